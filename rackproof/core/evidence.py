@@ -1,0 +1,216 @@
+"""Evidence: what was seen, as immutable records.
+
+A run's ``evidence.jsonl`` is a chain: each line carries the hash of the line before, so that a line that was
+removed, changed or inserted is noticed (``verify_chain``). Records carry facts only, never verdicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = "rackproof.evidence/v1"
+GENESIS = "0" * 64
+
+
+class Kind(StrEnum):
+    """What a line of evidence is about; the body's model stands beside it."""
+
+    RUN = "run"  # RunInfo: the first line of every run
+    STAGE = "stage"  # {"stage", "event": "begin"|"end", "elapsed_s"?}
+    COMMAND = "command"  # CommandRecord
+    CHECK = "check"  # CheckResult
+    MEASUREMENT = "measurement"  # Measurement
+    STEP = "step"  # {"step", "status": "done"|"failed"|"partial", "elapsed_s", "reason"?}
+    DEPLOY = "deploy"  # DeployRecord
+    NOTE = "note"  # {"text"}: resumed, interrupted, node lost …
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scope(StrEnum):
+    """What a measurement or a criterion is about."""
+
+    NODE = "node"
+    PAIR = "pair"
+    RACK = "rack"
+
+
+class NodeInfo(Frozen):
+    """A node as it entered the run; no address, no credential."""
+
+    name: str
+    groups: tuple[str, ...]
+    virtual: bool = False
+    simulated_gpus: bool = False
+
+
+class RunInfo(Frozen):
+    """First record of a run: what was to be proven, on what."""
+
+    schema_: str = Field(default=SCHEMA, alias="schema")
+    run: str
+    started: str
+    """UTC, ISO 8601."""
+    rackproof: str
+    """Version of the kit."""
+    inventory: str
+    architecture: str
+    architecture_sha256: str
+    """Of the architecture file, whose text is stored under ``raw/``."""
+    profile: str
+    """Size of the benchmarks: ``lab`` or ``full``."""
+    nodes: tuple[NodeInfo, ...]
+    controller: dict[str, str] = Field(default_factory=dict)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class CommandRecord(Frozen):
+    """One command on one node. ``stdout``/``stderr`` are sha256 names of files under ``raw/``."""
+
+    node: str
+    command: str
+    rc: int | None
+    """Exit status; None when the command did not end (timeout, connection lost)."""
+    stdout: str
+    stderr: str
+    stdout_bytes: int
+    stderr_bytes: int
+    elapsed_s: float
+    timeout_s: float
+    error: str | None = None
+    """Why there is no exit status, in one line."""
+
+
+class CheckOutcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    UNMEASURED = "unmeasured"
+
+
+class CheckResult(Frozen):
+    """One validator's answer for one node (``item`` tells parametrised ones apart, e.g. a sysctl key)."""
+
+    check: str
+    node: str
+    item: str = ""
+    outcome: CheckOutcome
+    required: bool = True
+    protects: str
+    """One sentence: what breaks in production if this is not so."""
+    hint: str
+    """What to do when it fails."""
+    message: str = ""
+    """``expected … actual …`` when failed; the reason when unmeasured."""
+    reads: str = ""
+    """The architecture key that says what is expected."""
+    elapsed_s: float = 0.0
+    raw: tuple[str, ...] = ()
+    """sha256 names of the outputs that it read."""
+
+
+class Measurement(Frozen):
+    """One number (with its repetitions) for one subject, or the reason why there is none.
+
+    ``labels`` identify it beside metric and members, e.g. ``{"storage": "nfs-tcp"}`` or
+    ``{"op": "all_reduce", "bytes": "1048576"}``; ``conditions`` describe it (cache state, run time, versions).
+    """
+
+    metric: str
+    scope: Scope
+    members: tuple[str, ...]
+    """Node names: one for NODE, two for PAIR, all that took part for RACK."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    unit: str
+    samples: tuple[float, ...] = ()
+    """In ``unit``; empty when unmeasured."""
+    reason: str | None = None
+    """Set when, and only when, there are no samples."""
+    conditions: dict[str, Any] = Field(default_factory=dict)
+    raw: tuple[str, ...] = ()
+    step: str
+    simulated: bool = False
+
+    @property
+    def subject(self) -> str:
+        return subject_of(self.scope, self.members)
+
+
+def subject_of(scope: Scope, members: Iterable[str]) -> str:
+    """``gpu-01``, ``gpu-01|gpu-02`` (sorted, a pair has no direction) or ``rack``."""
+    if scope is Scope.RACK:
+        return "rack"
+    return "|".join(sorted(members))
+
+
+class NodeChanges(Frozen):
+    """What one deploy did to one node."""
+
+    node: str
+    reached: bool
+    changed: tuple[str, ...] = ()
+    unchanged: int = 0
+    failed: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class DeployRecord(Frozen):
+    """Outcome of one pyinfra run, corrected for what its exit status hides."""
+
+    inventory: str
+    deploy: str
+    dry: bool = False
+    exit_status: int
+    """pyinfra's own; ``ok`` is the truth."""
+    ok: bool
+    reason: str | None = None
+    nodes: tuple[NodeChanges, ...]
+    elapsed_s: float
+    raw: tuple[str, ...] = ()
+
+
+class Record(Frozen):
+    """One line of ``evidence.jsonl``."""
+
+    seq: int
+    time: str
+    kind: Kind
+    body: dict[str, Any]
+    prev: str
+    hash: str
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON spelling that is hashed: sorted keys, no blanks, UTF-8, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def chain_hash(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str) -> str:
+    return hashlib.sha256(
+        canonical({"seq": seq, "time": time, "kind": kind.value, "body": body, "prev": prev})
+    ).hexdigest()
+
+
+def make_record(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str) -> Record:
+    return Record(seq=seq, time=time, kind=kind, body=body, prev=prev, hash=chain_hash(seq, time, kind, body, prev))
+
+
+def verify_chain(records: Iterable[Record]) -> Iterator[str]:
+    """Yield one sentence for each break of the chain; nothing when it is whole."""
+    prev, expected = GENESIS, 0
+    for record in records:
+        if record.seq != expected:
+            yield f"record {record.seq} stands where record {expected} should be"
+        if record.prev != prev:
+            yield f"record {record.seq} does not follow the record before it"
+        if record.hash != chain_hash(record.seq, record.time, record.kind, record.body, record.prev):
+            yield f"record {record.seq} was changed after it was written"
+        prev, expected = record.hash, record.seq + 1
