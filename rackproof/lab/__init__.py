@@ -1,0 +1,1 @@
+"""The virtual rack: QEMU machines from an image that the kit builds itself."""

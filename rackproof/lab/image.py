@@ -1,0 +1,214 @@
+"""Build the disk image of the virtual rack, once per recipe, with or without root.
+
+``mmdebstrap`` makes the tree; ``mke2fs -d`` makes a file system of it without a mount or a loop device. Both run
+inside mmdebstrap's user namespace where the caller is not root.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackproof.errors import LabError
+
+BUILD_TIMEOUT_S = 1800
+IMAGE_FORMAT = "1"
+"""Raised when this module makes a different image of the same recipe."""
+
+_TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
+
+_SEED_SCRIPT = """\
+#!/bin/sh
+# Copies what `rackproof lab up` added to the initramfs (host keys, name, management network) onto the root
+# file system, before anything of it runs.
+[ "$1" = prereqs ] && exit 0
+if [ -d /rackproof-seed ]; then
+    cp -a /rackproof-seed/. "${rootmnt}/"
+fi
+"""
+
+_MANIFEST = "manifest.tsv"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A built image: ``disk`` is a raw ext4 file system without a partition table, used as a backing file."""
+
+    folder: Path
+    recipe: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "root.img"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd.img"
+
+    def manifest(self) -> list[tuple[str, str]]:
+        """Package names and exact versions, sorted by name."""
+        lines = (self.folder / _MANIFEST).read_text().splitlines()
+        return [(name, version) for name, version in (line.split("\t") for line in lines)]
+
+
+def read_recipe() -> tuple[dict[str, Any], str]:
+    """The recipe that ships with the kit, and the name of the image that it makes."""
+    text = files("rackproof.lab").joinpath("recipe.yaml").read_text()
+    digest = hashlib.sha256(f"{IMAGE_FORMAT}\n{_SEED_SCRIPT}\n{text}".encode()).hexdigest()
+    recipe: dict[str, Any] = yaml.safe_load(text)
+    return recipe, f"{recipe['suite']}-{digest[:16]}"
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/rackproof`` or ``~/.cache/rackproof``."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "rackproof"
+
+
+def find_image() -> Image | None:
+    """The image of the present recipe, or None when it has not been built."""
+    recipe, name = read_recipe()
+    folder = cache_folder() / "images" / name
+    return Image(folder, recipe) if (folder / _MANIFEST).is_file() else None
+
+
+def ensure_image(say: Callable[[str], None]) -> Image:
+    """Return the image, building it first when there is none; a second caller waits for the first."""
+    if image := find_image():
+        return image
+    missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        raise LabError(f"the image cannot be built: install {' '.join(missing)} (apt-get install, or `make setup`)")
+    recipe, name = read_recipe()
+    root = cache_folder() / "images"
+    root.mkdir(parents=True, exist_ok=True)
+    with _exclusive(root / f".{name}.lock"):
+        if image := find_image():
+            return image
+        say(f"building image {name} (Debian {recipe['suite']}; a few minutes, once)")
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=root) as work:
+            _build(recipe, Path(work), say)
+            target = root / name
+            if target.exists():  # left by a build that was killed before its manifest
+                shutil.rmtree(target)
+            (Path(work) / "image").rename(target)
+    image = find_image()
+    if image is None:
+        raise LabError(f"the image {name} was built and is not there; remove {root} and try again")
+    return image
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> None:
+    out = work / "image"
+    out.mkdir()
+    overlay = work / "files"
+    _write_tree(overlay, recipe)
+    tar = work / "root.tar"
+    command = [
+        "mmdebstrap",
+        f"--variant={recipe['variant']}",
+        f"--components={' '.join(recipe['components'])}",
+        "--aptopt=Acquire::Languages none",
+        "--aptopt=Acquire::Retries 3",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe["dpkg_exclude"]),
+        f"--essential-hook=copy-in {overlay}/early/etc {overlay}/early/usr /",
+        f"--include={','.join(recipe['packages'])}",
+        f"--customize-hook=copy-in {overlay}/late/etc {overlay}/late/root /",
+        *(f'--customize-hook=ln -sf /dev/null "$1/etc/systemd/system/{unit}"' for unit in recipe["masked_units"]),
+        '--customize-hook=chroot "$1" systemctl enable systemd-networkd.service ssh.service',
+        '--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id; touch "$1/etc/machine-id"',
+        f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
+        f'--customize-hook=cp -L "$1/vmlinuz" {out}/vmlinuz && cp -L "$1/initrd.img" {out}/initrd.img',
+        recipe["suite"],
+        str(tar),
+        *(recipe["sources"] or ()),
+    ]
+    _run(command, work / "mmdebstrap.log", say, "installing packages")
+    disk = out / "root.img"
+    script = textwrap.dedent(
+        f"""
+        set -e
+        mkdir {work}/tree
+        tar -C {work}/tree -xf {tar}
+        mke2fs -q -t ext4 -O ^metadata_csum -E lazy_itable_init=0,nodiscard -L rp-root -d {work}/tree {disk} {recipe["disk_gib"]}G
+        rm -rf {work}/tree
+        """
+    )
+    _run(_as_root(["sh", "-c", script]), work / "mke2fs.log", say, "making the file system")
+    manifest = sorted((out / f"{_MANIFEST}.part").read_text().splitlines())
+    (out / f"{_MANIFEST}.part").unlink()
+    (out / _MANIFEST).write_text("\n".join(manifest) + "\n")
+
+
+def _as_root(command: list[str]) -> list[str]:
+    return command if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper", *command]
+
+
+def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -> None:
+    say(f"  {what}")
+    with log.open("wb") as handle:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=handle, stderr=subprocess.STDOUT,
+                timeout=BUILD_TIMEOUT_S, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise LabError(f"building the image: {what} took more than {BUILD_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        tail = log.read_text(errors="replace").strip().splitlines()[-12:]
+        raise LabError(f"building the image: {what} failed:\n  " + "\n  ".join(tail))
+
+
+def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
+    """Files of the image: ``early`` before the kernel is installed, ``late`` when all packages are."""
+
+    def put(path: str, text: str, mode: int = 0o644) -> None:
+        target = overlay / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(mode)
+
+    put("early/etc/initramfs-tools/conf.d/rackproof", "MODULES=list\nBUSYBOX=y\nCOMPRESS=gzip\n")
+    put("early/etc/initramfs-tools/scripts/init-bottom/rackproof-seed", _SEED_SCRIPT, 0o755)
+    put("early/usr/share/initramfs-tools/modules.d/rackproof", "\n".join(recipe["initramfs_modules"]) + "\n")
+    put("late/etc/fstab", "LABEL=rp-root / ext4 defaults,noatime 0 1\n")
+    put("late/etc/resolv.conf", "nameserver 10.0.2.3\n")  # QEMU's user network answers there
+    put("late/etc/ssh/sshd_config.d/rackproof.conf",
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\nMaxStartups 64:30:128\nMaxSessions 64\n")  # fmt: skip
+    put("late/etc/systemd/system/serial-getty@ttyS0.service.d/rackproof.conf",
+        "[Service]\nExecStart=\nExecStart=-/sbin/agetty --autologin root --noclear %I vt220\n")  # fmt: skip
+    # An emulated machine is slow: do not give up on a unit that a real one starts in a second.
+    put(
+        "late/etc/systemd/system.conf.d/rackproof.conf",
+        "[Manager]\nDefaultTimeoutStartSec=300s\nDefaultTimeoutStopSec=20s\n",
+    )
+    put("late/etc/systemd/journald.conf.d/rackproof.conf", "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n")
+    put("late/root/.profile", "export LC_ALL=C.UTF-8\n")

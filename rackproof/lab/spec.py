@@ -1,0 +1,152 @@
+"""What the virtual rack consists of, and the QEMU command line of each node. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Accel = Literal["kvm", "tcg"]
+
+FABRIC_PREFIX = "10.77"
+"""Rail k is 10.77.k.0/24; lives inside the virtual machines only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """An emulated NVMe drive; ``serial`` shows in /dev/disk/by-id."""
+
+    serial: str
+    gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    name: str
+    role: Literal["gpu", "storage"]
+    index: int
+    """Position in the rack from 1; addresses and MACs follow from it."""
+    vcpus: int
+    memory_mib: int
+    numa_nodes: int
+    rails: int
+    drives: tuple[Drive, ...]
+
+    def mac(self, network: str, rail: int = 0) -> str:
+        """Locally administered, stable over boots. ``network`` is ``mgmt`` or ``fabric``."""
+        kind = {"mgmt": 0x10, "fabric": 0x20}[network]
+        return f"52:54:77:{kind + rail:02x}:00:{self.index:02x}"
+
+    def fabric_address(self, rail: int = 0) -> str:
+        """With prefix length, e.g. ``10.77.0.11/24``."""
+        return f"{FABRIC_PREFIX}.{rail}.{10 + self.index}/24"
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Ports on 127.0.0.1 that a rack occupies."""
+
+    ssh_port: dict[str, int]
+    fabric_port: int
+    """UDP port of the first rail's multicast group; rail k uses the group's address + k."""
+
+
+@dataclass(frozen=True, slots=True)
+class RackSpec:
+    nodes: tuple[NodeSpec, ...]
+    accel: Accel
+    image: str
+    wiring: Wiring
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def node(self, name: str) -> NodeSpec | None:
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": 1, **asdict(self)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> RackSpec:
+        nodes = tuple(
+            NodeSpec(**{**node, "drives": tuple(Drive(**drive) for drive in node["drives"])}) for node in data["nodes"]
+        )
+        return RackSpec(nodes, data["accel"], data["image"], Wiring(**data["wiring"]), data.get("extra", {}))
+
+
+def plan_nodes(
+    gpu_nodes: int, storage_nodes: int, gpu_memory_mib: int, storage_memory_mib: int, rails: int
+) -> tuple[NodeSpec, ...]:
+    """Storage first, so that it is up when the others look for it."""
+    storage = [
+        NodeSpec(
+            name=f"storage-{k:02d}", role="storage", index=k, vcpus=2, memory_mib=storage_memory_mib, numa_nodes=1, rails=rails,
+            drives=(Drive("rpnfs", 4), Drive("rpceph", 6)),
+        )
+        for k in range(1, storage_nodes + 1)
+    ]  # fmt: skip
+    gpu = [
+        NodeSpec(
+            name=f"gpu-{k:02d}", role="gpu", index=10 + k, vcpus=2, memory_mib=gpu_memory_mib, numa_nodes=2, rails=rails,
+            drives=(Drive("rplocal", 4),),
+        )
+        for k in range(1, gpu_nodes + 1)
+    ]  # fmt: skip
+    return (*storage, *gpu)
+
+
+def multicast_group(seed: str, rail: int) -> str:
+    """An address of the administratively scoped block 239/8, far from other checkouts' with high probability."""
+    digest = hashlib.sha256(seed.encode()).digest()
+    return f"239.{192 + digest[0] % 60}.{digest[1]}.{(digest[2] % 240) + 1 + rail}"
+
+
+def accel_arguments(accel: Accel) -> list[str]:
+    if accel == "kvm":
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+def qemu_command(
+    node: NodeSpec, rack: RackSpec, seed: str, kernel: Path, initrd: str, arguments: list[str]
+) -> list[str]:
+    """Command line of one node. Relative paths are in the node's own folder, where QEMU is started.
+
+    Fabric NICs sit in pinned PCI slots: the interface name depends on the slot, and a drive that is added later
+    must not rename a network card.
+    """
+    command = [
+        "qemu-system-x86_64", "-name", node.name, "-M", "q35", *accel_arguments(rack.accel),
+        "-smp", str(node.vcpus), "-m", str(node.memory_mib), "-nodefaults", "-no-user-config", "-display", "none",
+        "-kernel", str(kernel), "-initrd", initrd, "-append", " ".join(arguments),
+        "-chardev", "socket,id=console,path=console.sock,server=on,wait=off,logfile=console.log,logappend=on",
+        "-serial", "chardev:console",
+        "-qmp", "unix:qmp.sock,server=on,wait=off",
+        "-device", "virtio-rng-pci,addr=0x8",
+        "-drive", "if=none,id=root,file=root.qcow2,format=qcow2,cache=unsafe,discard=unmap",
+        "-device", "virtio-blk-pci,drive=root,addr=0x2",
+        "-netdev", f"user,id=mgmt,hostfwd=tcp:127.0.0.1:{rack.wiring.ssh_port[node.name]}-:22",
+        "-device", f"virtio-net-pci,netdev=mgmt,mac={node.mac('mgmt')},addr=0x3",
+    ]  # fmt: skip
+    if node.numa_nodes > 1:
+        share = node.memory_mib // node.numa_nodes
+        for k in range(node.numa_nodes):
+            size = share if k < node.numa_nodes - 1 else node.memory_mib - share * (node.numa_nodes - 1)
+            first = node.vcpus * k // node.numa_nodes
+            last = node.vcpus * (k + 1) // node.numa_nodes - 1
+            command += ["-object", f"memory-backend-ram,id=mem{k},size={size}M"]
+            command += ["-numa", f"node,nodeid={k},memdev=mem{k},cpus={first}-{last}"]
+    for rail in range(node.rails):
+        group = f"{multicast_group(seed, rail)}:{rack.wiring.fabric_port}"
+        command += ["-netdev", f"socket,id=fabric{rail},mcast={group},localaddr=127.0.0.1"]
+        command += [
+            "-device",
+            f"virtio-net-pci,netdev=fabric{rail},mac={node.mac('fabric', rail)},addr={0x10 + rail:#x},host_mtu=9000",
+        ]
+    for k, drive in enumerate(node.drives):
+        command += [
+            "-drive",
+            f"if=none,id={drive.serial},file={drive.serial}.raw,format=raw,cache=writeback,discard=unmap",
+        ]
+        command += ["-device", f"nvme,serial={drive.serial},drive={drive.serial},addr={0x18 + k:#x}"]
+    return command

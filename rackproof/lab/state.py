@@ -1,0 +1,95 @@
+"""The lab's state on disk, as inventories/lab.py and everyone else reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rackproof.errors import LabError
+from rackproof.lab.keeper import PIDFILE
+from rackproof.lab.spec import NodeSpec, RackSpec
+
+FOLDER = ".lab"
+RACK = "rack.json"
+START = "start it with `rackproof lab up`"
+
+
+def lab_folder(base: Path | None = None) -> Path:
+    """``.lab`` of the checkout: of ``base``, or of the nearest folder upwards that has pyproject.toml."""
+    if base is not None:
+        return base / FOLDER
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "pyproject.toml").is_file() and (folder / "inventories").is_dir():
+            return folder / FOLDER
+    return here / FOLDER
+
+
+def read_spec(folder: Path) -> RackSpec | None:
+    """The rack as it was last brought up, running or not; None when there never was one."""
+    try:
+        text = (folder / RACK).read_text()
+    except FileNotFoundError:
+        return None
+    try:
+        return RackSpec.from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{folder / RACK} is damaged ({error}); remove {folder} and {START}") from error
+
+
+def write_spec(folder: Path, spec: RackSpec) -> None:
+    part = folder / f"{RACK}.part"
+    part.write_text(json.dumps(spec.to_json(), indent=2) + "\n")
+    part.rename(folder / RACK)
+
+
+def keeper_alive(folder: Path) -> bool:
+    """True while the process that owns the rack's QEMUs runs (its command line is checked, pids are reused)."""
+    try:
+        pid = int((folder / PIDFILE).read_text())
+        return b"rackproof.lab.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return False
+
+
+def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
+    """pyinfra host data of one lab node."""
+    by_id = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_{}"
+    data: dict[str, Any] = {
+        "ssh_hostname": "127.0.0.1",
+        "ssh_port": spec.wiring.ssh_port[node.name],
+        "ssh_user": "root",
+        "ssh_key": str(folder / "id_ed25519"),
+        "ssh_known_hosts_file": str(folder / "known_hosts"),
+        "ssh_strict_host_key_checking": "yes",
+        "fabric_addresses": [node.fabric_address(rail) for rail in range(node.rails)],
+        "fabric_macs": [node.mac("fabric", rail) for rail in range(node.rails)],
+        "virtual": True,
+        "simulated_gpus": node.role == "gpu",
+    }
+    if node.role == "gpu":
+        data["data_drive"] = by_id.format("rplocal")
+    else:
+        data["nfs_drive"] = by_id.format("rpnfs")
+        data["ceph_drive"] = by_id.format("rpceph")
+    return data
+
+
+def inventory_groups(folder: Path | None = None) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Groups for inventories/lab.py. Raises LabError, one line, when the rack is down."""
+    folder = folder or lab_folder()
+    spec = read_spec(folder)
+    if spec is None or not keeper_alive(folder):
+        raise LabError(f"the virtual rack is down: {START}")
+    groups: dict[str, list[tuple[str, dict[str, Any]]]] = {"gpu": [], "storage": []}
+    for node in spec.nodes:
+        groups[node.role].append((node.name, host_data(folder.resolve(), spec, node)))
+    return groups
+
+
+def private_folder(folder: Path) -> None:
+    """Create ``.lab`` readable by its owner only: it holds the lab's private key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chmod(folder, 0o700)
