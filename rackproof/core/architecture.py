@@ -6,10 +6,12 @@ reports errors with file and line; these models only say what a valid file is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+from itertools import product
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from rackproof.core.evidence import Scope
 
@@ -17,8 +19,16 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
 Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
 
 
+def _text_of_integer(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+LabelValue = Annotated[str, BeforeValidator(_text_of_integer), StringConstraints(min_length=1)]
+"""Labels are text in evidence; a file may write ``bytes: 1048576``."""
+
+
 class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class SourceStatus(StrEnum):
@@ -117,7 +127,7 @@ class Storage(Model):
     stat_timeout_s: float = Field(default=5.0, gt=0)
     """A mount that does not answer statfs within this many seconds is not usable."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
 class Ceph(Model):
@@ -179,10 +189,12 @@ class Reference(Model):
     """
 
     metric: str
-    where: dict[str, str] = Field(default_factory=dict)
+    where: dict[str, LabelValue] = Field(default_factory=dict)
     scope: Scope
     statistic: Statistic = Statistic.MEDIAN
     reduce: Reduce = Reduce.MEDIAN
+    max_cv_pct: float | None = Field(default=None, gt=0)
+    """As in a criterion: a share of a noisy number is INVALID too."""
 
 
 class Bar(Model):
@@ -196,12 +208,13 @@ class Bar(Model):
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    """``range`` uses low and high, the others use value."""
+    """``range`` uses low and high (both included), the others use value."""
     unit: str
     of: Reference | None = None
     warn: float | None = None
-    """Reaching ``value`` but not ``warn`` is WARN."""
+    """Reaching ``value`` but not ``warn`` is WARN; for ``ge`` and ``le`` only."""
     tolerance_pct: float = Field(default=0.0, ge=0, le=20)
+    """Percent of the bar that a number may miss it by and still pass."""
 
 
 class Severity(StrEnum):
@@ -215,7 +228,8 @@ class Criterion(Model):
     id: Identifier
     title: Sentence
     metric: str
-    where: dict[str, str] = Field(default_factory=dict)
+    where: dict[str, LabelValue | Annotated[tuple[LabelValue, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    """Labels that the measurement must carry. A list asks for one verdict for each of its values."""
     scope: Scope
     members: str = "gpu"
     """The group whose nodes (or pairs of nodes) must have a verdict."""
@@ -232,7 +246,19 @@ class Criterion(Model):
     hint: Sentence
     """What to look at when it is not reached."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    def variants(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Verdict id and exact labels for every combination of the listed label values.
+
+        ``where: {op: all_reduce, bytes: [1024, 4096]}`` gives ``id[1024]`` and ``id[4096]``.
+        """
+        listed = [key for key, value in self.where.items() if isinstance(value, tuple)]
+        choices = [value if isinstance(value, tuple) else (value,) for value in self.where.values()]
+        for combination in product(*choices):
+            labels = dict(zip(self.where, combination, strict=True))
+            item = ",".join(labels[key] for key in listed)
+            yield (f"{self.id}[{item}]" if item else self.id), labels
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
 class FioJob(Model):
@@ -286,7 +312,7 @@ class Profile(Model):
 class Architecture(Model):
     """A whole reference architecture."""
 
-    apiVersion: Literal["refarch/v1"]  # noqa: N815  (the field's name in every file of this kind)
+    apiVersion: Literal["refarch/v1"]
     metadata: Metadata
     roles: dict[str, Role]
     system: System
@@ -305,4 +331,3 @@ class Architecture(Model):
     def client_storage(self, role: str) -> dict[str, Storage]:
         """Storage that nodes of a role mount."""
         return {name: s for name, s in self.storage.items() if role in s.client_roles}
-

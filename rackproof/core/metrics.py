@@ -20,6 +20,11 @@ class Metric:
     benchmark: str
     meaning: str
 
+    @property
+    def zero_is_possible(self) -> bool:
+        """A count or a rate can be nought; a latency that is nought was not measured."""
+        return self.higher_is_better or self.unit == "1"
+
 
 _NODE_RACK = (Scope.NODE, Scope.RACK)
 _STORAGE = ("storage", "block_bytes")

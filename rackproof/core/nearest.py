@@ -1,0 +1,27 @@
+"""The known name that a misspelled one was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_LISTED = 12
+"""So many known names are listed at most."""
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """The known names closest to ``word``: those that differ in case only, else the most similar one, if any."""
+    names = list(dict.fromkeys(known))
+    same = [name for name in names if name.lower() == word.lower()]
+    return same or difflib.get_close_matches(word, names, n=1)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """``did you mean 'mountpoint'?`` or, where nothing is near, the known names."""
+    names = list(dict.fromkeys(known))
+    if near := nearest(word, names):
+        return f"did you mean {' or '.join(repr(name) for name in near)}?"
+    if not names:
+        return "none is known"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"known: {', '.join(names[:_LISTED])}{more}"
