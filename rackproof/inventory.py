@@ -1,0 +1,55 @@
+"""Read a pyinfra inventory into a Rack, with errors that name the file and the reason.
+
+pyinfra's own loader does the reading, so that groups and data mean exactly what they mean to ``pyinfra``. It runs
+in a process of its own because importing it patches the interpreter for gevent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
+
+TIMEOUT_S = 60
+
+
+def load_rack(inventory: str) -> Rack:
+    """Load an inventory file.
+
+    Raises InventoryError when the file is absent, raises, lists a node twice in one group or has no node.
+    """
+    path = Path(inventory)
+    if not path.is_file():
+        raise InventoryError(f"{inventory}: no such inventory file (examples: inventories/)")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "rackproof.inventory_reader", inventory],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InventoryError(f"{inventory}: still loading after {TIMEOUT_S} s; does it wait for something?") from None
+    answer = _answer(inventory, done)
+    if "error" in answer:
+        raise InventoryError(f"{inventory}: {answer['error']}")
+    nodes = tuple(Node(n["name"], tuple(n["groups"]), n["data"]) for n in answer["nodes"])
+    if not nodes:
+        raise InventoryError(f"{inventory}: lists no node")
+    return Rack(inventory, nodes)
+
+
+def _answer(inventory: str, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """The reader's last line; everything before it was printed by the inventory itself."""
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise InventoryError(f"{inventory}: {lines[-1] if lines else 'it ended without a word'}") from None
+    return answer

@@ -1,0 +1,1 @@
+"""The edge that touches machines: connections, commands with deadlines, recordings."""

@@ -1,0 +1,57 @@
+"""What a command on a node gives back, and how commands are wrapped. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+KILL_AFTER_S = 5
+GRACE_S = 15.0
+"""How much longer the controller waits than the node's own ``timeout``: the way back may be slow."""
+OUTPUT_LIMIT = 16 * 1024 * 1024
+"""Bytes kept of one stream; a tool that prints more is cut and said to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """``rc`` is None when the command did not end, and ``error`` then says why in one line."""
+
+    node: str
+    command: str
+    rc: int | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    elapsed_s: float = 0.0
+    timeout_s: float = 0.0
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.rc == 0
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def why(self) -> str:
+        """One line for a person: why this did not succeed."""
+        if self.error:
+            return self.error
+        last = self.stderr.decode(errors="replace").strip().splitlines()[-1:] or [""]
+        if self.rc == 127:
+            return f"command not found: {last[0] or self.command}"
+        return f"exit status {self.rc}" + (f": {last[0]}" if last[0] else "")
+
+
+def bounded(command: str, timeout_s: float) -> str:
+    """The command under the node's own ``timeout``, in a fixed locale, as one shell string.
+
+    An ssh connection that goes away does not end what it started, so the limit has to stand on the node.
+    """
+    return f"env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {shlex.quote(command)}"
+
+
+def timed_out(rc: int | None) -> bool:
+    """``timeout`` answers 124, or 137 when the command had to be killed."""
+    return rc in (124, 137)

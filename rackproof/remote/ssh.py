@@ -1,0 +1,293 @@
+"""One ssh connection a node for a whole run; every command has a deadline, every host key is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import fabric
+import paramiko
+
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
+from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+
+CONNECT_TIMEOUT_S = 20.0
+KEEPALIVE_S = 15
+MAX_PARALLEL = 64
+
+
+class _Reject(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise paramiko.SSHException(f"host key of {hostname} is not known")
+
+
+class Connection:
+    """An ssh connection to one node. A node that could not be reached is not tried again within the run."""
+
+    def __init__(self, node: Node, connect_timeout: float = CONNECT_TIMEOUT_S) -> None:
+        self.node = node
+        self._timeout = connect_timeout
+        self._connection: Any = None
+        self._failure: RemoteError | None = None
+        self._lock = threading.Lock()
+
+    def open(self) -> paramiko.Transport:
+        """Connect on first use. Raises NodeUnreachable or HostKeyRefused, the same one on every later call."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._connection is None:
+                try:
+                    self._connection = self._connect()
+                except RemoteError as error:
+                    self._failure = error
+                    raise
+            transport: paramiko.Transport | None = self._connection.transport
+            if transport is None or not transport.is_active():
+                self._failure = NodeUnreachable(self.node.name, "the connection was lost")
+                raise self._failure
+            return transport
+
+    def _connect(self) -> Any:
+        data = self.node.data
+        connect: dict[str, Any] = {
+            "timeout": self._timeout,
+            "banner_timeout": self._timeout,
+            "auth_timeout": self._timeout,
+        }
+        if key := data.get("ssh_key"):
+            connect |= {"key_filename": str(key), "look_for_keys": False, "allow_agent": False}
+        connection = fabric.Connection(
+            host=str(data.get("ssh_hostname") or self.node.name),
+            user=data.get("ssh_user"),
+            port=int(data["ssh_port"]) if data.get("ssh_port") else None,
+            connect_kwargs=connect,
+        )
+        client: paramiko.SSHClient = connection.client
+        client.set_missing_host_key_policy(_Reject())
+        try:
+            known = data.get("ssh_known_hosts_file")
+            client.load_host_keys(str(known)) if known else client.load_system_host_keys()
+            connection.open()
+        except paramiko.BadHostKeyException as error:
+            raise HostKeyRefused(
+                self.node.name, f"its host key has changed ({error.key.fingerprint}); refused"
+            ) from error
+        except paramiko.SSHException as error:
+            if "is not known" in str(error):
+                raise HostKeyRefused(
+                    self.node.name, f"{error}; refused (known_hosts: {known or 'of the user'})"
+                ) from error
+            raise NodeUnreachable(self.node.name, _line(error)) from error
+        except (OSError, EOFError, ValueError) as error:
+            raise NodeUnreachable(self.node.name, _line(error)) from error
+        connection.transport.set_keepalive(KEEPALIVE_S)
+        return connection
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        """Run one command to its end. Never raises for what happens on the node: see CommandResult.error."""
+        began = time.monotonic()
+
+        def result(rc: int | None, error: str | None, out: bytes = b"", err: bytes = b"") -> CommandResult:
+            return CommandResult(self.node.name, command, rc, out, err, time.monotonic() - began, timeout_s, error)
+
+        try:
+            channel = self.open().open_session(timeout=self._timeout)
+        except RemoteError as error:
+            return result(None, error.reason)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            return result(None, f"no channel: {_line(error)}")
+        with contextlib.closing(channel):
+            out, err = bytearray(), bytearray()
+            try:
+                channel.exec_command(bounded(command, timeout_s))
+                if stdin:
+                    channel.sendall(stdin)
+                channel.shutdown_write()
+                finished = _drain(channel, out, err, began + timeout_s + GRACE_S)
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                return result(None, f"connection lost: {_line(error)}", bytes(out), bytes(err))
+            if not finished:
+                return result(None, f"no answer within {timeout_s:g} s", bytes(out), bytes(err))
+            rc: int | None = channel.recv_exit_status()
+        if rc == -1:
+            return result(None, "connection lost", bytes(out), bytes(err))
+        if timed_out(rc):
+            return result(None, f"not finished within {timeout_s:g} s", bytes(out), bytes(err))
+        if len(out) >= OUTPUT_LIMIT or len(err) >= OUTPUT_LIMIT:
+            return result(None, f"printed more than {OUTPUT_LIMIT} bytes", bytes(out), bytes(err))
+        return result(rc, None, bytes(out), bytes(err))
+
+    @contextlib.contextmanager
+    def serving(self, command: str, timeout_s: float) -> Iterator[Server]:
+        """Run a server for the length of the block; it is ended by its own process id, never by name."""
+        channel = self.open().open_session(timeout=self._timeout)
+        server = Server(self, channel, command, timeout_s)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write a file on the node through a temporary name. Raises NodeUnreachable."""
+        self.open()
+        try:
+            sftp = self._connection.sftp()
+            with sftp.open(f"{path}.part", "wb") as handle:
+                handle.write(data)
+            sftp.chmod(f"{path}.part", mode)
+            sftp.posix_rename(f"{path}.part", path)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise NodeUnreachable(self.node.name, f"writing {path}: {_line(error)}") from error
+
+    def forget(self) -> None:
+        """Close, and allow a new attempt (after a reboot)."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection, self._failure = None, None
+
+
+class Server:
+    """A process on a node that is needed for a while. ``result`` is what it left behind, after ``stop``."""
+
+    def __init__(self, connection: Connection, channel: paramiko.Channel, command: str, timeout_s: float) -> None:
+        self._connection, self._channel = connection, channel
+        self.command, self.timeout_s = command, timeout_s
+        self._out, self._err = bytearray(), bytearray()
+        self._pid: int | None = None
+        self._result: CommandResult | None = None
+        self._began = time.monotonic()
+
+    def start(self) -> None:
+        """Return once the process id is known. Raises NodeUnreachable."""
+        # `exec` keeps the printed pid for `timeout`, which passes a TERM on to the server.
+        self._channel.exec_command(f"echo $$; exec {bounded(self.command, self.timeout_s)}")
+        deadline = time.monotonic() + GRACE_S
+        while b"\n" not in self._out:
+            if (
+                _drain(self._channel, self._out, self._err, deadline, until=lambda: b"\n" in self._out)
+                or time.monotonic() > deadline
+            ):
+                break
+        head, _, rest = bytes(self._out).partition(b"\n")
+        if not head.strip().isdigit():
+            raise NodeUnreachable(self._connection.node.name, f"did not start {self.command.split()[0]}")
+        self._pid, self._out = int(head), bytearray(rest)
+
+    def poll(self) -> bool:
+        """True while it runs; collects its output."""
+        _drain(self._channel, self._out, self._err, time.monotonic() + 0.01)
+        return not self._channel.exit_status_ready()
+
+    @property
+    def output(self) -> bytes:
+        return bytes(self._out)
+
+    def stop(self) -> CommandResult:
+        """End it if it still runs, and return its output; the same result on every later call."""
+        if self._result is not None:
+            return self._result
+        if self._pid is not None and not self._channel.closed and self.poll():
+            self._connection.run(f"kill -TERM {self._pid}", 10)
+            _drain(self._channel, self._out, self._err, time.monotonic() + 10)
+        ended = self._channel.exit_status_ready()
+        rc = self._channel.recv_exit_status() if ended else None
+        self._channel.close()
+        elapsed = time.monotonic() - self._began
+        self._result = CommandResult(
+            self._connection.node.name, self.command, None if rc == -1 else rc, bytes(self._out), bytes(self._err),
+            elapsed, self.timeout_s, None if ended and rc != -1 else "did not end by itself",
+        )  # fmt: skip
+        return self._result
+
+
+def _drain(
+    channel: paramiko.Channel,
+    out: bytearray,
+    err: bytearray,
+    deadline: float,
+    until: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Collect output until the command has ended (True), ``until`` holds, or the deadline passes (False)."""
+    channel.settimeout(0.1)
+    while time.monotonic() < deadline and not until():
+        moved = False
+        chunk: bytes | None
+        while channel.recv_stderr_ready():
+            part = channel.recv_stderr(65536)
+            err += part[: max(0, OUTPUT_LIMIT - len(err))]
+            moved = bool(part)
+        try:
+            chunk = channel.recv(65536)
+        except TimeoutError:
+            chunk = None
+        if chunk:
+            out += chunk[: max(0, OUTPUT_LIMIT - len(out))]
+            moved = True
+        if chunk == b"" and not channel.recv_stderr_ready():
+            if channel.status_event.wait(0.1) or channel.closed or not channel.get_transport().is_active():
+                return True
+        elif not moved and not channel.get_transport().is_active():
+            raise EOFError("the node went away")
+    return False
+
+
+class Fleet:
+    """Connections to all nodes of a rack."""
+
+    def __init__(self, rack: Rack, parallel: int = MAX_PARALLEL) -> None:
+        self.rack = rack
+        self._parallel = parallel
+        self._connections = {node.name: Connection(node) for node in rack.nodes}
+
+    def __getitem__(self, node: str) -> Connection:
+        return self._connections[node]
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.forget()
+
+    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any]) -> dict[str, Any]:
+        """Run an action for several nodes in parallel; results by node, in the order given."""
+        names = list(nodes)
+        if not names:
+            return {}
+        with ThreadPoolExecutor(max_workers=min(self._parallel, len(names))) as pool:
+            return dict(zip(names, pool.map(lambda name: action(self[name]), names), strict=True))
+
+    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
+        """One command for each node, all at once."""
+        return self.each(commands, lambda connection: connection.run(commands[connection.node.name], timeout_s))
+
+    def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
+        """None for a node that answers, else the reason why it does not."""
+
+        def ask(connection: Connection) -> str | None:
+            answer = connection.run("true", 15)
+            return None if answer.ok else answer.why
+
+        return self.each(nodes, ask)
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, socket.gaierror):
+        return "its address does not resolve"
+    if isinstance(error, paramiko.AuthenticationException):
+        return "authentication failed"
+    if isinstance(error, TimeoutError):
+        return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+    return " ".join(str(error).split()) or type(error).__name__

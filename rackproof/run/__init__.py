@@ -1,0 +1,1 @@
+"""A run: its evidence on disk, its stages, its progress."""

@@ -1,0 +1,67 @@
+"""A run at work: the rack, its connections, the architecture and the evidence, in one handle."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Rack
+from rackproof.remote.command import CommandResult
+from rackproof.remote.ssh import Fleet, Server
+from rackproof.run.store import EvidenceStore
+
+
+@dataclass
+class Session:
+    """Everything that a step needs. Commands that go through it are evidence before their result is used."""
+
+    rack: Rack
+    architecture: Architecture
+    fleet: Fleet
+    store: EvidenceStore
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
+        """One command a node, all at once; recorded in the order of the mapping."""
+        results = self.fleet.run(commands, timeout_s)
+        for result in results.values():
+            self.record(result)
+        return results
+
+    def run_on(self, node: str, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        return self.record(self.fleet[node].run(command, timeout_s, stdin))
+
+    @contextmanager
+    def serving(self, node: str, command: str, timeout_s: float) -> Iterator[Server]:
+        """A server for the length of the block; its output is recorded at the end. Raises NodeUnreachable."""
+        with self.fleet[node].serving(command, timeout_s) as server:
+            try:
+                yield server
+            finally:
+                self.record(server.stop())
+
+    def record(self, result: CommandResult) -> CommandResult:
+        with self._lock:
+            self.store.command(result)
+        return result
+
+    def outputs(self, *results: CommandResult) -> tuple[str, ...]:
+        """Names of what these commands printed, for a measurement's ``raw``."""
+        return tuple(hashlib.sha256(data).hexdigest() for r in results for data in (r.stdout, r.stderr) if data)
+
+    def measured(self, measurement: Measurement) -> None:
+        with self._lock:
+            self.store.append(Kind.MEASUREMENT, measurement)
+
+    def alive(self, nodes: list[str], say: Callable[[str], None]) -> list[str]:
+        """The nodes that answer now; the others are named."""
+        answers = self.fleet.reachable(nodes)
+        for node, reason in answers.items():
+            if reason is not None:
+                say(f"{node}: {reason}")
+        return [node for node, reason in answers.items() if reason is None]

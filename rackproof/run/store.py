@@ -1,0 +1,158 @@
+"""The evidence of one run on disk: append-only, hash-chained, flushed before the next step begins."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rackproof.core.evidence import GENESIS, CommandRecord, Frozen, Kind, Record, make_record, verify_chain
+from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.remote.command import CommandResult
+
+EVIDENCE = "evidence.jsonl"
+RAW = "raw"
+
+
+def utc_now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class EvidenceStore:
+    """Writer of a run's evidence. One process at a time; a second one is refused.
+
+    Raises EvidenceWriteError when the disk is full or not writable: whatever was written before stays readable.
+    """
+
+    def __init__(self, folder: Path, now: Callable[[], str] = utc_now) -> None:
+        self.folder = folder
+        self._now = now
+        self._seq, self._prev = 0, GENESIS
+        try:
+            (folder / RAW).mkdir(parents=True, exist_ok=True)
+            self._handle = (folder / EVIDENCE).open("ab")
+        except OSError as error:
+            raise _write_error(folder, error) from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._handle.close()
+            raise RunError(f"{folder}: another process is writing this run") from None
+        for record in self._continue():
+            self._seq, self._prev = record.seq + 1, record.hash
+
+    def _continue(self) -> Iterator[Record]:
+        """Records already there. A half-written last line (a killed run) is cut off first."""
+        path = self.folder / EVIDENCE
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            os.truncate(path, whole)
+        yield from read_records(self.folder)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> EvidenceStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, kind: Kind, body: Frozen | dict[str, Any]) -> Record:
+        """Write one record; it is on the disk when this returns."""
+        plain = body.model_dump(mode="json", by_alias=True) if isinstance(body, Frozen) else body
+        record = make_record(self._seq, self._now(), kind, plain, self._prev)
+        line = record.model_dump_json().encode() + b"\n"
+        start = self._handle.tell()
+        try:
+            self._handle.write(line)
+            self._handle.flush()
+            os.fsync(self._handle.fileno())
+        except OSError as error:
+            self._cut(start)
+            raise _write_error(self.folder, error) from error
+        self._seq, self._prev = record.seq + 1, record.hash
+        return record
+
+    def _cut(self, size: int) -> None:
+        """Take back a line that was written in part, so that the file stays readable."""
+        try:
+            os.truncate(self.folder / EVIDENCE, size)
+        except OSError:
+            return  # the reader skips a last line without its end anyway
+
+    def raw(self, data: bytes) -> str:
+        """Store an output under its sha256 and return that."""
+        name = hashlib.sha256(data).hexdigest()
+        path = self.folder / RAW / name
+        if path.exists():
+            return name
+        part = path.with_suffix(".part")
+        try:
+            with part.open("wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            part.rename(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise _write_error(self.folder, error) from error
+        return name
+
+    def command(self, result: CommandResult) -> None:
+        """Record a command and what it printed."""
+        out, err = self.raw(result.stdout), self.raw(result.stderr)
+        self.append(
+            Kind.COMMAND,
+            CommandRecord(
+                node=result.node, command=result.command, rc=result.rc, stdout=out, stderr=err,
+                stdout_bytes=len(result.stdout), stderr_bytes=len(result.stderr),
+                elapsed_s=round(result.elapsed_s, 3), timeout_s=result.timeout_s, error=result.error,
+            ),
+        )  # fmt: skip
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All whole records of a run. Raises RunError when a line is damaged or the chain is broken."""
+    path = folder / EVIDENCE
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise RunError(f"{folder}: no run there ({EVIDENCE} is missing)") from None
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}") from error
+    lines.pop()  # empty after the last newline, or a line that was never finished
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(Record.model_validate(json.loads(line)))
+        except (ValueError, ValidationError):
+            raise RunError(f"{path}:{number}: this line is damaged") from None
+    for sentence in verify_chain(records):
+        raise RunError(f"{path}: {sentence}")
+    return records
+
+
+def read_raw(folder: Path, name: str) -> bytes:
+    """One stored output. Raises RunError when it is absent or does not match its name."""
+    try:
+        data = (folder / RAW / name).read_bytes()
+    except OSError as error:
+        raise RunError(f"{folder}: output {name[:12]} is missing ({error.strerror})") from error
+    if hashlib.sha256(data).hexdigest() != name:
+        raise RunError(f"{folder}: output {name[:12]} was changed after it was recorded")
+    return data
+
+
+def _write_error(folder: Path, error: OSError) -> EvidenceWriteError:
+    return EvidenceWriteError(
+        f"{folder}: cannot write evidence ({error.strerror or error}); make room and continue with --resume {folder}"
+    )
