@@ -1,0 +1,185 @@
+"""Collectives behind one interface with two engines: nccl-tests on GPUs, MPI on processors.
+
+Both are started by ``mpirun`` from the first node that answers and give rows of size, time, bandwidths and wrong
+values. Bandwidths are nccl-tests' (rackproof.core.collective).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Protocol
+
+from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.core.architecture import Architecture, CollectiveProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.rack import Rack
+from rackproof.parse import ParseError, mpi_collectives, nccl_tests
+
+METRICS = ("collective.busbw", "collective.algbw", "collective.wrong_values")
+PER_SIZE_S = 2.0
+START_S = 15.0
+MARGIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message size. Bandwidths in GB/s; ``wrong`` is None when the engine did not check."""
+
+    bytes: int
+    busbw: float
+    algbw: float
+    wrong: int | None
+
+
+class Engine(Protocol):
+    """How one operation is run over all nodes, and how its output is read."""
+
+    name: str
+
+    def payload(self) -> bytes | None:
+        """A program to put on every node first, or None when the tool is installed there."""
+
+    def command(
+        self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str
+    ) -> str: ...
+
+    def read(self, text: str) -> list[Row]:
+        """Raises ParseError."""
+
+
+class MpiEngine:
+    """mpi4py and numpy on the processors."""
+
+    name = "mpi"
+
+    def payload(self) -> bytes | None:
+        return files("rackproof.bench").joinpath("mpi_collectives.py").read_bytes()
+
+    def command(self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str) -> str:
+        program = (
+            f"python3 {folder}/collectives.py {op} {profile.min_bytes} {profile.max_bytes} "
+            f"{profile.factor} {profile.iterations} {profile.warmup}"
+        )
+        return f"{mpirun(nodes, profile.ranks_per_node, interface)} {program}"
+
+    def read(self, text: str) -> list[Row]:
+        result = mpi_collectives.parse_mpi_collectives(text)
+        return [Row(p.bytes, p.busbw_gb_per_s, p.algbw_gb_per_s, p.wrong) for p in result.points]
+
+
+class NcclEngine:
+    """NVIDIA's nccl-tests, one process a GPU."""
+
+    name = "nccl-tests"
+
+    def payload(self) -> bytes | None:
+        return None
+
+    def command(self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str) -> str:
+        program = (
+            f"{op}_perf -b {profile.min_bytes} -e {profile.max_bytes} -f {profile.factor} -g 1 "
+            f"-n {profile.iterations} -w {profile.warmup} -c 1"
+        )
+        return f"{mpirun(nodes, profile.ranks_per_node, interface)} -x NCCL_SOCKET_IFNAME={interface} {program}"
+
+    def read(self, text: str) -> list[Row]:
+        result = nccl_tests.parse_nccl_tests(text)
+        return [
+            Row(r.bytes, r.out_of_place.busbw_gb_per_s, r.out_of_place.algbw_gb_per_s, r.out_of_place.wrong)
+            for r in result.rows
+            if r.bytes > 0
+        ]
+
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (MpiEngine(), NcclEngine())}
+
+
+def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str) -> str:
+    """Open MPI 5 over ssh, control and data on the fabric's interface."""
+    hosts = ",".join(f"{node}:{ranks_per_node}" for node in nodes)
+    return (
+        f"mpirun --allow-run-as-root -n {len(nodes) * ranks_per_node} --host {hosts} "
+        f"--map-by ppr:{ranks_per_node}:node:OVERSUBSCRIBE --bind-to none "
+        "--prtemca plm_ssh_args '-o BatchMode=yes -o StrictHostKeyChecking=yes' "
+        f"--prtemca prte_if_include {interface} --mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include {interface}"
+    )
+
+
+def sizes(profile: CollectiveProfile) -> list[int]:
+    """Message sizes in bytes, as both engines step through them."""
+    found, size = [], profile.min_bytes
+    while size <= profile.max_bytes:
+        found.append(size)
+        size *= profile.factor
+    return found
+
+
+def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+    """One step an operation, over all nodes of the group."""
+    nodes = [node.name for node in rack.group(group)]
+    interface = f"{architecture.fabric.interface_prefix}0"
+    return [_step(op, profile, nodes, interface) for op in profile.ops] if nodes else []
+
+
+def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str) -> Step:
+    id_ = f"collectives/{profile.engine}/{op}"
+    engine = ENGINES[profile.engine]
+    places = {
+        (metric, size): expected(
+            metric, Scope.RACK, nodes, {"op": op, "bytes": str(size), "engine": engine.name}, id_
+        )
+        for size in sizes(profile)
+        for metric in METRICS
+    }  # fmt: skip
+    seconds = START_S + PER_SIZE_S * len(sizes(profile))
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        session = context.session
+        alive = session.alive(nodes, context.say)
+        if len(alive) < len(nodes):
+            gone = ", ".join(sorted(set(nodes) - set(alive)))
+            for place in places.values():
+                yield unmeasured(place, f"{gone} does not answer")
+            return
+        folder = context.folder(nodes[0])
+        if payload := engine.payload():
+            session.run({node: f"mkdir -p {shlex.quote(folder)}" for node in nodes}, 20)
+            session.fleet.each(nodes, lambda connection: connection.put(payload, f"{folder}/collectives.py"))
+        answer = session.run_on(nodes[0], engine.command(op, profile, nodes, folder, interface), seconds * 2 + MARGIN_S)
+        outputs = session.outputs(answer)
+        if not answer.ok:
+            for place in places.values():
+                yield unmeasured(place, f"{nodes[0]}: mpirun: {answer.why}", outputs)
+            return
+        try:
+            rows = engine.read(answer.text)
+        except ParseError as error:
+            for place in places.values():
+                yield unmeasured(place, f"unreadable output: {error}", outputs)
+            return
+        yield from _measurements(
+            rows, profile, places, outputs, {"command": answer.command, "ranks": len(nodes) * profile.ranks_per_node}
+        )
+
+    return Step(id_, f"{op} over {len(nodes)} nodes ({engine.name})", seconds, tuple(places.values()), execute)
+
+
+def _measurements(
+    rows: list[Row], profile: CollectiveProfile, places: dict[tuple[str, int], Measurement],
+    outputs: tuple[str, ...], conditions: dict[str, object],
+) -> Iterator[Measurement]:  # fmt: skip
+    """Rows come in the order asked for; an engine may round a size down to a multiple of its ranks."""
+    for size, row in zip(sizes(profile), rows, strict=False):
+        if not size * 0.9 <= row.bytes <= size:
+            continue
+        told = {**conditions, "bytes": row.bytes}
+        yield measured(places["collective.busbw", size], [row.busbw], outputs, told)
+        yield measured(places["collective.algbw", size], [row.algbw], outputs, told)
+        wrong = places["collective.wrong_values", size]
+        if row.wrong is None:
+            yield unmeasured(wrong, "the engine did not check the result", outputs)
+        else:
+            yield measured(wrong, [float(row.wrong)], outputs, told)

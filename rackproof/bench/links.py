@@ -1,0 +1,131 @@
+"""Links between nodes: ib_write_bw, ib_write_lat and iperf3 between every pair, over the fabric's addresses."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rackproof.bench.ports import wait_listening
+from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.core.architecture import Architecture, LinkProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.pairing import rounds
+from rackproof.core.rack import Rack
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError, iperf3, perftest
+from rackproof.remote.command import CommandResult
+
+RDMA_PORT, TCP_PORT = 18515, 15201
+START_S = 8.0
+"""Connecting and tearing down, for the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool of the set: the two command lines, and how its client's output becomes one number."""
+
+    name: str
+    metric: str
+    port: int
+    server: Callable[[str], str]
+    client: Callable[[str], str]
+    read: Callable[[str], float]
+    seconds: float
+
+
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+    """One step a rail, round and tool; pairs of a round run at once, no node is in two of them."""
+    steps = []
+    for rail in range(architecture.fabric.rails):
+        for number, pairs in enumerate(rounds([node.name for node in rack.group(group)]), 1):
+            for tool in _tools(architecture, profile, rail):
+                steps.append(_step(tool, rail, number, pairs, profile.runs))
+    return steps
+
+
+def _tools(architecture: Architecture, profile: LinkProfile, rail: int) -> list[Tool]:
+    device = f"{architecture.fabric.rdma_prefix}{rail}"
+    rdma = f"-d {device} -F -p {RDMA_PORT}"
+    bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
+    latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
+    return [
+        Tool("rdma-bandwidth", "link.rdma_write_bandwidth", RDMA_PORT,
+             lambda own: bandwidth, lambda peer: f"{bandwidth} {peer}", _rdma_gbps, profile.rdma_duration_s),
+        Tool("rdma-latency", "link.rdma_write_latency", RDMA_PORT,
+             lambda own: latency, lambda peer: f"{latency} {peer}", _rdma_us, 3.0),
+        Tool("tcp-bandwidth", "link.tcp_bandwidth", TCP_PORT,
+             lambda own: f"iperf3 -s -1 -p {TCP_PORT} -B {own}",
+             lambda peer: f"iperf3 -c {peer} -p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J",
+             _tcp_gbps, profile.tcp_duration_s),
+    ]  # fmt: skip
+
+
+def _rdma_gbps(text: str) -> float:
+    """The tool's own unit has more digits on a slow link than its."""
+    return perftest.parse_bandwidth(text).rows[-1].average_bits_per_s / 1e9
+
+
+def _rdma_us(text: str) -> float:
+    row = perftest.parse_latency(text).rows[-1]
+    if row.typical_us is None:
+        raise ParseError("ib_write_lat", "the row has no typical latency")
+    return row.typical_us
+
+
+def _tcp_gbps(text: str) -> float:
+    return iperf3.parse_iperf3(text).received_bits_per_s / 1e9
+
+
+def _step(tool: Tool, rail: int, number: int, pairs: Sequence[tuple[str, str]], runs: int) -> Step:
+    id_ = f"links/rail{rail}/round{number}/{tool.name}"
+    places = {pair: expected(tool.metric, Scope.PAIR, pair, {"rail": str(rail)}, id_) for pair in pairs}
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        names = sorted({name for pair in pairs for name in pair})
+        alive = set(context.session.alive(names, context.say))
+        ready = [pair for pair in pairs if set(pair) <= alive]
+        for pair in pairs:
+            if pair not in ready:
+                gone = ", ".join(sorted(set(pair) - alive))
+                yield unmeasured(places[pair], f"{gone} does not answer")
+        if ready:
+            with ThreadPoolExecutor(max_workers=len(ready)) as pool:
+                yield from pool.map(lambda pair: _measure(context, tool, rail, pair, places[pair], runs), ready)
+
+    title = f"{tool.name.replace('-', ' ')}, rail {rail}, round {number}"
+    return Step(id_, title, runs * (tool.seconds + START_S), tuple(places.values()), execute)
+
+
+def _measure(
+    context: BenchContext, tool: Tool, rail: int, pair: tuple[str, str], place: Measurement, runs: int
+) -> Measurement:
+    """All runs of one pair: the first node serves, the second is the client."""
+    server, client = pair
+    address = context.session.rack.node(server).fabric_address(rail)
+    if address is None:
+        return unmeasured(place, f"{server}: the inventory gives no fabric address for rail {rail}")
+    samples: list[float] = []
+    outputs: list[str] = []
+    command = tool.client(shlex.quote(address))
+    for _ in range(runs):
+        try:
+            answer = _once(context, tool, server, client, address, command)
+            outputs += context.session.outputs(answer)
+            if not answer.ok:
+                return unmeasured(place, f"{client}: {command.split()[0]}: {answer.why}", outputs)
+            samples.append(tool.read(answer.text))
+        except RemoteError as error:
+            return unmeasured(place, str(error), outputs)
+        except ParseError as error:
+            return unmeasured(place, f"{client}: unreadable output: {error}", outputs)
+    return measured(place, samples, outputs, {"server": server, "client": client, "command": command})
+
+
+def _once(context: BenchContext, tool: Tool, server: str, client: str, address: str, command: str) -> CommandResult:
+    limit = tool.seconds + 45
+    session = context.session
+    with session.serving(server, tool.server(shlex.quote(address)), limit + 30) as process:
+        wait_listening(session.fleet[server], process, tool.port)
+        return session.run_on(client, command, limit)

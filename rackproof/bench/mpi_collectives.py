@@ -1,0 +1,84 @@
+# mypy: ignore-errors
+"""Runs on the nodes under mpirun: collectives over MPI, checked and timed as nccl-tests does it.
+
+Prints one JSON line on rank 0. Needs mpi4py and numpy and nothing of rackproof.
+Usage: mpirun … python3 mpi_collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP
+"""
+
+import json
+import socket
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+
+def make(op, comm, count):
+    """Buffers, the call, and the right result for this rank. Bytes are counted as nccl-tests counts them."""
+    n, me = comm.Get_size(), comm.Get_rank()
+    base = np.arange(count, dtype=np.float32) % 61
+    if op == "all_reduce":
+        send = base + me
+        recv = np.empty(count, np.float32)
+        expected = base * n + np.float32(n * (n - 1) // 2)
+        return lambda: comm.Allreduce(send, recv, MPI.SUM), recv, expected
+    share = count // n
+    if op == "all_gather":
+        send = base[:share] + me
+        recv = np.empty(share * n, np.float32)
+        expected = np.concatenate([base[:share] + rank for rank in range(n)])
+        return lambda: comm.Allgather(send, recv), recv, expected
+    if op == "alltoall":
+        send = np.concatenate([base[:share] + me * n + to for to in range(n)])
+        recv = np.empty(share * n, np.float32)
+        expected = np.concatenate([base[:share] + source * n + me for source in range(n)])
+        return lambda: comm.Alltoall(send, recv), recv, expected
+    raise SystemExit("unknown operation " + op)
+
+
+def measure(op, comm, size, iterations, warmup):
+    n = comm.Get_size()
+    count = max(n, size // 4 // n * n)
+    call, recv, expected = make(op, comm, count)
+    recv.fill(np.nan)  # a call that does nothing must not look right
+    for _ in range(warmup):
+        call()
+    wrong, samples = 0, []
+    for _ in range(iterations):
+        recv.fill(np.nan)
+        comm.Barrier()
+        began = time.perf_counter()
+        call()
+        mine = time.perf_counter() - began
+        samples.append(comm.allreduce(mine, MPI.MAX) * 1e6)
+        wrong += int(comm.allreduce(int(np.count_nonzero(recv != expected)), MPI.SUM))
+    mean = sum(samples) / len(samples)
+    alg = count * 4 / mean / 1e3
+    bus = alg * (2 * (n - 1) / n if op == "all_reduce" else (n - 1) / n)
+    return {
+        "bytes": count * 4,
+        "time_us": mean,
+        "algbw_GBps": alg,
+        "busbw_GBps": bus,
+        "wrong": wrong,
+        "samples_us": samples,
+    }
+
+
+def main():
+    op, (low, high, factor, iterations, warmup) = sys.argv[1], map(int, sys.argv[2:7])
+    comm = MPI.COMM_WORLD
+    hosts = comm.gather(socket.gethostname())
+    results = []
+    while low <= high:
+        results.append(measure(op, comm, low, iterations, warmup))
+        low *= factor
+    if comm.Get_rank() == 0:
+        print(json.dumps({
+            "rackproof_collectives": 1, "engine": "mpi", "op": op, "ranks": comm.Get_size(), "hosts": hosts,
+            "dtype": "float32", "mpi": MPI.Get_library_version().split("\n")[0].strip("\0 "), "results": results,
+        }))  # fmt: skip
+
+
+main()

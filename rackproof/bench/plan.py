@@ -1,0 +1,26 @@
+"""All steps of a profile, cheap ones first so that a broken link shows early."""
+
+from __future__ import annotations
+
+from rackproof.bench import collectives, links, storage
+from rackproof.bench.step import Step
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Rack
+from rackproof.errors import ArchitectureError
+
+
+def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
+    """Raises ArchitectureError when the architecture has no such profile."""
+    try:
+        profile = architecture.profiles[profile_name]
+    except KeyError:
+        known = ", ".join(architecture.profiles)
+        raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
+    steps: list[Step] = []
+    if profile.links:
+        steps += links.plan(architecture, profile.links, rack)
+    if profile.collectives:
+        steps += collectives.plan(architecture, profile.collectives, rack)
+    if profile.storage:
+        steps += storage.plan(architecture, profile.storage, rack)
+    return steps

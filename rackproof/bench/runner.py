@@ -1,0 +1,76 @@
+"""Run benchmark steps one after the other; keep what is finished, explain what is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+
+from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
+from rackproof.core.evidence import Kind, Measurement, Record
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError
+from rackproof.run.session import Session
+
+
+def finished_steps(records: Iterable[Record]) -> set[str]:
+    """Steps that an earlier part of this run has completed; partial and failed ones are tried again."""
+    return {r.body["step"] for r in records if r.kind is Kind.STEP and r.body["status"] == "done"}
+
+
+def run_steps(
+    session: Session,
+    run: str,
+    steps: Sequence[Step],
+    done: set[str],
+    say: Callable[[str], None],
+    progress: Callable[[Step, int], None] = lambda step, index: None,
+) -> None:
+    """Execute the steps that are not done yet.
+
+    Every expected measurement is written before the step is called done, with its samples or with the reason
+    why there are none. What a node does wrong never ends the stage; a full disk on the controller does.
+    """
+    with ExitStack() as stack:
+        context = BenchContext(session, run, stack, say)
+        stack.callback(_tidy, context)
+        for index, step in enumerate(steps):
+            progress(step, index)
+            if step.id in done:
+                continue
+            began = time.monotonic()
+            found, reason = _attempt(context, step)
+            missing = 0
+            for place in step.expects:
+                measurement = found.get(key_of(place)) or unmeasured(place, reason or "the step gave no number for it")
+                missing += not measurement.samples
+                session.measured(measurement)
+            extra = [m for k, m in found.items() if k not in {key_of(place) for place in step.expects}]
+            for measurement in extra:  # e.g. a sum over fewer nodes than planned
+                session.measured(measurement)
+            status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
+            body = {"step": step.id, "status": status, "elapsed_s": round(time.monotonic() - began, 3)}
+            session.store.append(Kind.STEP, body | ({"reason": reason} if reason else {}))
+            if missing:
+                say(
+                    f"{step.title}: {missing} of {len(step.expects)} numbers missing"
+                    + (f" ({reason})" if reason else "")
+                )
+
+
+def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement], str | None]:
+    found: dict[Key, Measurement] = {}
+    try:
+        for measurement in step.execute(context):
+            found[key_of(measurement)] = measurement
+    except RemoteError as error:
+        return found, str(error)
+    except ParseError as error:
+        return found, f"unreadable output: {error}"
+    return found, None
+
+
+def _tidy(context: BenchContext) -> None:
+    """Remove helper files from the nodes that still answer."""
+    nodes = [node.name for node in context.session.rack.nodes]
+    context.session.fleet.run({node: f"rm -rf {context.folder(node)}" for node in nodes}, 20)

@@ -1,0 +1,84 @@
+"""A step: the smallest piece of a benchmark that is repeated or kept as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.metrics import METRICS
+from rackproof.run.session import Session
+
+Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+@dataclass
+class BenchContext:
+    """What a step works with. ``stack`` closes what steps share (servers on nodes) when the stage ends."""
+
+    session: Session
+    run: str
+    stack: ExitStack
+    say: Callable[[str], None]
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    def folder(self, node: str) -> str:
+        """Where a node keeps this run's helper files; removed when the stage ends."""
+        return f"/var/tmp/rackproof-{self.run}"  # noqa: S108  (a name of its own for every run)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``expects`` lists what will be measured; whatever ``execute`` does not return becomes UNMEASURED."""
+
+    id: str
+    title: str
+    estimate_s: float
+    expects: tuple[Measurement, ...]
+    execute: Callable[[BenchContext], Iterable[Measurement]]
+
+
+def key_of(measurement: Measurement) -> Key:
+    """Identity of a measurement: what it is about, not what it says."""
+    return (
+        measurement.metric,
+        measurement.scope.value,
+        tuple(sorted(measurement.members)),
+        tuple(sorted(measurement.labels.items())),
+    )
+
+
+def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[str, str], step: str) -> Measurement:
+    """A measurement that has not been made yet."""
+    return Measurement(
+        metric=metric, scope=scope, members=tuple(members), labels=dict(labels), unit=METRICS[metric].unit,
+        reason="not reached", step=step,
+    )  # fmt: skip
+
+
+def measured(
+    place: Measurement,
+    samples: Iterable[float],
+    raw: Iterable[str],
+    conditions: Mapping[str, Any],
+    members: Iterable[str] | None = None,
+) -> Measurement:
+    """The same measurement with its numbers; an empty list of samples is not a number."""
+    values = tuple(samples)
+    if not values:
+        raise ValueError("a measurement needs at least one sample")
+    update: dict[str, Any] = {
+        "samples": values,
+        "reason": None,
+        "raw": tuple(dict.fromkeys(raw)),
+        "conditions": dict(conditions),
+    }
+    if members is not None:
+        update["members"] = tuple(members)
+    return place.model_copy(update=update)
+
+
+def unmeasured(place: Measurement, reason: str, raw: Iterable[str] = ()) -> Measurement:
+    return place.model_copy(update={"samples": (), "reason": reason, "raw": tuple(dict.fromkeys(raw))})

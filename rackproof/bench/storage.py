@@ -1,0 +1,197 @@
+"""Storage: fio on every client at once, in fio's own client/server mode.
+
+The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
+together and returns one JSON document with an entry a client. Numbers are fio's, to the last digit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rackproof.bench.fio_servers import PORT, FioServers
+from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import render
+from rackproof.core.rack import Rack
+from rackproof.parse import ParseError, fio
+from rackproof.remote.command import CommandResult
+
+SLOWEST_MB_S = 1.0
+"""A file system slower than this does not finish laying out its files in time."""
+SETUP_S = 10.0
+MARGIN_S = 60.0
+ORDER = ("write", "read", "randread")
+"""Writing first lays out what is read."""
+
+
+def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
+    """One step a storage and workload."""
+    steps = []
+    for name in profile.storages or tuple(architecture.storage):
+        storage = architecture.storage[name]
+        clients = [n.name for role in storage.client_roles for n in rack.group(role)]
+        steps += [_step(name, storage, profile.jobs[rw], clients) for rw in ORDER if rw in profile.jobs]
+    return steps
+
+
+def _places(name: str, job: FioJob, clients: list[str], step: str) -> dict[tuple[str, str], Measurement]:
+    """What one job measures, by (metric, node); the node of a rack's sum is the empty string."""
+    labels = {"storage": name, "block_bytes": str(job.block_bytes)}
+    metrics = {
+        "read": ["storage.read_bandwidth"],
+        "write": ["storage.write_bandwidth"],
+        "randread": ["storage.random_read_iops", "storage.random_read_latency"],
+    }[job.rw]
+    places = {}
+    for metric in metrics:
+        for node in clients:
+            places[metric, node] = expected(metric, Scope.NODE, [node], labels, step)
+        if metric != "storage.random_read_latency":
+            places[metric, ""] = expected(metric, Scope.RACK, clients, labels, step)
+    return places
+
+
+def _step(name: str, storage: Storage, job: FioJob, clients: list[str]) -> Step:
+    id_ = f"storage/{name}/{job.rw}"
+    places = _places(name, job, clients, id_)
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        return _StorageStep(context, name, storage, job, clients, places).execute()
+
+    seconds = job.runs * (job.runtime_s + job.ramp_s + SETUP_S)
+    title = f"{name}: {job.rw} of {job.block_bytes} B from {len(clients)} clients at once"
+    return Step(id_, title, seconds, tuple(places.values()), execute)
+
+
+class _StorageStep:
+    def __init__(
+        self, context: BenchContext, name: str, storage: Storage, job: FioJob, clients: list[str],
+        places: dict[tuple[str, str], Measurement],
+    ) -> None:  # fmt: skip
+        self.context, self.session = context, context.session
+        self.name, self.storage, self.job, self.clients, self.places = name, storage, job, clients, places
+        self.servers = FioServers.of(context)
+        self.samples: dict[tuple[str, str], list[float]] = {}
+        self.outputs: list[str] = []
+        self.conditions: dict[str, object] = {}
+        self.lost: dict[str, str] = {}
+
+    def execute(self) -> Iterator[Measurement]:
+        nodes = list(self.clients)
+        for _ in range(self.job.runs):
+            nodes = self._prepare(nodes)
+            if not nodes:
+                break
+            answer = self._launch(nodes)
+            survivors = [n for n, why in self.session.fleet.reachable(nodes).items() if why is None]
+            if survivors and len(survivors) < len(nodes):
+                # Someone died on the way: what the others gave may have been disturbed, so once more without it.
+                for node in set(nodes) - set(survivors):
+                    self.lost[node] = f"{node}: lost during the measurement"
+                self.samples.clear()
+                nodes = self._prepare(survivors)
+                if not nodes:
+                    break
+                answer = self._launch(nodes)
+            if not self._collect(answer, nodes):
+                break
+        yield from self._results(nodes)
+
+    def _prepare(self, nodes: list[str]) -> list[str]:
+        """Clients that are ready: mounted, with a directory and a server, their caches dropped."""
+        mount = shlex.quote(self.storage.mountpoint)
+        check = f"mountpoint -q {mount} || {{ echo '{self.storage.mountpoint} is not mounted' >&2; exit 1; }}"
+        drop = "sync; echo 3 > /proc/sys/vm/drop_caches; grep -E '^(Cached|Dirty):' /proc/meminfo"
+        commands = {node: f"{check}; mkdir -p {shlex.quote(self._directory(node))} && {drop}" for node in nodes}
+        answers = self.session.run(commands, 60)
+        self._drop_server_caches()
+        for node, answer in answers.items():
+            if not answer.ok:
+                self.lost[node] = f"{node}: {answer.why}"
+        ready = [node for node in nodes if answers[node].ok]
+        for node, why in self.servers.ensure(ready).items():
+            if why is not None:
+                self.lost[node] = why
+        return [node for node in ready if node not in self.lost]
+
+    def _drop_server_caches(self) -> None:
+        role = self.storage.server_role
+        servers = [node.name for node in self.session.rack.group(role)] if role else []
+        answers = self.session.run(dict.fromkeys(servers, "sync; echo 3 > /proc/sys/vm/drop_caches"), 60)
+        dropped = bool(answers) and all(answer.ok for answer in answers.values())
+        self.conditions = {
+            "io": "O_DIRECT",
+            "client_cache": "dropped before, bypassed",
+            "server_cache": "none" if not role else "dropped before" if dropped else "unknown",
+        }
+
+    def _directory(self, node: str) -> str:
+        return f"{self.storage.mountpoint}/rackproof-bench/{node}"
+
+    def _launch(self, nodes: list[str]) -> CommandResult:
+        """Run fio on the launcher; its temporary job files live as long as the command."""
+        parts, arguments = [], []
+        for node in nodes:
+            text = render(f"{self.name}-{self.job.rw}", self.job, self._directory(node))
+            parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
+            arguments.append(f'--client={self.servers.address(node)},{PORT} "$d/{node}.fio"')
+        run = f"fio --eta=never --output-format=json {' '.join(arguments)}"
+        command = f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {run}"
+        layout = self.job.file_bytes * self.job.numjobs * len(nodes) / (SLOWEST_MB_S * 1e6)
+        answer = self.session.run_on(nodes[0], command, self.job.runtime_s + self.job.ramp_s + layout + MARGIN_S)
+        self.outputs += self.session.outputs(answer)
+        self.conditions["clients"] = f"{len(nodes)} of {len(self.clients)}"
+        return answer
+
+    def _collect(self, answer: CommandResult, nodes: list[str]) -> bool:
+        """Add one sample a client; False when nothing usable came back."""
+        try:
+            result = fio.parse_fio(answer.stdout)
+        except ParseError as error:
+            reason = answer.why if not answer.ok else f"unreadable output: {error}"
+            self.lost |= dict.fromkeys(nodes, f"fio on {nodes[0]}: {reason}")
+            return False
+        self.conditions["fio"] = result.version
+        by_address = {self.servers.address(node): node for node in nodes}
+        totals: dict[str, float] = {}
+        for entry in result.jobs:
+            node = by_address.get(entry.client or "")
+            if node is None:
+                continue
+            if entry.error:
+                self.lost[node] = f"{node}: fio error {entry.error}"
+                continue
+            for metric, value in self._values(entry).items():
+                self.samples.setdefault((metric, node), []).append(value)
+                totals[metric] = totals.get(metric, 0.0) + value
+        for node in nodes:
+            if not any(n == node for _, n in self.samples) and node not in self.lost:
+                self.lost[node] = f"{node}: fio returned no result for it"
+        if not self.lost:
+            for metric, total in totals.items():
+                self.samples.setdefault((metric, ""), []).append(total)
+        return True
+
+    def _values(self, entry: fio.JobResult) -> dict[str, float]:
+        if self.job.rw == "write":
+            return {"storage.write_bandwidth": entry.write.bandwidth_bytes_per_s / 1e6} if entry.write else {}
+        if entry.read is None:
+            return {}
+        if self.job.rw == "read":
+            return {"storage.read_bandwidth": entry.read.bandwidth_bytes_per_s / 1e6}
+        values = {"storage.random_read_iops": entry.read.iops}
+        if entry.read.clat is not None:
+            values["storage.random_read_latency"] = entry.read.clat.mean_ns / 1e3
+        return values
+
+    def _results(self, nodes: list[str]) -> Iterator[Measurement]:
+        conditions = {**self.conditions, "workload": self.job.model_dump(mode="json")}
+        why = "; ".join(self.lost[node] for node in sorted(self.lost)) or "fio gave no number"
+        for (metric, node), place in self.places.items():
+            samples = self.samples.get((metric, node), [])
+            if node in self.lost or not samples or (not node and self.lost):
+                yield unmeasured(place, self.lost.get(node) or why, self.outputs)
+            else:
+                yield measured(place, samples, self.outputs, conditions)

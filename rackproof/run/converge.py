@@ -1,0 +1,268 @@
+"""Run pyinfra's own command and tell the truth about the outcome.
+
+pyinfra's exit status is 0 when a ``--limit`` matches nothing, when an inventory is misspelt and after Ctrl-C; its
+JSON is absent when every node failed or a template could not be rendered. So the nodes that should have been
+reached are known beforehand, the run's output is read line by line, and only a node that was seen to converge
+counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rackproof.core.evidence import DeployRecord, NodeChanges
+from rackproof.core.rack import Rack, fold
+from rackproof.errors import InventoryError
+
+CLUSTER = "deploys/cluster.py"
+TIMEOUT_S = 3600.0
+INTERRUPT_S = 10.0
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \(.*\))?$")
+_HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
+_CONNECT = re.compile(
+    r"^(Could not connect|Authentication error|Could not resolve|SSH error|Host key|No host key)", re.I
+)
+
+
+@dataclass
+class _NodeLog:
+    connected: bool = False
+    changed: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    failed: list[str] = field(default_factory=list)
+    reason: str | None = None
+
+
+class Transcript:
+    """pyinfra's lines, read as they come. Pure but for what it is fed."""
+
+    def __init__(self, expected: Sequence[str]) -> None:
+        self.nodes = {name: _NodeLog() for name in expected}
+        self.operation = ""
+        self.problems: list[str] = []
+
+    def feed(self, raw: str) -> None:
+        line = _ANSI.sub("", raw).rstrip()
+        if match := _OPERATION.match(line):
+            self.operation = match["name"].strip()
+            return
+        if match := _HOST.match(line):
+            log = self.nodes.get(match["node"])
+            if log is not None:
+                self._node(log, match["text"].strip())
+            return
+        text = line.strip()
+        if text and ("Error" in text or "rror:" in text or "xception" in text or text.startswith("An ")):
+            self.problems.append(text.removeprefix("--> ").strip())
+
+    def _node(self, log: _NodeLog, text: str) -> None:
+        if text.startswith("Connected"):
+            log.connected = True
+        elif text.startswith("Success"):
+            log.connected = True
+            log.changed.append(self.operation)
+        elif text.startswith(("No changes", "Skipped")):
+            log.connected = True
+            log.unchanged += 1
+        elif text.startswith("Error"):
+            log.connected = True
+            log.failed.append(self.operation)
+            log.reason = log.reason or f"{self.operation}: {text}"
+        elif _CONNECT.match(text):
+            log.reason = log.reason or text
+        elif log.reason is None and ("rror" in text or "denied" in text):
+            log.reason = text
+
+
+def select(rack: Rack, limit: Sequence[str]) -> list[str]:
+    """Nodes that ``--limit`` means (names, groups, globs). Raises InventoryError when one of them matches nothing."""
+    if not limit:
+        return [node.name for node in rack.nodes]
+    chosen: set[str] = set()
+    for pattern in limit:
+        found = {n.name for n in rack.nodes if fnmatchcase(n.name, pattern) or pattern in n.groups or pattern == "all"}
+        if not found:
+            raise InventoryError(
+                f"{rack.source}: --limit {pattern} matches no node; the rack has {fold(n.name for n in rack.nodes)}"
+            )
+        chosen |= found
+    return [node.name for node in rack.nodes if node.name in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Outcome of one deploy: what is recorded, and pyinfra's own output."""
+
+    record: DeployRecord
+    stdout: bytes
+    stderr: bytes
+
+
+def converge(
+    rack: Rack,
+    *,
+    deploy: str = CLUSTER,
+    limit: Sequence[str] = (),
+    data: Sequence[str] = (),
+    dry: bool = False,
+    diff: bool = False,
+    on_line: Callable[[str], None] = lambda line: None,
+    timeout_s: float = TIMEOUT_S,
+) -> Converged:
+    """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
+    expected = select(rack, limit)
+    if not Path(deploy).is_file():
+        raise InventoryError(f"{deploy}: no such deploy file; run from the root of the checkout")
+    mode = ["--dry"] if dry else ["-y"]
+    arguments = [a for name in limit for a in ("--limit", name)] + [a for pair in data for a in ("--data", pair)]
+    command = [
+        str(Path(sys.executable).with_name("pyinfra")),
+        *mode,
+        "--json",
+        *(["--diff"] if diff else []),
+        *arguments,
+        rack.source,
+        deploy,
+    ]
+    transcript = Transcript(expected)
+    began = time.monotonic()
+    status, out, err, interrupted = _run(command, transcript, on_line, timeout_s)
+    record = _record(rack, deploy, dry, status, out, transcript, interrupted, time.monotonic() - began)
+    return Converged(record, out, err)
+
+
+def _run(
+    command: list[str], transcript: Transcript, on_line: Callable[[str], None], timeout_s: float
+) -> tuple[int, bytes, bytes, str | None]:
+    """Exit status, stdout, stderr, and why it was ended early."""
+    env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        start_new_session=True,
+    )
+    out, err = bytearray(), bytearray()
+    stdout, stderr = process.stdout, process.stderr
+    if stdout is None or stderr is None:
+        raise RuntimeError("Popen was asked for pipes and gave none")
+
+    def read_stderr() -> None:
+        for line in stderr:
+            err.extend(line)
+            text = line.decode(errors="replace")
+            transcript.feed(text)
+            on_line(_ANSI.sub("", text).rstrip())
+
+    readers = [
+        threading.Thread(target=lambda: out.extend(stdout.read()), daemon=True),
+        threading.Thread(target=read_stderr, daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    why = None
+    try:
+        process.wait(timeout_s)
+    except KeyboardInterrupt:
+        why = "interrupted"
+    except subprocess.TimeoutExpired:
+        why = f"not finished within {timeout_s:g} s"
+    if why:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(INTERRUPT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    for reader in readers:
+        reader.join(5)
+    return process.returncode, bytes(out), bytes(err), why
+
+
+def _record(
+    rack: Rack,
+    deploy: str,
+    dry: bool,
+    status: int,
+    out: bytes,
+    transcript: Transcript,
+    interrupted: str | None,
+    elapsed: float,
+) -> DeployRecord:
+    document = _document(out)
+    planned = {
+        name: tuple(o["name"] for o in (document or {}).get("plan", []) if name in o.get("hosts_with_change", []))
+        for name in transcript.nodes
+    }
+    nodes = []
+    for name, log in transcript.nodes.items():
+        reason = log.reason
+        if not log.connected:
+            reason = reason or "pyinfra never connected to it"
+        elif reason is None and not dry and not log.failed and (interrupted or document is None):
+            reason = "the run ended before this node was finished"
+        nodes.append(
+            NodeChanges(
+                node=name, reached=log.connected, changed=planned[name] if dry else tuple(log.changed),
+                unchanged=log.unchanged, failed=tuple(log.failed), reason=reason,
+            )
+        )  # fmt: skip
+    reason = _verdict(nodes, document, status, transcript, interrupted, dry)
+    return DeployRecord(
+        inventory=rack.source, deploy=deploy, dry=dry, exit_status=status, ok=reason is None, reason=reason,
+        nodes=tuple(nodes), elapsed_s=round(elapsed, 3),
+    )  # fmt: skip
+
+
+def _verdict(
+    nodes: Sequence[NodeChanges],
+    document: dict[str, object] | None,
+    status: int,
+    transcript: Transcript,
+    interrupted: str | None,
+    dry: bool,
+) -> str | None:
+    """Why the deploy is not a success, in one line; None when it is."""
+    if interrupted:
+        return interrupted
+    absent = [n.node for n in nodes if not n.reached]
+    failed = [n.node for n in nodes if n.failed]
+    if absent:
+        return f"{fold(absent)} not reached: {next(n.reason for n in nodes if n.node == absent[0])}"
+    if failed:
+        return f"{fold(failed)} failed: {next(n.reason for n in nodes if n.node == failed[0])}"
+    if document is None:
+        last = transcript.problems[-1] if transcript.problems else "it printed no result"
+        return f"pyinfra ended early (exit status {status}): {last}"
+    results = document.get("results")
+    if not dry:
+        if not isinstance(results, dict):
+            return "pyinfra applied nothing"
+        if results.get("failed_hosts") or results.get("totals", {}).get("error"):
+            return f"pyinfra reports failures on {fold(results.get('failed_hosts') or [])}"
+    if status != 0:
+        return f"pyinfra ended with exit status {status}"
+    return None
+
+
+def _document(out: bytes) -> dict[str, object] | None:
+    try:
+        value = json.loads(out)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

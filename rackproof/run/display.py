@@ -1,0 +1,31 @@
+"""What a run tells while it works; the faces (terminal, plain lines, JSON) implement it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+STAGES = ("connect", "deploy", "validate", "bench", "judge")
+
+
+class Display(Protocol):
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        """A stage begins."""
+
+    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        """A piece of the present stage begins; ``left_s`` is what is expected to remain of the stage."""
+
+    def line(self, text: str) -> None:
+        """Something that a person should read now."""
+
+
+class Silent:
+    """Says nothing: tests, ``--quiet``."""
+
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        return
+
+    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        return
+
+    def line(self, text: str) -> None:
+        return

@@ -1,0 +1,131 @@
+"""Where runs live, and what an earlier one tells the next."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rackproof import __version__
+from rackproof.architectures import LoadedArchitecture
+from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Kind, NodeInfo, Record, RunInfo
+from rackproof.core.rack import Rack
+from rackproof.errors import RunError
+from rackproof.run.store import EVIDENCE, read_records, utc_now
+
+REPORTS = "reports"
+_LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
+
+
+def new_run(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
+    """A folder that does not exist yet: ``reports/20261121-074500-lab``."""
+    moment = (now or dt.datetime.now(dt.UTC)).strftime("%Y%m%d-%H%M%S")
+    folder = reports / f"{moment}-{Path(inventory).stem}"
+    if folder.exists():
+        raise RunError(f"{folder}: exists already; wait a second and try again")
+    return folder
+
+
+def find_run(reports: Path, run: str) -> Path:
+    """A run by path, by name under reports/, or ``latest``."""
+    if run == "latest":
+        runs = sorted(p.parent for p in reports.glob(f"*/{EVIDENCE}"))
+        if not runs:
+            raise RunError(f"{reports}: no run there yet")
+        return runs[-1]
+    for folder in (Path(run), reports / run):
+        if (folder / EVIDENCE).is_file():
+            return folder
+    raise RunError(f"{run}: no such run (neither a folder with {EVIDENCE} nor a name under {reports}/)")
+
+
+def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile: str) -> RunInfo:
+    """First record of a run. Addresses and credentials of the inventory stay out of it."""
+    return RunInfo(
+        run=folder.name,
+        started=utc_now(),
+        rackproof=__version__,
+        inventory=rack.source,
+        architecture=architecture.model.metadata.id,
+        architecture_sha256=architecture.sha256,
+        profile=profile,
+        nodes=tuple(NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus) for n in rack.nodes),
+        controller=_controller(),
+    )  # fmt: skip
+
+
+def _controller() -> dict[str, str]:
+    facts = {"python": platform.python_version(), "kernel": platform.release(), "cpus": str(os.cpu_count() or 0)}
+    for name in _LIBRARIES:
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = "not installed"
+    return facts
+
+
+def info_of(records: Sequence[Record]) -> RunInfo:
+    if not records or records[0].kind is not Kind.RUN:
+        raise RunError("the run has no first record; it was ended before it began")
+    return RunInfo.model_validate(records[0].body)
+
+
+def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture) -> None:
+    """A run may be continued only on the same nodes and against the same text of the architecture."""
+    if [n.name for n in info.nodes] != [n.name for n in rack.nodes]:
+        raise RunError(f"{info.run}: the inventory's nodes have changed since it began; start a new run")
+    if info.architecture_sha256 != architecture.sha256:
+        raise RunError(
+            f"{info.run}: {architecture.path} has changed since it began; start a new run, or judge this one again"
+        )
+
+
+def finished_stages(records: Iterable[Record]) -> set[str]:
+    return {
+        r.body["stage"] for r in records if r.kind is Kind.STAGE and r.body["event"] == "end" and r.body.get("ok", True)
+    }
+
+
+def stage_seconds(records: Iterable[Record]) -> dict[str, float]:
+    """Seconds of each finished stage."""
+    return {r.body["stage"]: r.body["elapsed_s"] for r in records if r.kind is Kind.STAGE and r.body["event"] == "end"}
+
+
+def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
+    """How long the stages took in the latest finished run on this inventory; empty when there is none."""
+    for path in sorted(reports.glob(f"*-{Path(inventory).stem}/{EVIDENCE}"), reverse=True)[:3]:
+        try:
+            times = stage_seconds(read_records(path.parent))
+        except RunError:
+            continue  # damaged: some other run tells
+        if "bench" in times:
+            return times
+    return {}
+
+
+def deploy_checks(record: DeployRecord) -> list[CheckResult]:
+    """The deploy's outcome as one check a node, so that a rack that did not converge is never certified."""
+    results = []
+    for node in record.nodes:
+        if not node.reached:
+            outcome, message = CheckOutcome.UNMEASURED, node.reason or "not reached"
+        elif node.failed:
+            outcome, message = (
+                CheckOutcome.FAILED,
+                f"expected no failed operation, actual {len(node.failed)}: {node.reason}",
+            )
+        elif node.reason or not record.ok:
+            outcome, message = CheckOutcome.UNMEASURED, node.reason or record.reason or "the deploy did not finish"
+        else:
+            outcome, message = CheckOutcome.PASSED, f"{len(node.changed)} changes, {node.unchanged} operations without"
+        results.append(
+            CheckResult(
+                check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
+                protects="A node that did not take its whole configuration fails later and elsewhere.",
+                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}` and read the first failing operation.",
+            )
+        )  # fmt: skip
+    return results

@@ -1,0 +1,162 @@
+"""The stages of a run: connect, deploy, validate, bench. Each leaves evidence; none judges."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rackproof.architectures import LoadedArchitecture
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.runner import finished_steps, run_steps
+from rackproof.bench.step import Step
+from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Record
+from rackproof.core.rack import Rack, fold
+from rackproof.remote.ssh import Fleet
+from rackproof.run.converge import converge
+from rackproof.run.display import STAGES, Display
+from rackproof.run.folder import check_resumable, deploy_checks, earlier_seconds, finished_stages, info_of, run_info
+from rackproof.run.session import Session
+from rackproof.run.store import EvidenceStore, read_records
+from rackproof.validation.run import run_validators
+
+log = logging.getLogger("rackproof")
+
+FACTS = 'uname -srm; . /etc/os-release && echo "$PRETTY_NAME"; nproc; grep MemTotal /proc/meminfo'
+
+
+@dataclass
+class Run:
+    """One pass over a rack. ``stages`` are executed in order; a resumed run skips what is finished."""
+
+    folder: Path
+    rack: Rack
+    architecture: LoadedArchitecture
+    profile: str
+    display: Display
+    stages: Sequence[str] = STAGES[:-1]
+    limit: Sequence[str] = ()
+    resume: bool = False
+    _done: set[str] = field(default_factory=set)
+    _steps_done: set[str] = field(default_factory=set)
+
+    def execute(self) -> list[Record]:
+        """Do the work; return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
+        steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
+        before = earlier_seconds(self.folder.parent, self.rack.source)
+        if self.resume:
+            # Before the store opens the folder: a run that does not fit must stay untouched.
+            records = read_records(self.folder)
+            check_resumable(info_of(records), self.rack, self.architecture)
+            self._done, self._steps_done = finished_stages(records), finished_steps(records)
+        with EvidenceStore(self.folder) as store, Fleet(self.rack) as fleet:
+            if self.resume:
+                store.append(
+                    Kind.NOTE, {"text": f"resumed; finished before: {', '.join(sorted(self._done)) or 'nothing'}"}
+                )
+            else:
+                store.raw(self.architecture.text.encode())
+                store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
+            session = Session(self.rack, self.architecture.model, fleet, store)
+            work: dict[str, Callable[[Session], bool]] = {
+                "connect": self._connect,
+                "deploy": self._deploy,
+                "validate": self._validate,
+                "bench": lambda s: self._bench(s, steps),
+            }
+            for name in self.stages:
+                if name in self._done and name != "connect":
+                    self.display.line(f"{name}: finished before")
+                    continue
+                bench = sum(step.estimate_s for step in steps if step.id not in self._steps_done)
+                with self._stage(store, name, before.get(name) or (bench if name == "bench" else None)) as outcome:
+                    outcome["ok"] = work[name](session)
+        return read_records(self.folder)
+
+    @contextmanager
+    def _stage(self, store: EvidenceStore, name: str, estimate_s: float | None) -> Iterator[dict[str, bool]]:
+        self.display.stage(name, estimate_s)
+        log.info("stage %s", name)
+        store.append(Kind.STAGE, {"stage": name, "event": "begin"})
+        began = time.monotonic()
+        outcome = {"ok": True}
+        try:
+            yield outcome
+        except KeyboardInterrupt:
+            store.append(Kind.NOTE, {"text": f"interrupted in {name}"})
+            raise
+        body = {"stage": name, "event": "end", "elapsed_s": round(time.monotonic() - began, 3), "ok": outcome["ok"]}
+        store.append(Kind.STAGE, body)
+
+    def _say(self, text: str) -> None:
+        log.info(text)
+        self.display.line(text)
+
+    def _connect(self, session: Session) -> bool:
+        """Every node answers and says what it is; the others are named once, here."""
+        answers = session.run({node.name: FACTS for node in self.rack.nodes}, 30)
+        lost = {name: answer.why for name, answer in answers.items() if not answer.ok}
+        for name, why in lost.items():
+            self._say(f"{name}: {why}")
+            session.store.append(
+                Kind.CHECK,
+                CheckResult(
+                    check="node.reachable", node=name, outcome=CheckOutcome.UNMEASURED, message=why,
+                    protects="A node that does not answer has no number.",
+                    hint="Check its power, its management network and its host key; then run again with --resume.",
+                ),
+            )  # fmt: skip
+        if not lost:
+            self._say(f"{fold(answers)} answer")
+        return not lost
+
+    def _deploy(self, session: Session) -> bool:
+        data = [f"architecture={self.architecture.model.metadata.id}"]
+
+        def show(line: str) -> None:
+            log.info("pyinfra: %s", line)
+            if line.startswith("--> Starting operation: "):
+                self.display.step(line.removeprefix("--> Starting operation: ").strip(), 0, 0, None)
+
+        plan = converge(self.rack, limit=self.limit, data=data, dry=True, on_line=show)
+        outcomes = [plan]
+        if not plan.record.ok or any(node.changed for node in plan.record.nodes):
+            outcomes.append(converge(self.rack, limit=self.limit, data=data, on_line=show))
+        for outcome in outcomes:
+            raw = tuple(session.store.raw(text) for text in (outcome.stdout, outcome.stderr) if text)
+            session.store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
+        last = outcomes[-1].record
+        for check in deploy_checks(last):
+            session.store.append(Kind.CHECK, check)
+        changes = sum(len(node.changed) for node in last.nodes)
+        self._say(last.reason or ("no changes" if not changes else f"{changes} changes in {last.elapsed_s:.0f} s"))
+        if last.reason == "interrupted":
+            raise KeyboardInterrupt
+        return last.ok
+
+    def _validate(self, session: Session) -> bool:
+        def show(result: CheckResult) -> None:
+            session.store.append(Kind.CHECK, result)
+            if result.outcome is not CheckOutcome.PASSED:
+                where = result.check + (f"[{result.item}]" if result.item else "")
+                self._say(f"{result.node}: {where}: {result.outcome.value}: {result.message}")
+
+        results = run_validators(session, on_check=show)
+        count = sum(r.outcome is CheckOutcome.PASSED for r in results)
+        self._say(f"{count} of {len(results)} checks passed")
+        return bool(results)
+
+    def _bench(self, session: Session, steps: list[Step]) -> bool:
+        open_steps = [step for step in steps if step.id not in self._steps_done]
+
+        def show(step: Step, index: int) -> None:
+            left = sum(s.estimate_s for s in steps[index:] if s in open_steps)
+            log.info("step %s", step.id)
+            self.display.step(step.title, index + 1, len(steps), left)
+
+        run_steps(session, self.folder.name, steps, self._steps_done, self._say, show)
+        self._say(f"{len(open_steps)} benchmark steps done")
+        return True
