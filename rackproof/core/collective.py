@@ -1,0 +1,31 @@
+"""Bandwidths of collective operations, as nccl-tests defines them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_PER_RANK: Final = ("all_gather", "alltoall", "gather", "reduce_scatter", "scatter")
+_UNITY: Final = ("broadcast", "reduce", "sendrecv")
+
+OPS: Final = tuple(sorted(("all_reduce", *_PER_RANK, *_UNITY)))
+"""Operations whose factor is known, named as nccl-tests names its programs without ``_perf``."""
+
+
+def busbw_factor(op: str, ranks: int) -> float:
+    """Bus bandwidth divided by algorithm bandwidth (bytes / time) of an operation over ``ranks`` ranks.
+
+    all_reduce ``2(n-1)/n``; all_gather, reduce_scatter, alltoall, gather and scatter ``(n-1)/n``; broadcast, reduce
+    and sendrecv 1. Source: nccl-tests, doc/PERFORMANCE.md, and for gather, scatter and sendrecv its programs of those
+    names. ``bytes`` is the whole array, of which each rank holds 1/n where the operation divides it.
+
+    Raises ValueError for an operation that is not in ``OPS`` and for less than one rank.
+    """
+    if ranks < 1:
+        raise ValueError(f"a collective needs at least one rank, not {ranks}")
+    if op == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if op in _PER_RANK:
+        return (ranks - 1) / ranks
+    if op in _UNITY:
+        return 1.0
+    raise ValueError(f"no bus bandwidth is defined for {op!r}; known: {', '.join(OPS)}")

@@ -1,0 +1,116 @@
+"""chrony: ``chronyc -c tracking`` and ``chronyc -c sources`` (comma-separated, no header)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, real, whole_lines
+
+TOOL: Final = "chronyc"
+_NEVER: Final = 2**32 - 1
+_LEAP: Final = ("Normal", "Insert second", "Delete second", "Not synchronised")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    reference_id: str
+    """Hexadecimal; ``7F7F0101`` is the local clock, ``00000000`` nothing."""
+    reference: str
+    """Name or address of the source; empty for the local clock."""
+    stratum: int
+    system_offset_s: float
+    """How far the system clock is behind true time: positive is slow, negative is fast."""
+    last_offset_s: float
+    rms_offset_s: float
+    frequency_ppm: float
+    """Positive: the clock runs fast without correction."""
+    root_delay_s: float
+    root_dispersion_s: float
+    update_interval_s: float
+    leap_status: str
+
+    @property
+    def synchronised(self) -> bool:
+        """The clock follows a source or the daemon's own local reference."""
+        return self.leap_status != "Not synchronised" and self.stratum > 0 and self.reference_id != "00000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    mode: str
+    """``^`` server, ``=`` peer, ``#`` reference clock."""
+    state: str
+    """``*`` selected, ``+`` combined, ``-`` not combined, ``?`` unusable, ``x`` falseticker, ``~`` too variable."""
+    name: str
+    stratum: int
+    poll_log2_s: int
+    reach: int
+    """Register of the last eight polls, 255 when all were answered."""
+    last_rx_s: int | None
+    """Since the last good sample; None when there was none."""
+    offset_s: float
+    """Of the last sample, adjusted for slews since; positive: the local clock is ahead of the source."""
+    error_s: float
+    """Estimated error of the last sample."""
+
+
+def parse_chrony_tracking(output: str | bytes) -> Tracking:
+    """Read ``chronyc -c tracking``; a daemon that does not answer raises with chronyc's own line."""
+    rows = _rows(output, 14, rf".*,(?:{'|'.join(_LEAP)})")
+    if len(rows) != 1:
+        raise ParseError(TOOL, f"{len(rows)} lines of tracking")
+    row = rows[0]
+    if not re.fullmatch(r"[0-9A-F]{8}", row[0]) or row[13] not in _LEAP:
+        raise ParseError(TOOL, f"no tracking line: {excerpt(','.join(row))}")
+    real(TOOL, "reference time", row[3])
+    return Tracking(
+        reference_id=row[0],
+        reference=row[1],
+        stratum=integer(TOOL, "stratum", row[2]),
+        system_offset_s=real(TOOL, "system time", row[4], minimum=None),
+        last_offset_s=real(TOOL, "last offset", row[5], minimum=None),
+        rms_offset_s=real(TOOL, "RMS offset", row[6]),
+        frequency_ppm=real(TOOL, "frequency", row[7], minimum=None),
+        root_delay_s=real(TOOL, "root delay", row[10], minimum=None),
+        root_dispersion_s=real(TOOL, "root dispersion", row[11]),
+        update_interval_s=real(TOOL, "update interval", row[12], minimum=None),
+        leap_status=row[13],
+    )
+
+
+def parse_chrony_sources(output: str | bytes) -> tuple[Source, ...]:
+    """Read ``chronyc -c sources``; a daemon without sources prints nothing, which raises."""
+    sources = []
+    for row in _rows(output, 10, r".*\.\d{9}"):
+        if row[0] not in "^=#" or row[1] not in "*+-?x~" or not all(row[:3]):
+            raise ParseError(TOOL, f"no source line: {excerpt(','.join(row))}")
+        if not re.fullmatch(r"[0-7]{1,3}", row[5]):
+            raise ParseError(TOOL, f"reach is not octal: {excerpt(row[5])}")
+        last = integer(TOOL, "last reception", row[6])
+        sources.append(
+            Source(
+                mode=row[0],
+                state=row[1],
+                name=row[2],
+                stratum=integer(TOOL, "stratum", row[3]),
+                poll_log2_s=integer(TOOL, "poll", row[4], minimum=None),
+                reach=int(row[5], 8),
+                last_rx_s=None if last == _NEVER else last,
+                offset_s=real(TOOL, "offset", row[7], minimum=None),
+                error_s=real(TOOL, "error", row[9]),
+            )
+        )
+    return tuple(sources)
+
+
+def _rows(output: str | bytes, columns: int, closing: str) -> list[list[str]]:
+    rows = []
+    for line in whole_lines(TOOL, output, closing=closing):
+        row = line.split(",")
+        if len(row) != columns:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+        rows.append(row)
+    return rows

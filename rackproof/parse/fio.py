@@ -1,0 +1,181 @@
+"""fio: JSON of versions 2 and 3, run locally (``jobs``) or as a client of fio servers (``client_stats``).
+
+A client whose server refuses a job drops it and still ends with status 0; its complaint stands only in the text before
+the document (``FioResult.messages``) and its entry is absent. Compare ``clients`` with the clients that were asked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import Json, find_json
+
+TOOL: Final = "fio"
+_ALL_CLIENTS: Final = "All clients"
+_VERSION: Final = re.compile(r"fio-(\d+(?:\.\d+)*\S*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Nanoseconds, whatever unit the version printed."""
+
+    mean_ns: float
+    min_ns: float
+    max_ns: float
+    stddev_ns: float
+    percentiles: tuple[tuple[float, float], ...] = ()
+    """(percent, ns), ascending; empty where fio was told to keep them for the other latency."""
+
+    def percentile(self, percent: float) -> float | None:
+        return dict(self.percentiles).get(percent)
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What one job moved in one direction; all zeros where it had nothing to do there."""
+
+    bandwidth_bytes_per_s: float
+    """Mean over the run time; exact from fio 3 on, rounded down to KiB by fio 2."""
+    iops: float
+    io_bytes: int
+    runtime_ms: int
+    total_ios: int | None
+    """None: fio 2.1 does not say."""
+    clat: Latency | None
+    """Completion latency; None when nothing completed or fio was told not to measure it (``gtod_reduce``)."""
+    lat: Latency | None
+    """From submission to completion."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """One job of one client; with ``numjobs`` and no ``group_reporting`` there is one for each process."""
+
+    jobname: str
+    client: str | None
+    """As given to ``--client``; None where fio ran the job itself."""
+    port: int | None
+    error: int
+    """errno; anything but 0 makes the numbers worthless."""
+    read: Direction | None
+    write: Direction | None
+    mixed: Direction | None
+    """Both directions in one, with ``unified_rw_reporting``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FioResult:
+    version: str
+    jobs: tuple[JobResult, ...]
+    all_clients: JobResult | None
+    """fio's own sum over the clients; it makes none for a single client."""
+    messages: tuple[str, ...]
+    """What fio printed around the document."""
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Hosts that reported at least one job, in order of appearance."""
+        return tuple(dict.fromkeys(job.client for job in self.jobs if job.client is not None))
+
+    def of_client(self, client: str) -> tuple[JobResult, ...]:
+        return tuple(job for job in self.jobs if job.client == client)
+
+    @property
+    def failed(self) -> tuple[JobResult, ...]:
+        """Jobs that ended with an error."""
+        return tuple(job for job in self.jobs if job.error)
+
+
+def parse_fio(output: str | bytes) -> FioResult:
+    """Read the JSON document out of fio's output; warnings and notes may surround it."""
+    found = find_json(TOOL, output, lambda value: isinstance(value, dict) and "fio version" in value)
+    document = Json(TOOL, "", found.value)
+    version = _VERSION.fullmatch(document.string("fio version"))
+    if version is None:
+        document.refuse("fio version", "is no version")
+    if document.has("jobs") == document.has("client_stats"):
+        raise ParseError(TOOL, "document needs either jobs or client_stats")
+    remote = document.has("client_stats")
+    entries = [_job(entry, remote=remote) for entry in document.children("client_stats" if remote else "jobs")]
+    if not entries:
+        raise ParseError(TOOL, "document reports no job")
+    sums = [job for job in entries if remote and job.jobname == _ALL_CLIENTS]
+    if len(sums) > 1:
+        raise ParseError(TOOL, f"{len(sums)} sums over all clients")
+    lines = (line.strip() for line in (found.before + "\n" + found.after).splitlines())
+    return FioResult(
+        version=version[1],
+        jobs=tuple(job for job in entries if job not in sums),
+        all_clients=sums[0] if sums else None,
+        messages=tuple(line for line in lines if any(c.isalnum() for c in line)),
+    )
+
+
+def _job(entry: Json, *, remote: bool) -> JobResult:
+    directions = {key: _direction(entry.child(key)) for key in ("read", "write", "mixed") if entry.has(key)}
+    if not directions:
+        entry.refuse("read, write and mixed", "are missing")
+    return JobResult(
+        jobname=entry.string("jobname"),
+        client=entry.string("hostname") if remote else None,
+        port=entry.integer("port") if remote else None,
+        error=entry.integer("error", minimum=None),
+        read=directions.get("read"),
+        write=directions.get("write"),
+        mixed=directions.get("mixed"),
+    )
+
+
+def _direction(entry: Json) -> Direction:
+    """fio 2 counts ``io_bytes`` and ``bw`` in KiB; fio 3 adds ``io_kbytes`` and ``bw_bytes`` and counts bytes."""
+    in_bytes = entry.has("io_kbytes")
+    total = entry.integer("total_ios") if entry.has("total_ios") else None
+    io_bytes = entry.integer("io_bytes") * (1 if in_bytes else 1024)
+    idle = total == 0 or io_bytes == 0
+    return Direction(
+        bandwidth_bytes_per_s=entry.number("bw_bytes") if entry.has("bw_bytes") else entry.number("bw") * 1024,
+        iops=entry.number("iops"),
+        io_bytes=io_bytes,
+        runtime_ms=entry.integer("runtime"),
+        total_ios=total,
+        clat=None if idle else _latency(entry, "clat"),
+        lat=None if idle else _latency(entry, "lat"),
+    )
+
+
+def _latency(entry: Json, kind: str) -> Latency | None:
+    key, scale = (f"{kind}_ns", 1) if entry.has(f"{kind}_ns") else (kind, 1000)
+    if not entry.has(key):
+        return None
+    values = entry.child(key)
+    if values.number("max") == 0:  # no I/O takes no time: it was not measured
+        return None
+    return Latency(
+        mean_ns=values.number("mean") * scale,
+        min_ns=values.number("min") * scale,
+        max_ns=values.number("max") * scale,
+        stddev_ns=values.number("stddev") * scale,
+        percentiles=_percentiles(values, scale),
+    )
+
+
+def _percentiles(latency: Json, scale: int) -> tuple[tuple[float, float], ...]:
+    if not latency.has("percentile"):
+        return ()
+    values = latency.child("percentile")
+    pairs: list[tuple[float, float]] = []
+    for key in values.values:
+        percent = _percent(key)
+        if percent is None:
+            values.refuse(key, "is no percentile")
+        if percent > 0:  # fio 2 fills unused places with "0.00"
+            pairs.append((percent, values.number(key) * scale))
+    return tuple(sorted(pairs))
+
+
+def _percent(key: Any) -> float | None:
+    match = re.fullmatch(r"\d{1,3}(?:\.\d{1,12})?", key)
+    return float(key) if match and float(key) <= 100 else None

@@ -1,0 +1,64 @@
+"""iperf3: the document that ``-J`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import Json, find_json
+
+TOOL: Final = "iperf3"
+
+
+@dataclass(frozen=True, slots=True)
+class Iperf3Result:
+    """Rates are payload bits a second, summed over the streams."""
+
+    version: str
+    protocol: str
+    """TCP, UDP or SCTP."""
+    streams: int
+    reverse: bool
+    """The server sent and the client received."""
+    received_bits_per_s: float
+    """What arrived: the number to judge."""
+    received_bytes: int
+    received_seconds: float
+    sent_bits_per_s: float
+    """What the sender handed to its socket; over a short run far above what arrived."""
+    retransmits: int | None
+    """None where the sender does not count them (UDP)."""
+    received_back_bits_per_s: float | None
+    """With ``--bidir``: what arrived at the client, None otherwise."""
+
+
+def parse_iperf3(output: str | bytes) -> Iperf3Result:
+    """Read one finished test; a document with an ``error`` raises with that error."""
+    document = Json(TOOL, "", find_json(TOOL, output, _is_report).value)
+    if "error" in document.values:
+        raise ParseError(TOOL, str(document.values["error"]) or "unnamed error")
+    start, end = document.child("start"), document.child("end")
+    if not end.has("sum_received"):
+        raise ParseError(TOOL, "no summary of the receiver: the test did not finish")
+    received, sent, test = end.child("sum_received"), end.child("sum_sent"), start.child("test_start")
+    seconds = received.number("seconds")
+    if seconds <= 0:
+        received.refuse("seconds", "is 0: nothing was measured")
+    back = end.child("sum_received_bidir_reverse") if end.has("sum_received_bidir_reverse") else None
+    return Iperf3Result(
+        version=start.string("version").removeprefix("iperf "),
+        protocol=test.string("protocol"),
+        streams=test.integer("num_streams", minimum=1),
+        reverse=bool(test.integer("reverse")) if test.has("reverse") else False,
+        received_bits_per_s=received.number("bits_per_second"),
+        received_bytes=received.integer("bytes"),
+        received_seconds=seconds,
+        sent_bits_per_s=sent.number("bits_per_second"),
+        retransmits=sent.integer("retransmits") if sent.has("retransmits") else None,
+        received_back_bits_per_s=back.number("bits_per_second") if back else None,
+    )
+
+
+def _is_report(value: Any) -> bool:
+    return isinstance(value, dict) and ("error" in value or ("start" in value and isinstance(value.get("end"), dict)))

@@ -1,0 +1,132 @@
+"""JSON documents inside a tool's output, read with types checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import last_words, text_of
+
+LINE_BEGINS_OBJECT: Final = re.compile(r"(?m)^[ \t]*(?=\{)")
+LINE_BEGINS_ARRAY: Final = re.compile(r"(?m)^[ \t]*(?=\[)")
+
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """One JSON object and where it stands, so that a complaint can name the key."""
+
+    tool: str
+    where: str
+    values: dict[str, Any]
+
+    def _get(self, key: str) -> Any:
+        value = self.values.get(key, _MISSING)
+        if value is _MISSING:
+            self.refuse(key, "is missing")
+        return value
+
+    def refuse(self, key: str, complaint: str) -> NoReturn:
+        raise ParseError(self.tool, f"{self.where}{key} {complaint}")
+
+    def has(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def number(self, key: str, *, minimum: float | None = 0.0) -> float:
+        value = self._get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.refuse(key, "is no number")
+        try:
+            value = float(value)
+        except OverflowError:
+            self.refuse(key, "is out of range")
+        if not math.isfinite(value):
+            self.refuse(key, "is not finite")
+        if minimum is not None and value < minimum:
+            self.refuse(key, f"is {value:g}, below {minimum:g}")
+        return value
+
+    def integer(self, key: str, *, minimum: int | None = 0) -> int:
+        value = self._get(key)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(key, "is no integer")
+        if minimum is not None and value < minimum:
+            self.refuse(key, f"is below {minimum}")
+        return value
+
+    def string(self, key: str) -> str:
+        """Never empty."""
+        value = self._get(key)
+        if not isinstance(value, str) or not value.strip():
+            self.refuse(key, "is no text")
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        value = self._get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.refuse(key, "is no list of texts")
+        return tuple(value)
+
+    def child(self, key: str) -> Json:
+        return self._wrap(key, self._get(key))
+
+    def children(self, key: str) -> list[Json]:
+        value = self._get(key)
+        if not isinstance(value, list):
+            self.refuse(key, "is no list")
+        return [self._wrap(f"{key}[{index}]", item) for index, item in enumerate(value)]
+
+    def _wrap(self, key: str, value: Any) -> Json:
+        if not isinstance(value, dict):
+            self.refuse(key, "is no object")
+        return Json(self.tool, f"{self.where}{key}.", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document and the text around it (warnings, notes, progress)."""
+
+    value: Any
+    before: str
+    after: str
+
+
+def find_json(
+    tool: str, output: str | bytes, accept: Callable[[Any], bool], *, start: re.Pattern[str] = LINE_BEGINS_OBJECT
+) -> Found:
+    """The one JSON document that ``accept`` recognises, beginning where a match of ``start`` ends.
+
+    None, a cut-off one or a second one is an error: two answers are no answer.
+    """
+    text = text_of(tool, output)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    found: Found | None = None
+    complaint = f"no JSON document; the output ends with {last_words(text)}"
+    position = 0
+    while match := start.search(text, position):
+        begin = match.end()
+        try:
+            value, end = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError) as error:
+            complaint = f"JSON document is cut off or damaged ({error})"
+            position = begin + 1
+            continue
+        position = end
+        if not accept(value):
+            continue
+        if found is not None:
+            raise ParseError(tool, "more than one JSON document")
+        found = Found(value, text[:begin], text[end:])
+    if found is None:
+        raise ParseError(tool, complaint)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,206 @@
+"""Mounts as the kernel sees them: /proc/self/mountinfo, /proc/mounts and, for NFS, /proc/self/mountstats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    source: str
+    """Device, ``server:/export``, or a word that the file system chose; may be empty."""
+    mountpoint: str
+    fstype: str
+    options: tuple[str, ...]
+    """Of this mount; /proc/mounts merges those of the file system in."""
+    super_options: tuple[str, ...] = ()
+    """Of the file system, shared by all its mounts; only mountinfo tells them apart."""
+    device: str | None = None
+    """``major:minor``; only in mountinfo."""
+    root: str = "/"
+    """Directory of the file system that is mounted; other than / for a bind mount. Only in mountinfo."""
+
+    def option(self, name: str) -> str | None:
+        """Value of ``name=value`` in force, ``""`` for a bare ``name``, None when it is not set."""
+        for option in (*self.super_options, *self.options):
+            key, _, value = option.partition("=")
+            if key == name:
+                return value
+        return None
+
+    @property
+    def read_only(self) -> bool:
+        """The mount or its file system refuses writes."""
+        return "ro" in self.options or "ro" in self.super_options
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """One connection of an NFS mount."""
+
+    protocol: str
+    """tcp, rdma, udp or local."""
+    counters: tuple[int, ...]
+    """As the kernel prints them; their meaning depends on the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class NfsMount:
+    source: str
+    mountpoint: str
+    fstype: str
+    """nfs (version 3) or nfs4."""
+    options: tuple[str, ...]
+    age_s: int
+    """Since the mount."""
+    transports: tuple[Transport, ...]
+    """Connections that exist, which ``nconnect`` in the options does not prove."""
+
+    @property
+    def connections(self) -> int:
+        return len(self.transports)
+
+    @property
+    def protocol(self) -> str | None:
+        """Of all connections; None when they differ."""
+        protocols = {transport.protocol for transport in self.transports}
+        return protocols.pop() if len(protocols) == 1 else None
+
+    def option(self, name: str) -> str | None:
+        """As ``Mount.option``."""
+        return Mount(self.source, self.mountpoint, self.fstype, self.options).option(name)
+
+
+def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
+    """The mount that is seen at a mount point: the last of those stacked there."""
+    return next((mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint), None)
+
+
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
+    """Read /proc/self/mountinfo (proc(5)), in the kernel's order."""
+    tool = "mountinfo"
+    mounts = []
+    for line in whole_lines(tool, output):
+        before, separator, after = line.partition(" - ")
+        fields, tail = before.split(" "), after.split(" ")
+        if not separator or len(fields) < 6 or len(tail) != 3 or not re.fullmatch(r"\d+:\d+", fields[2]):
+            raise ParseError(tool, f"no line of mountinfo: {excerpt(line)}")
+        integer(tool, "mount id", fields[0])
+        integer(tool, "parent id", fields[1])
+        mounts.append(
+            Mount(
+                source=_decode(tail[1]),
+                mountpoint=_absolute(tool, fields[4], line),
+                fstype=_fstype(tool, tail[0], line),
+                options=_options(tool, fields[5], line),
+                super_options=_options(tool, tail[2], line),
+                device=fields[2],
+                root=_decode(fields[3]),
+            )
+        )
+    return tuple(mounts)
+
+
+def parse_proc_mounts(output: str | bytes) -> tuple[Mount, ...]:
+    """Read /proc/mounts, in the kernel's order."""
+    tool = "proc mounts"
+    mounts = []
+    for line in whole_lines(tool, output, closing=r".* 0 0"):
+        fields = line.split(" ")
+        if len(fields) != 6 or not all(re.fullmatch(r"\d{1,3}", field) for field in fields[4:]):
+            raise ParseError(tool, f"no line of /proc/mounts: {excerpt(line)}")
+        mounts.append(
+            Mount(
+                source=_decode(fields[0]),
+                mountpoint=_absolute(tool, fields[1], line),
+                fstype=_fstype(tool, fields[2], line),
+                options=_options(tool, fields[3], line),
+            )
+        )
+    return tuple(mounts)
+
+
+def _decode(field: str) -> str:
+    """Blanks, backslashes and # stand as three octal digits: ``\\040``."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
+
+
+def _absolute(tool: str, field: str, line: str) -> str:
+    if not field.startswith("/"):
+        raise ParseError(tool, f"no mount point in {excerpt(line)}")
+    return _decode(field)
+
+
+def _fstype(tool: str, field: str, line: str) -> str:
+    if not field:
+        raise ParseError(tool, f"no file system type in {excerpt(line)}")
+    return _decode(field)
+
+
+def _options(tool: str, field: str, line: str) -> tuple[str, ...]:
+    if not field:
+        raise ParseError(tool, f"no options in {excerpt(line)}")
+    return tuple(_decode(option) for option in field.split(",") if option)
+
+
+_DEVICE: Final = re.compile(r"(?:device (.*)|no device) mounted on (\S+) with fstype (\S+)(?: statvers=(\S+))?\s*")
+_MOUNTSTATS: Final = "mountstats"
+
+
+def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
+    """NFS mounts of /proc/self/mountstats; empty on a node that has other mounts only."""
+    blocks: list[tuple[re.Match[str], list[str]]] = []
+    for line in whole_lines(_MOUNTSTATS, output):
+        if device := _DEVICE.fullmatch(line):
+            blocks.append((device, []))
+        elif blocks:
+            blocks[-1][1].append(line.strip())
+        elif line.strip():
+            raise ParseError(_MOUNTSTATS, f"unexpected first line {excerpt(line)}")
+    for device, body in blocks:
+        if device[4] is None and any(body):
+            raise ParseError(_MOUNTSTATS, f"unexpected line {excerpt(next(filter(None, body)))}")
+    return tuple(_nfs(device, body) for device, body in blocks if device[4] is not None)
+
+
+def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
+    mountpoint = _decode(device[2])
+    if "per-op statistics" not in body:
+        raise ParseError(_MOUNTSTATS, f"statistics of {mountpoint} are cut off")
+    head = body[: body.index("per-op statistics")]
+    transports = tuple(_transport(line, mountpoint) for line in head if line.startswith("xprt:"))
+    options, age = _value(head, "opts:", mountpoint), _value(head, "age:", mountpoint)
+    if not transports:
+        raise ParseError(_MOUNTSTATS, f"{mountpoint} has no transport")
+    return NfsMount(
+        source=_decode(device[1] or ""),
+        mountpoint=mountpoint,
+        fstype=device[3],
+        options=tuple(option.strip() for option in options.split(",") if option.strip()),
+        age_s=integer(_MOUNTSTATS, "age", age),
+        transports=transports,
+    )
+
+
+def _value(head: list[str], key: str, mountpoint: str) -> str:
+    values = [line.removeprefix(key).strip() for line in head if line.startswith(key)]
+    if len(values) != 1 or not values[0]:
+        raise ParseError(_MOUNTSTATS, f"{mountpoint} has no {key.rstrip(':')}")
+    return values[0]
+
+
+def _transport(line: str, mountpoint: str) -> Transport:
+    words = line.removeprefix("xprt:").split()
+    if len(words) < 9 or not re.fullmatch(r"[a-z]\w*", words[0]):
+        raise ParseError(_MOUNTSTATS, f"unknown transport of {mountpoint}: {excerpt(line)}")
+    counters = tuple(integer(_MOUNTSTATS, "counter of a transport", word, minimum=None) for word in words[1:])
+    return Transport(protocol=words[0], counters=counters)

@@ -1,0 +1,97 @@
+"""The kit's own MPI engine: one line of JSON, possibly between warnings of mpirun."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.core.collective import OPS, busbw_factor
+from rackproof.parse.jsondoc import Json, find_json
+
+TOOL: Final = "mpi collectives"
+FORMAT: Final = 1
+TOLERANCE: Final = 0.01
+"""How far a bandwidth may be from what bytes and time say, as a share."""
+
+_BEGIN: Final = re.compile(r'(?=\{\s*"rackproof_collectives")')
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One message size. Bandwidths are GB/s (10^9 B), as nccl-tests prints them."""
+
+    bytes: int
+    time_us: float
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+    wrong: int
+    """Elements of the result that differ from the expected value, over all ranks."""
+    samples_us: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MpiCollectives:
+    op: str
+    ranks: int
+    hosts: tuple[str, ...]
+    dtype: str
+    points: tuple[Point, ...]
+    """In the order of measurement; each size once."""
+
+
+def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
+    """Read the engine's line and recompute both bandwidths from bytes and time; a contradiction raises."""
+    document = Json(TOOL, "", find_json(TOOL, output, _is_ours, start=_BEGIN).value)
+    if document.integer("rackproof_collectives") != FORMAT:
+        document.refuse("rackproof_collectives", f"is not format {FORMAT}")
+    if document.string("engine") != "mpi":
+        document.refuse("engine", "is not mpi")
+    op, ranks = document.string("op"), document.integer("ranks", minimum=1)
+    if op not in OPS:
+        document.refuse("op", f"is unknown: {op}")
+    hosts = document.strings("hosts")
+    if not hosts or not all(host.strip() for host in hosts):
+        document.refuse("hosts", "names no host")
+    points = tuple(_point(entry, op, ranks) for entry in document.children("results"))
+    if not points:
+        document.refuse("results", "is empty")
+    if len({point.bytes for point in points}) != len(points):
+        document.refuse("results", "has a size twice")
+    return MpiCollectives(op=op, ranks=ranks, hosts=hosts, dtype=document.string("dtype"), points=points)
+
+
+def _point(entry: Json, op: str, ranks: int) -> Point:
+    size, time = entry.integer("bytes", minimum=1), entry.number("time_us")
+    if time <= 0:
+        entry.refuse("time_us", "is 0")
+    samples = _samples(entry)
+    if not min(samples) * (1 - TOLERANCE) <= time <= max(samples) * (1 + TOLERANCE):
+        entry.refuse("time_us", "lies outside its samples")
+    algbw = size / time / 1e3  # B/µs = MB/s
+    for key, expected in (("algbw_GBps", algbw), ("busbw_GBps", algbw * busbw_factor(op, ranks))):
+        if abs(entry.number(key) - expected) > TOLERANCE * expected:
+            entry.refuse(key, f"is {entry.number(key):g}, but {size} B in {time:g} us make {expected:g}")
+    return Point(
+        bytes=size,
+        time_us=time,
+        algbw_gb_per_s=entry.number("algbw_GBps"),
+        busbw_gb_per_s=entry.number("busbw_GBps"),
+        wrong=entry.integer("wrong"),
+        samples_us=samples,
+    )
+
+
+def _samples(entry: Json) -> tuple[float, ...]:
+    values = entry.values.get("samples_us")
+    if not isinstance(values, list):
+        entry.refuse("samples_us", "is no list")
+    numbers = Json(entry.tool, f"{entry.where}samples_us.", {str(i): v for i, v in enumerate(values)})
+    samples = tuple(numbers.number(key) for key in numbers.values)
+    if not samples or min(samples) <= 0:
+        entry.refuse("samples_us", "is empty or has a time of 0")
+    return samples
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, dict)

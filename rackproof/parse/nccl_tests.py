@@ -1,0 +1,193 @@
+"""nccl-tests: the table of ``all_reduce_perf`` and its siblings, old (``error``) and new (``#wrong``) columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rackproof.core.collective import OPS, busbw_factor
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
+
+TOOL: Final = "nccl-tests"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One half of a row. Bandwidths are GB/s (10^9 B)."""
+
+    time_us: float
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+    wrong: int | None
+    """Wrong elements; None where results were not checked (``N/A``) or an old version prints a deviation instead."""
+    deviation: float | None
+    """Largest deviation from the expected value, in the ``error`` column of versions before 2.13."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message size; sizes below one element for each rank are printed, and kept, as 0."""
+
+    bytes: int
+    count: int
+    dtype: str
+    redop: str | None
+    """None for operations that do not reduce."""
+    root: int | None
+    """None where the column is absent or -1: the operation has no root."""
+    out_of_place: Timing
+    in_place: Timing
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTests:
+    op: str | None
+    """``all_reduce`` …; None when neither the text nor the caller says."""
+    ranks: int | None
+    """Highest rank listed plus one; None without a list."""
+    hosts: tuple[str, ...]
+    """Of the ranks listed, which may be fewer than ``ranks``."""
+    rows: tuple[Row, ...]
+    average_busbw_gb_per_s: float | None
+    """Of the footer; None when it is absent."""
+    out_of_bounds: int | None
+    """Of the footer; None when it is absent or nothing was checked, although the tool then prints ``0 OK``."""
+    failure: str | None
+    """First line in which the test reports a failure of NCCL, CUDA or itself."""
+
+    @property
+    def complete(self) -> bool:
+        """The footer was printed: the test ran to its end."""
+        return self.average_busbw_gb_per_s is not None
+
+    @property
+    def checked(self) -> bool:
+        """Every result was compared with the expected one."""
+        timings = [t for row in self.rows if row.bytes for t in (row.out_of_place, row.in_place)]
+        return bool(timings) and all(t.wrong is not None or t.deviation is not None for t in timings)
+
+
+_EMPTY_COMMENT: Final = r"(?:.*: ?)?#"
+_LABEL: Final = re.compile(r"^(?:\s*\d+: ?|\[[^\]\s]*\]<std(?:out|err)>: ?)")
+"""What ``srun --label`` and ``mpirun --tag-output`` put before each line."""
+_RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s")
+_STARTING: Final = re.compile(r"#\s*Collective test starting:\s*(?:\S*/)?(\w+?)(?:_perf)?\s*$")
+_AVERAGE: Final = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
+_BOUNDS: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)")
+_FAILURE: Final = re.compile(r"Test (?:NCCL |CUDA )?failure|NCCL WARN|Test failed", re.IGNORECASE)
+_TIMING: Final = ("time", "algbw", "busbw")
+
+
+def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
+    """Read one table. ``op`` says which program ran where the text does not; it may not contradict the text.
+
+    Each row must be consistent: algbw with size and time and, where operation and ranks are known, busbw with algbw,
+    within what the printed digits allow.
+    """
+    lines = [_LABEL.sub("", line) for line in whole_lines(TOOL, output, closing=_EMPTY_COMMENT)]
+    named = _first(_STARTING, lines)
+    if named and op and named != op:
+        raise ParseError(TOOL, f"expected {op}, but the output is of {named}")
+    op = named or op
+    ranks, hosts = _ranks(lines)
+    rows = _rows(lines, busbw_factor(op, ranks) if op in OPS and ranks else None)
+    average, bounds = _first(_AVERAGE, lines), _first(_BOUNDS, lines)
+    result = NcclTests(
+        op=op,
+        ranks=ranks,
+        hosts=hosts,
+        rows=rows,
+        average_busbw_gb_per_s=real(TOOL, "average bus bandwidth", average) if average else None,
+        out_of_bounds=None,
+        failure=next((line.strip() for line in lines if _FAILURE.search(line)), None),
+    )
+    if bounds is None or not result.checked:
+        return result
+    return replace(result, out_of_bounds=integer(TOOL, "out of bounds values", bounds))
+
+
+def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
+    return next((match[1] for line in lines if (match := pattern.match(line))), None)
+
+
+def _ranks(lines: list[str]) -> tuple[int | None, tuple[str, ...]]:
+    found = [match for line in lines if (match := _RANK.match(line))]
+    if not found:
+        return None, ()
+    return max(int(match[1]) for match in found) + 1, tuple(dict.fromkeys(match[2] for match in found))
+
+
+def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:
+    columns: list[str] = []
+    rows: list[Row] = []
+    for line in lines:
+        tokens = line.split()
+        if tokens[:3] == ["#", "size", "count"]:
+            if columns:
+                raise ParseError(TOOL, "more than one table")
+            columns = _columns(tokens[1:])
+        elif columns and len(tokens) > 1 and tokens[0].isdigit() and tokens[1].isdigit():
+            rows.append(_row(columns, tokens, line, factor))
+    if not rows:
+        what = "no row below the header" if columns else "no table"
+        raise ParseError(TOOL, f"{what}; the output ends with {last_words(chr(10).join(lines))}")
+    return tuple(rows)
+
+
+def _columns(titles: list[str]) -> list[str]:
+    """Titles made unique: those of the second half get a quote mark."""
+    columns: list[str] = []
+    for title in titles:
+        columns.append(title if title not in columns else title + "'")
+    if "cputime" in columns:
+        raise ParseError(TOOL, "table shows CPU time (-C), not the time of the operation")
+    missing = {"size", "count", "type", *_TIMING, *(f"{name}'" for name in _TIMING)} - set(columns)
+    if missing or len(set(columns)) != len(columns):
+        raise ParseError(TOOL, f"unknown table: {excerpt(' '.join(titles))}")
+    return columns
+
+
+def _row(columns: list[str], tokens: list[str], line: str, factor: float | None) -> Row:
+    if columns[-1] == "timestamp":  # date and time: two words
+        columns, tokens = columns[:-1], tokens[:-2]
+    if len(tokens) != len(columns):
+        raise ParseError(TOOL, f"{len(tokens)} cells below {len(columns)} columns: {excerpt(line)}")
+    cells = dict(zip(columns, tokens, strict=True))
+    size = integer(TOOL, "size", cells["size"])
+    redop, root = cells.get("redop"), integer(TOOL, "root", cells.get("root", "-1"), minimum=-1)
+    return Row(
+        bytes=size,
+        count=integer(TOOL, "count", cells["count"]),
+        dtype=cells["type"],
+        redop=None if redop in (None, "none") else redop,
+        root=None if root < 0 else root,
+        out_of_place=_timing(cells, "", size, factor),
+        in_place=_timing(cells, "'", size, factor),
+    )
+
+
+def _timing(cells: dict[str, str], half: str, size: int, factor: float | None) -> Timing:
+    time_token, alg_token, bus_token = (cells[name + half] for name in _TIMING)
+    time = real(TOOL, "time", time_token)
+    algbw, busbw = real(TOOL, "algbw", alg_token), real(TOOL, "busbw", bus_token)
+    if size:
+        if time == 0:
+            raise ParseError(TOOL, f"time of {size} B is 0")
+        expected = size / time / 1e3  # B/µs = MB/s
+        slack = expected * (half_digit(time_token) / time + 0.005) + half_digit(alg_token)
+        if abs(algbw - expected) > slack:
+            raise ParseError(TOOL, f"algbw {alg_token} GB/s of {size} B contradicts {time_token} us")
+    if factor is not None:
+        slack = factor * half_digit(alg_token) + half_digit(bus_token) + 0.005 * busbw
+        if abs(busbw - algbw * factor) > slack:
+            raise ParseError(TOOL, f"busbw {bus_token} GB/s of {size} B contradicts algbw {alg_token} GB/s")
+    wrong, deviation = cells.get(f"#wrong{half}", "N/A"), cells.get(f"error{half}", "N/A")
+    return Timing(
+        time_us=time,
+        algbw_gb_per_s=algbw,
+        busbw_gb_per_s=busbw,
+        wrong=None if wrong == "N/A" else round(real(TOOL, "#wrong", wrong)),
+        deviation=None if deviation == "N/A" else real(TOOL, "error", deviation),
+    )

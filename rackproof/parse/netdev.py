@@ -1,0 +1,77 @@
+"""iproute2: ``ip -j link show`` and ``ip -j addr show``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+
+TOOL: Final = "ip"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    family: str
+    """inet or inet6."""
+    address: str
+    prefix_length: int
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetDevice:
+    index: int
+    name: str
+    mtu_bytes: int
+    state: str
+    """operstate: UP, DOWN, UNKNOWN (drivers that do not say, the loopback) …"""
+    flags: tuple[str, ...]
+    """UP: switched on by the administrator. LOWER_UP: the link is there."""
+    kind: str
+    """ether, loopback, infiniband …"""
+    mac: str | None
+    master: str | None
+    """Bridge or bond that it belongs to."""
+    addresses: tuple[Address, ...] | None
+    """None in the output of ``ip link``, which shows none."""
+
+    @property
+    def carrier(self) -> bool:
+        return "UP" in self.flags and "LOWER_UP" in self.flags
+
+
+def parse_ip(output: str | bytes) -> tuple[NetDevice, ...]:
+    """Read either command, in the order of interface indices; every namespace has at least its loopback."""
+    found = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    entries = Json(TOOL, "", {"devices": found.value}).children("devices")
+    devices = tuple(_device(entry) for entry in entries if entry.values)  # ip leaves {} for what a filter hides
+    if not devices:
+        raise ParseError(TOOL, "no device listed")
+    return devices
+
+
+def _device(entry: Json) -> NetDevice:
+    return NetDevice(
+        index=entry.integer("ifindex", minimum=1),
+        name=entry.string("ifname"),
+        mtu_bytes=entry.integer("mtu", minimum=1),
+        state=entry.string("operstate"),
+        flags=entry.strings("flags"),
+        kind=entry.string("link_type"),
+        mac=entry.string("address") if entry.has("address") else None,
+        master=entry.string("master") if entry.has("master") else None,
+        addresses=tuple(
+            Address(
+                family=item.string("family"),
+                address=item.string("local"),
+                prefix_length=item.integer("prefixlen"),
+                scope=item.string("scope"),
+            )
+            for item in entry.children("addr_info")
+            if item.values
+        )
+        if entry.has("addr_info")
+        else None,
+    )

@@ -1,0 +1,159 @@
+"""nvidia-smi: ``topo -m`` (who reaches whom over what) and ``nvlink -s`` (speed of each NVLink)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, last_words, real, whole_lines
+
+TOOL: Final = "nvidia-smi"
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """Processors near a device; None where the column is absent, empty or ``N/A``."""
+
+    cpus: str | None
+    """Kernel list: ``0-51,104-155``."""
+    numa_node: str | None
+    gpu_numa_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    devices: tuple[str, ...]
+    """Columns in order: ``GPU0`` … ``NIC0`` …"""
+    paths: Mapping[tuple[str, str], str]
+    """From row to column: X, NV18, PIX, PXB, PHB, NODE, SYS …"""
+    affinity: Mapping[str, Affinity]
+    nics: Mapping[str, str]
+    """``NIC0`` to ``mlx5_0``, from the legend; empty without one."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(device for device in self.devices if device.startswith("GPU"))
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    index: int
+    gb_per_s: float | None
+    """GB/s (10^9 B) in each direction; None when the link is inactive."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLinks:
+    index: int
+    name: str
+    uuid: str
+    links: tuple[NvLink, ...]
+    note: str | None
+    """What the tool says where it lists no links: the GPU has none, or all are inactive."""
+
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_DEVICE: Final = re.compile(r"(?:GPU|NIC|mlx\d+_)\d+")
+_PATH: Final = re.compile(r"X|NV\d{1,3}|PIX|PXB|PSB|PHB|NODE|SYS|SOC|N/A")
+_AFFINITIES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+_LAST_OF_LEGEND: Final = r"  NV#  = .*bonded set of # NVLinks"
+_LEGEND: Final = re.compile(r"\s+(NIC\d+): (\S+)\s*")
+
+
+def parse_topology(output: str | bytes) -> Topology:
+    """Read the matrix of ``nvidia-smi topo -m``; every device of the header must have its row."""
+    lines = [_ANSI.sub("", line) for line in whole_lines(TOOL, output, closing=_LAST_OF_LEGEND)]
+    devices: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    paths: dict[tuple[str, str], str] = {}
+    affinity: dict[str, Affinity] = {}
+    nics: dict[str, str] = {}
+    for line in lines:
+        words = line.split()
+        if not words:
+            continue
+        if not devices:
+            if words[0] == "GPU0" and line[0].isspace():
+                devices, extra = _header(line)
+            continue
+        if legend := _LEGEND.fullmatch(line):
+            nics[legend[1]] = legend[2]
+        elif words[0] in devices and words[0] not in affinity:
+            row = _row(words, devices, line)
+            paths.update({(words[0], device): path for device, path in zip(devices, row, strict=True)})
+            affinity[words[0]] = _affinity(words[len(devices) + 1 :], extra)
+        elif _DEVICE.fullmatch(words[0]):
+            raise ParseError(TOOL, f"unexpected row {excerpt(line)}")
+    if not devices:
+        raise ParseError(TOOL, f"no topology matrix; the output ends with {last_words(chr(10).join(lines))}")
+    if len(affinity) != len(devices):
+        raise ParseError(TOOL, f"matrix has {len(devices)} columns but {len(affinity)} rows")
+    return Topology(devices, MappingProxyType(paths), MappingProxyType(affinity), MappingProxyType(nics))
+
+
+def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    rest = line
+    extra = tuple(title for title in _AFFINITIES if title in line)
+    for title in extra:
+        rest = rest.replace(title, "")
+    devices = tuple(rest.split())
+    if len(set(devices)) != len(devices) or not all(_DEVICE.fullmatch(device) for device in devices):
+        raise ParseError(TOOL, f"unknown header of the topology matrix: {excerpt(line)}")
+    return devices, extra
+
+
+def _row(words: list[str], devices: tuple[str, ...], line: str) -> list[str]:
+    row = words[1 : len(devices) + 1]
+    if len(row) != len(devices) or not all(_PATH.fullmatch(path) for path in row):
+        raise ParseError(TOOL, f"row does not fit the matrix: {excerpt(line)}")
+    if [device for device, path in zip(devices, row, strict=True) if path == "X"] != [words[0]]:
+        raise ParseError(TOOL, f"row is not X to itself alone: {excerpt(line)}")
+    return row
+
+
+def _affinity(words: list[str], extra: tuple[str, ...]) -> Affinity:
+    """NIC rows leave all columns empty; with only some filled nobody can say which."""
+    cells = dict(zip(extra, words, strict=True)) if len(words) == len(extra) else {}
+    values = (cells.get(title) for title in _AFFINITIES)
+    return Affinity(*(None if value == "N/A" else value for value in values))
+
+
+_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
+_LINK: Final = re.compile(r"\s*Link (\d{1,3}): (?:(\S+) GB/s|<?[Ii]nactive>?)\s*")
+_NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are inActive).*")
+
+
+def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:
+    """Read ``nvidia-smi nvlink -s``; a GPU without links must be said to have none."""
+    gpus: list[GpuLinks] = []
+    for line in whole_lines(TOOL, output, closing=rf"{_LINK.pattern}|{_NOTE.pattern}"):
+        if gpu := _GPU.fullmatch(line):
+            gpus.append(GpuLinks(int(gpu[1]), gpu[2], gpu[3], (), None))
+        elif not line.strip():
+            continue
+        elif not gpus:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+        elif link := _LINK.fullmatch(line):
+            speed = real(TOOL, "speed of an NVLink", link[2]) if link[2] else None
+            gpus[-1] = _with(gpus[-1], NvLink(int(link[1]), speed))
+        elif _NOTE.fullmatch(line):
+            owner = gpus[-1]
+            gpus[-1] = GpuLinks(owner.index, owner.name, owner.uuid, owner.links, line.strip())
+        else:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+    if not gpus:
+        raise ParseError(TOOL, "no GPU listed")
+    for item in gpus:
+        if not item.links and item.note is None:
+            raise ParseError(TOOL, f"GPU {item.index} has no links and no word about them")
+    return tuple(gpus)
+
+
+def _with(gpu: GpuLinks, link: NvLink) -> GpuLinks:
+    if any(link.index == other.index for other in gpu.links):
+        raise ParseError(TOOL, f"GPU {gpu.index} lists link {link.index} twice")
+    return GpuLinks(gpu.index, gpu.name, gpu.uuid, (*gpu.links, link), gpu.note)

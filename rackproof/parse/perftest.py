@@ -1,0 +1,274 @@
+"""perftest: ib_write_bw, ib_read_bw, ib_send_bw, their ``_lat`` siblings, and ``--out_json`` of the bandwidth tests.
+
+Client and server may write into one stream: every result row after the first header counts, in order of print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
+
+TOOL: Final = "perftest"
+
+
+class BandwidthUnit(StrEnum):
+    """As printed in the header.
+
+    Old versions print ``MB/sec`` and mean 2^20 bytes (perftest divides by 0x100000); newer ones print the same number
+    as ``MiB/sec``. ``Gb/sec`` (``--report_gbits``) is 10^9 bits.
+    """
+
+    MB = "MB/sec"
+    MIB = "MiB/sec"
+    GBIT = "Gb/sec"
+
+    @property
+    def bytes_per_s(self) -> float:
+        return 125e6 if self is BandwidthUnit.GBIT else float(2**20)
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthRow:
+    """One message size; ``average`` and ``peak`` in ``unit``, as printed."""
+
+    bytes: int
+    iterations: int
+    unit: BandwidthUnit
+    average: float
+    peak: float | None
+    """None where the test keeps no peak (by duration, ``--noPeak``) and prints 0."""
+    msg_rate_mpps: float | None
+    """Million messages a second."""
+
+    @property
+    def average_bits_per_s(self) -> float:
+        return self.average * self.unit.bytes_per_s * 8
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """One message size, microseconds; None where the test does not report it (by duration: only the average)."""
+
+    bytes: int
+    iterations: int
+    average_us: float | None
+    min_us: float | None
+    max_us: float | None
+    typical_us: float | None
+    """The median."""
+    stdev_us: float | None
+    p99_us: float | None
+    p999_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What the test says about itself; None where the text begins too late to show it."""
+
+    test: str | None
+    """``RDMA_Write BW``, ``RDMA_Write Bidirectional BW``, ``Send Latency`` …"""
+    device: str | None
+    link_layer: str | None
+    """Ethernet or IB."""
+    mtu_bytes: int | None
+    qps: int | None
+    connection: str | None
+    gid_index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthReport:
+    conditions: Conditions
+    rows: tuple[BandwidthRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyReport:
+    conditions: Conditions
+    rows: tuple[LatencyRow, ...]
+
+
+def parse_bandwidth(output: str | bytes) -> BandwidthReport:
+    """Rows of a bandwidth test; each must agree with its own message rate."""
+    lines = whole_lines(TOOL, output, closing=_RULE)
+    conditions = _conditions(lines)
+    bidirectional = "Bidirectional" in (conditions.test or "")
+    rows = []
+    for cells in _rows(lines, "BW average"):
+        unit = _unit(next(column for column in cells if column.startswith("BW average")))
+        rows.append(_bandwidth_row(cells, unit, bidirectional=bidirectional))
+    return BandwidthReport(conditions, tuple(rows))
+
+
+def parse_latency(output: str | bytes) -> LatencyReport:
+    """Rows of a latency test."""
+    lines = whole_lines(TOOL, output, closing=_RULE)
+    return LatencyReport(_conditions(lines), tuple(_latency_row(cells) for cells in _rows(lines, "t_avg")))
+
+
+def parse_bandwidth_json(output: str | bytes, unit: BandwidthUnit) -> BandwidthReport:
+    """The file that ``--out_json`` writes.
+
+    It names no unit, so the caller says which one the command asked for; the message rate must confirm it.
+    """
+    document = Json(
+        TOOL, "", find_json(TOOL, output, lambda v: isinstance(v, dict) and "test_info" in v and "results" in v).value
+    )
+    info = document.child("test_info")
+    many = isinstance(document.values["results"], list)
+    entries = document.children("results") if many else [document.child("results")]
+    if not entries:
+        document.refuse("results", "is empty")
+    test = info.string("test").replace("_Test", "").replace("_BW", " BW")
+    conditions = Conditions(
+        test=test,
+        device=info.string("Device") if info.has("Device") else None,
+        link_layer=info.string("Link_type") if info.has("Link_type") else None,
+        mtu_bytes=info.integer("Mtu") if info.has("Mtu") else None,
+        qps=info.integer("Number_of_qps") if info.has("Number_of_qps") else None,
+        connection=info.string("Connection_type") if info.has("Connection_type") else None,
+        gid_index=info.integer("GID_index") if info.has("GID_index") else None,
+    )
+    rows = tuple(_json_row(entry, unit, bidirectional="Bidirectional" in test) for entry in entries)
+    return BandwidthReport(conditions, rows)
+
+
+_RULE: Final = r" ?-{80,}"
+_COLUMN: Final = re.compile(r"#\w+|tps average|(?:[\w.%]+ )?[\w.%]+\[[^\]\s]+\]")
+_TITLE: Final = re.compile(r"^ *((?:\w+ )+(?:BW|Latency)) Test *$")
+_PAIR: Final = re.compile(r"([A-Za-z][\w .*-]*?)\s*:\s*(\S+)(?=\s{2,}|\t|\s*$)")
+
+
+def _rows(lines: list[str], needed: str) -> Iterator[dict[str, str]]:
+    """Cells by column title. Only lines that begin with a number are rows: warnings stand between them."""
+    columns: list[str] = []
+    count = 0
+    for line in lines:
+        if line.lstrip().startswith("#bytes"):
+            columns = _COLUMN.findall(line)
+            if not any(column.startswith(needed) for column in columns):
+                raise ParseError(TOOL, f"table has no column {needed}: {excerpt(line)}")
+            continue
+        cells = line.split()
+        if not columns or not cells or not cells[0].isdigit():
+            continue
+        if len(cells) != len(columns):
+            raise ParseError(TOOL, f"{len(cells)} cells below {len(columns)} columns: {excerpt(line)}")
+        count += 1
+        yield dict(zip(columns, cells, strict=True))
+    if not count:
+        what = "no result table" if not columns else "no result below the header"
+        raise ParseError(TOOL, f"{what}; the output ends with {last_words(chr(10).join(lines))}")
+
+
+def _unit(column: str) -> BandwidthUnit:
+    label = column[column.index("[") + 1 : -1]
+    try:
+        return BandwidthUnit(label)
+    except ValueError:
+        raise ParseError(TOOL, f"unknown unit of bandwidth {label!r}") from None
+
+
+def _bandwidth_row(cells: dict[str, str], unit: BandwidthUnit, *, bidirectional: bool) -> BandwidthRow:
+    average, peak = f"BW average[{unit}]", f"BW peak[{unit}]"
+    rate = cells.get("MsgRate[Mpps]")
+    for column in ("#iterations", average, peak):
+        if column not in cells:
+            raise ParseError(TOOL, f"table has no column {column}")
+    row = BandwidthRow(
+        bytes=integer(TOOL, "#bytes", cells["#bytes"], minimum=1),
+        iterations=integer(TOOL, "#iterations", cells["#iterations"], minimum=1),
+        unit=unit,
+        average=real(TOOL, average, cells[average]),
+        peak=real(TOOL, peak, cells[peak]) or None,
+        msg_rate_mpps=real(TOOL, "MsgRate", rate) if rate is not None else None,
+    )
+    if rate is not None:
+        _check(row, half_digit(cells[average]), half_digit(rate), bidirectional=bidirectional)
+    return row
+
+
+def _json_row(entry: Json, unit: BandwidthUnit, *, bidirectional: bool) -> BandwidthRow:
+    row = BandwidthRow(
+        bytes=entry.integer("MsgSize", minimum=1),
+        iterations=entry.integer("n_iterations", minimum=1),
+        unit=unit,
+        average=entry.number("BW_average"),
+        peak=entry.number("BW_peak") or None,
+        msg_rate_mpps=entry.number("MsgRate"),
+    )
+    _check(row, 0.005, 0.5e-6, bidirectional=bidirectional)  # printed with 2 and 6 decimals
+    return row
+
+
+def _check(row: BandwidthRow, average_error: float, rate_error: float, *, bidirectional: bool) -> None:
+    """Refuse a row whose bandwidth is not message size times message rate: a wrong unit or a damaged number."""
+    if row.msg_rate_mpps is None:
+        return
+    # Old versions count both directions of a bidirectional test in the bandwidth but only one in the rate.
+    for directions in (1, 2) if bidirectional else (1,):
+        scale = directions * row.bytes * 1e6 / row.unit.bytes_per_s
+        expected, slack = row.msg_rate_mpps * scale, rate_error * scale
+        if abs(row.average - expected) <= 0.01 * expected + slack + average_error:
+            return
+    raise ParseError(
+        TOOL, f"{row.average:g} {row.unit} of {row.bytes} B messages contradicts {row.msg_rate_mpps:g} Mpps"
+    )
+
+
+def _latency_row(cells: dict[str, str]) -> LatencyRow:
+    def us(name: str) -> float | None:
+        token = cells.get(f"{name}[usec]")
+        return None if token is None else real(TOOL, name, token)
+
+    if "#iterations" not in cells:
+        raise ParseError(TOOL, "table has no column #iterations")
+    row = LatencyRow(
+        bytes=integer(TOOL, "#bytes", cells["#bytes"], minimum=1),
+        iterations=integer(TOOL, "#iterations", cells["#iterations"], minimum=1),
+        average_us=us("t_avg"),
+        min_us=us("t_min"),
+        max_us=us("t_max"),
+        typical_us=us("t_typical"),
+        stdev_us=us("t_stdev"),
+        p99_us=us("99% percentile"),
+        p999_us=us("99.9% percentile"),
+    )
+    for name, value in (("t_avg", row.average_us), ("t_typical", row.typical_us)):
+        if value == 0:
+            raise ParseError(TOOL, f"{name} is 0")
+    ascending = [v for v in (row.min_us, row.typical_us, row.p99_us, row.p999_us, row.max_us) if v is not None]
+    if row.average_us is None or ascending != sorted(ascending):
+        raise ParseError(TOOL, f"latencies of {row.bytes} B contradict each other")
+    return row
+
+
+def _conditions(lines: list[str]) -> Conditions:
+    pairs: dict[str, str] = {}
+    test: str | None = None
+    for line in lines:
+        if test is None and (title := _TITLE.match(line)):
+            test = title[1]
+        for key, value in _PAIR.findall(line):
+            pairs.setdefault(key.strip(), value)
+    mtu = pairs.get("Mtu", "").removesuffix("[B]")
+    return Conditions(
+        test=test,
+        device=pairs.get("Device"),
+        link_layer=pairs.get("Link type"),
+        mtu_bytes=int(mtu) if _is_number(mtu) else None,
+        qps=int(pairs["Number of qps"]) if _is_number(pairs.get("Number of qps", "")) else None,
+        connection=pairs.get("Connection type"),
+        gid_index=int(pairs["GID index"]) if _is_number(pairs.get("GID index", "")) else None,
+    )
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9]{1,9}", text))

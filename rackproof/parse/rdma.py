@@ -1,0 +1,221 @@
+"""RDMA devices: ``rdma link`` (text and ``-j``), ``ibv_devinfo`` and ``ibstat``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+from rackproof.parse.text import excerpt, integer, last_words, real, text_of, whole_lines
+
+_LINK: Final = "rdma link"
+_DEVINFO: Final = "ibv_devinfo"
+_IBSTAT: Final = "ibstat"
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaLink:
+    device: str
+    port: int
+    state: str
+    """ACTIVE, DOWN, INIT …"""
+    physical_state: str
+    """LINK_UP, DISABLED, POLLING …"""
+    netdev: str | None
+    """None on InfiniBand without IPoIB, and in the JSON of links whose netdev is in another namespace."""
+
+    @property
+    def up(self) -> bool:
+        return self.state == "ACTIVE" and self.physical_state == "LINK_UP"
+
+
+@dataclass(frozen=True, slots=True)
+class HcaPort:
+    number: int
+    state: str
+    """PORT_ACTIVE, PORT_DOWN …"""
+    active_mtu_bytes: int
+    max_mtu_bytes: int
+    link_layer: str
+    """Ethernet or InfiniBand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hca:
+    name: str
+    transport: str
+    firmware: str
+    node_guid: str
+    vendor_id: str
+    vendor_part_id: int
+    board_id: str | None
+    """PSID; Soft-RoCE has none."""
+    ports: tuple[HcaPort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IbPort:
+    number: int
+    state: str
+    """Active, Down, Initializing …"""
+    physical_state: str
+    """LinkUp, Polling, Disabled …"""
+    rate_gbps: float
+    """Gb/s; printed for a port that is down as well, so it is no proof of a link."""
+    link_layer: str
+
+    @property
+    def up(self) -> bool:
+        return self.state == "Active" and self.physical_state == "LinkUp"
+
+
+@dataclass(frozen=True, slots=True)
+class IbAdapter:
+    name: str
+    type: str
+    """``MT4129`` …; empty where the device reports none."""
+    firmware: str
+    ports: tuple[IbPort, ...]
+
+
+def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
+    """Read ``rdma link`` or ``rdma -j link``. ``[]`` is a node without RDMA links; no output at all raises."""
+    if text_of(_LINK, output).lstrip().startswith("["):
+        return _links_of_json(output)
+    links = []
+    for line in whole_lines(_LINK, output):
+        if not line.strip() or line.startswith((" ", "\t")):  # with -d, capabilities follow on indented lines
+            continue
+        match = re.fullmatch(r"(?:link |\d+/\d+: )(\S+?)/(\d{1,4}):? (.+?)\s*", line)
+        words = match[3].split() if match else []
+        if match is None or len(words) % 2:
+            raise ParseError(_LINK, f"unexpected line {excerpt(line)}")
+        values = dict(zip(words[::2], words[1::2], strict=True))
+        if "state" not in values or "physical_state" not in values:
+            raise ParseError(_LINK, f"no state in {excerpt(line)}")
+        links.append(RdmaLink(match[1], int(match[2]), values["state"], values["physical_state"], values.get("netdev")))
+    if not links:
+        raise ParseError(_LINK, "no link listed")
+    return tuple(links)
+
+
+def _links_of_json(output: str | bytes) -> tuple[RdmaLink, ...]:
+    found = find_json(_LINK, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    links = []
+    for entry in Json(_LINK, "", {"links": found.value}).children("links"):
+        name, _, port = entry.string("ifname").partition("/")
+        links.append(
+            RdmaLink(
+                device=name,
+                port=integer(_LINK, "port", port) if port else entry.integer("port"),
+                state=entry.string("state"),
+                physical_state=entry.string("physical_state"),
+                netdev=entry.string("netdev") if entry.has("netdev") else None,
+            )
+        )
+    return tuple(links)
+
+
+_LAYER: Final = "(?:InfiniBand|Ethernet)"
+_KEY: Final = re.compile(r"\s*([A-Za-z][\w ]*?):\s*(.*?)\s*")
+
+
+def parse_ibv_devinfo(output: str | bytes) -> tuple[Hca, ...]:
+    """Read ``ibv_devinfo``; each device must show as many ports as it counts."""
+    hcas: list[tuple[dict[str, str], list[dict[str, str]]]] = []
+    lines = whole_lines(_DEVINFO, output, closing=rf"\s+link_layer:\s+{_LAYER}")
+    for line in lines:
+        match = _KEY.fullmatch(line)
+        if match is None:
+            continue
+        key, value = match[1], match[2]
+        if key == "hca_id":
+            hcas.append(({"hca_id": value}, []))
+        elif hcas and key == "port":
+            hcas[-1][1].append({"port": value})
+        elif hcas:
+            device, ports = hcas[-1]
+            (ports[-1] if ports else device).setdefault(key, value)
+    if not hcas:
+        raise ParseError(_DEVINFO, f"no device; the output ends with {last_words(chr(10).join(lines))}")
+    return tuple(_hca(device, ports) for device, ports in hcas)
+
+
+def _hca(device: dict[str, str], ports: list[dict[str, str]]) -> Hca:
+    name = _take(_DEVINFO, device, "hca_id")
+    counted = integer(_DEVINFO, "phys_port_cnt", _take(_DEVINFO, device, "phys_port_cnt"))
+    if counted != len(ports):
+        raise ParseError(_DEVINFO, f"{name} counts {counted} ports but shows {len(ports)}")
+    return Hca(
+        name=name,
+        transport=_take(_DEVINFO, device, "transport").split(" (")[0],
+        firmware=device.get("fw_ver", ""),
+        node_guid=_take(_DEVINFO, device, "node_guid"),
+        vendor_id=_take(_DEVINFO, device, "vendor_id"),
+        vendor_part_id=integer(_DEVINFO, "vendor_part_id", _take(_DEVINFO, device, "vendor_part_id")),
+        board_id=device.get("board_id"),
+        ports=tuple(
+            HcaPort(
+                number=integer(_DEVINFO, "port", _take(_DEVINFO, port, "port"), minimum=1),
+                state=_take(_DEVINFO, port, "state").split(" (")[0],
+                active_mtu_bytes=_mtu(port, "active_mtu"),
+                max_mtu_bytes=_mtu(port, "max_mtu"),
+                link_layer=_take(_DEVINFO, port, "link_layer"),
+            )
+            for port in ports
+        ),
+    )
+
+
+def _mtu(port: dict[str, str], key: str) -> int:
+    return integer(_DEVINFO, key, _take(_DEVINFO, port, key).split(" (")[0], minimum=1)
+
+
+def parse_ibstat(output: str | bytes) -> tuple[IbAdapter, ...]:
+    """Read ``ibstat``; each adapter must show as many ports as it counts."""
+    adapters: list[tuple[dict[str, str], list[dict[str, str]]]] = []
+    lines = whole_lines(_IBSTAT, output, closing=rf"\s+Link layer: {_LAYER}")
+    for line in lines:
+        if adapter := re.fullmatch(r"CA '(\S+)'\s*", line):
+            adapters.append(({"CA": adapter[1]}, []))
+        elif adapters and (port := re.fullmatch(r"\s+Port (\d{1,4}):\s*", line)):
+            adapters[-1][1].append({"Port": port[1]})
+        elif adapters and (match := _KEY.fullmatch(line)):
+            device, ports = adapters[-1]
+            (ports[-1] if ports else device)[match[1]] = match[2]
+        elif line.strip():
+            raise ParseError(_IBSTAT, f"unexpected line {excerpt(line, 160)}")
+    if not adapters:
+        raise ParseError(_IBSTAT, "no adapter listed")
+    return tuple(_adapter(device, ports) for device, ports in adapters)
+
+
+def _adapter(device: dict[str, str], ports: list[dict[str, str]]) -> IbAdapter:
+    name = _take(_IBSTAT, device, "CA")
+    counted = integer(_IBSTAT, "Number of ports", _take(_IBSTAT, device, "Number of ports"))
+    if counted != len(ports):
+        raise ParseError(_IBSTAT, f"{name} counts {counted} ports but shows {len(ports)}")
+    return IbAdapter(
+        name=name,
+        type=device.get("CA type", ""),
+        firmware=device.get("Firmware version", ""),
+        ports=tuple(
+            IbPort(
+                number=int(port["Port"]),
+                state=_take(_IBSTAT, port, "State"),
+                physical_state=_take(_IBSTAT, port, "Physical state"),
+                rate_gbps=real(_IBSTAT, "Rate", _take(_IBSTAT, port, "Rate")),
+                link_layer=_take(_IBSTAT, port, "Link layer"),
+            )
+            for port in ports
+        ),
+    )
+
+
+def _take(tool: str, values: dict[str, str], key: str) -> str:
+    value = values.get(key)
+    if not value:
+        raise ParseError(tool, f"{next(iter(values.values()), 'device')} has no {key}")
+    return value

@@ -1,0 +1,82 @@
+"""Reading text strictly: decoding, whole lines, plain decimal numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_REAL: Final = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
+
+
+def text_of(tool: str, output: str | bytes) -> str:
+    """The output as text with ``\\n`` line ends (a pseudo-terminal prints ``\\r\\n``); never blank."""
+    if isinstance(output, bytes):
+        try:
+            output = output.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ParseError(tool, f"output is not UTF-8 (byte {error.start})") from None
+    if "\0" in output:
+        raise ParseError(tool, "output contains NUL characters")
+    if not output.strip():
+        raise ParseError(tool, "no output")
+    return output.replace("\r\n", "\n")
+
+
+def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -> list[str]:
+    """Lines without their ends.
+
+    A last line that no newline closes may have lost its tail (``vers=4`` instead of ``vers=4.2``), so it is refused,
+    unless it matches ``closing``: a regular expression for lines whose own end shows that nothing is missing.
+    """
+    text = text_of(tool, output)
+    if text.endswith("\n"):
+        return text[:-1].split("\n")
+    lines = text.split("\n")
+    if closing is None or not re.fullmatch(closing, lines[-1]):
+        raise ParseError(tool, f"last line is cut off (no newline after {excerpt(lines[-1])})")
+    return lines
+
+
+def integer(tool: str, what: str, token: str, *, minimum: int | None = 0) -> int:
+    """Plain decimal integer; ``minimum=None`` allows any."""
+    if not _INTEGER.fullmatch(token):
+        raise ParseError(tool, f"{what} is no integer: {excerpt(token)}")
+    value = int(token)
+    if minimum is not None and value < minimum:
+        raise ParseError(tool, f"{what} is {value}, below {minimum}")
+    return value
+
+
+def real(tool: str, what: str, token: str, *, minimum: float | None = 0.0) -> float:
+    """Plain finite decimal number; ``nan`` and ``inf`` are refused."""
+    if not _REAL.fullmatch(token):
+        raise ParseError(tool, f"{what} is no number: {excerpt(token)}")
+    value = float(token)
+    if not math.isfinite(value):
+        raise ParseError(tool, f"{what} is not finite: {excerpt(token)}")
+    if minimum is not None and value < minimum:
+        raise ParseError(tool, f"{what} is {value:g}, below {minimum:g}")
+    return value
+
+
+def half_digit(token: str) -> float:
+    """Half a unit of the last digit that was printed: how far the printed number may be from the true one."""
+    mantissa, _, exponent = token.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return float(0.5 * 10.0 ** (int(exponent or "0") - decimals))
+
+
+def excerpt(text: str, limit: int = 80) -> str:
+    """A piece of output to quote in a reason."""
+    text = " ".join(text.split())
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def last_words(text: str) -> str:
+    """The last line that says something: usually why a tool printed nothing else."""
+    lines = [line for line in text.splitlines() if any(c.isalnum() for c in line)]
+    return excerpt(lines[-1], 140) if lines else "nothing readable"
