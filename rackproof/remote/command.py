@@ -52,6 +52,18 @@ def bounded(command: str, timeout_s: float) -> str:
     return f"env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {shlex.quote(command)}"
 
 
+def tied(command: str, timeout_s: float) -> str:
+    """A server that lives no longer than its connection: when its input ends, it is ended, by its process id.
+
+    So a controller that is killed leaves nothing behind that holds a port or a file.
+    """
+    return (
+        f"exec 3<&0; {bounded(command, timeout_s)} 3<&- & p=$!; "
+        "{ cat <&3 >/dev/null; kill -TERM $p 2>/dev/null; } & c=$!; "
+        "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
+    )
+
+
 def timed_out(rc: int | None) -> bool:
     """``timeout`` answers 124, or 137 when the command had to be killed."""
     return rc in (124, 137)

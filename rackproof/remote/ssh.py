@@ -15,11 +15,12 @@ import paramiko
 
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
-from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, tied, timed_out
 
 CONNECT_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15
 MAX_PARALLEL = 64
+STOP_S = 15.0
 
 
 class _Reject(paramiko.MissingHostKeyPolicy):
@@ -126,7 +127,7 @@ class Connection:
 
     @contextlib.contextmanager
     def serving(self, command: str, timeout_s: float) -> Iterator[Server]:
-        """Run a server for the length of the block; it is ended by its own process id, never by name."""
+        """Run a server for the length of the block. It ends with the block, and with this connection."""
         channel = self.open().open_session(timeout=self._timeout)
         server = Server(self, channel, command, timeout_s)
         try:
@@ -162,25 +163,11 @@ class Server:
         self._connection, self._channel = connection, channel
         self.command, self.timeout_s = command, timeout_s
         self._out, self._err = bytearray(), bytearray()
-        self._pid: int | None = None
         self._result: CommandResult | None = None
         self._began = time.monotonic()
 
     def start(self) -> None:
-        """Return once the process id is known. Raises NodeUnreachable."""
-        # `exec` keeps the printed pid for `timeout`, which passes a TERM on to the server.
-        self._channel.exec_command(f"echo $$; exec {bounded(self.command, self.timeout_s)}")
-        deadline = time.monotonic() + GRACE_S
-        while b"\n" not in self._out:
-            if (
-                _drain(self._channel, self._out, self._err, deadline, until=lambda: b"\n" in self._out)
-                or time.monotonic() > deadline
-            ):
-                break
-        head, _, rest = bytes(self._out).partition(b"\n")
-        if not head.strip().isdigit():
-            raise NodeUnreachable(self._connection.node.name, f"did not start {self.command.split()[0]}")
-        self._pid, self._out = int(head), bytearray(rest)
+        self._channel.exec_command(tied(self.command, self.timeout_s))
 
     def poll(self) -> bool:
         """True while it runs; collects its output."""
@@ -195,9 +182,9 @@ class Server:
         """End it if it still runs, and return its output; the same result on every later call."""
         if self._result is not None:
             return self._result
-        if self._pid is not None and not self._channel.closed and self.poll():
-            self._connection.run(f"kill -TERM {self._pid}", 10)
-            _drain(self._channel, self._out, self._err, time.monotonic() + 10)
+        if not self._channel.closed and self.poll():
+            self._channel.shutdown_write()
+            _drain(self._channel, self._out, self._err, time.monotonic() + STOP_S)
         ended = self._channel.exit_status_ready()
         rc = self._channel.recv_exit_status() if ended else None
         self._channel.close()

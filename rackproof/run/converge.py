@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from rackproof.core.evidence import DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
@@ -149,8 +151,10 @@ def _run(
 ) -> tuple[int, bytes, bytes, str | None]:
     """Exit status, stdout, stderr, and why it was ended early."""
     env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1"}
+    # Should this process be killed, pyinfra must not go on behind the next run's back.
+    leash = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
     process = subprocess.Popen(
-        command,
+        [*leash, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -231,7 +235,7 @@ def _record(
 
 def _verdict(
     nodes: Sequence[NodeChanges],
-    document: dict[str, object] | None,
+    document: dict[str, Any] | None,
     status: int,
     transcript: Transcript,
     interrupted: str | None,
@@ -254,13 +258,13 @@ def _verdict(
         if not isinstance(results, dict):
             return "pyinfra applied nothing"
         if results.get("failed_hosts") or results.get("totals", {}).get("error"):
-            return f"pyinfra reports failures on {fold(results.get('failed_hosts') or [])}"
+            return f"pyinfra reports failures on {fold(str(host) for host in results.get('failed_hosts') or [])}"
     if status != 0:
         return f"pyinfra ended with exit status {status}"
     return None
 
 
-def _document(out: bytes) -> dict[str, object] | None:
+def _document(out: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(out)
     except ValueError:

@@ -1,0 +1,81 @@
+"""``rackproof deploy``: pyinfra's own command, with a truthful exit status and a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof.core.evidence import Kind
+from rackproof.core.rack import fold
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
+from rackproof.inventory import load_rack
+from rackproof.run.converge import CLUSTER, Converged, converge
+from rackproof.run.folder import REPORTS, new_run
+from rackproof.run.store import EvidenceStore
+
+
+@click.command()
+@click.argument("inventory")
+@click.argument("deploy_file", default=CLUSTER)
+@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
+@click.option("--dry", is_flag=True, help="Show the plan, change nothing.")
+@click.option("--diff", is_flag=True, help="Show the differences of files.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
+@click.option("--quiet", is_flag=True, help="Only the result.")
+def deploy(
+    inventory: str,
+    deploy_file: str,
+    limit: tuple[str, ...],
+    data: tuple[str, ...],
+    dry: bool,
+    diff: bool,
+    output: Path,
+    quiet: bool,
+) -> None:
+    """Bring the nodes of INVENTORY into the state that DEPLOY_FILE declares.
+
+    Exit status 0: every expected node was reached and converged. 1: an operation failed. 2: a node was not
+    reached, or the run was cut short. 3: nothing could be tried.
+    """
+    rack = load_rack(inventory)
+    outcome = converge(
+        rack, deploy=deploy_file, limit=limit, data=data, dry=dry, diff=diff,
+        on_line=(lambda line: None) if quiet else lambda line: click.echo(line, err=True),
+    )  # fmt: skip
+    folder = new_run(output, inventory)
+    with EvidenceStore(folder) as store:
+        raw = tuple(store.raw(text) for text in (outcome.stdout, outcome.stderr) if text)
+        store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
+    _tell(outcome, folder)
+    record = outcome.record
+    if record.ok:
+        raise click.exceptions.Exit(EXIT_OK)
+    raise click.exceptions.Exit(EXIT_FAILED if any(n.failed for n in record.nodes) else EXIT_INCOMPLETE)
+
+
+def _tell(outcome: Converged, folder: Path) -> None:
+    """Nodes folded by what happened to them, then one line of outcome."""
+    record = outcome.record
+    verb = "would change" if record.dry else "changed"
+    stories: dict[str, list[str]] = {}
+    for node in record.nodes:
+        if not node.reached:
+            story = f"not reached: {node.reason}"
+        elif node.failed:
+            story = f"failed: {node.reason}"
+        elif node.reason:
+            story = node.reason
+        elif node.changed:
+            story = (
+                f"{verb} {len(node.changed)} of {len(node.changed) + node.unchanged}"
+                if not record.dry
+                else f"{verb} {len(node.changed)}"
+            )
+        else:
+            story = "no changes"
+        stories.setdefault(story, []).append(node.node)
+    for story, names in stories.items():
+        click.echo(f"{fold(names)}: {story}")
+    click.echo(f"{'ok' if record.ok else f'not ok: {record.reason}'} ({record.elapsed_s:.1f} s, evidence in {folder})")

@@ -1,0 +1,154 @@
+"""``rackproof lab``: the virtual rack."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import termios
+import time
+import tty
+
+import click
+
+from rackproof.errors import LabError
+from rackproof.lab import keeper, state
+from rackproof.lab.image import ensure_image
+from rackproof.lab.rack import Lab, UpOptions
+
+DETACH = b"\x1d"  # Ctrl-]
+
+
+def _lab() -> Lab:
+    return Lab(state.lab_folder(), lambda line: click.echo(line, err=True))
+
+
+@click.group()
+def lab() -> None:
+    """The virtual rack: QEMU machines of this checkout, state under .lab/."""
+
+
+@lab.command()
+@click.option("--gpu-nodes", type=click.IntRange(1, 16), help="Nodes with simulated GPUs.  [default: 2]")
+@click.option("--storage-nodes", type=click.IntRange(1, 4), help="Storage nodes.  [default: 1]")
+@click.option("--memory", type=click.IntRange(768), help="MiB of each GPU node.  [default: 1536]")
+@click.option("--storage-memory", type=click.IntRange(1536), help="MiB of each storage node.  [default: 3072]")
+@click.option("--rails", type=click.IntRange(1, 4), help="Fabric NICs a node.  [default: 1]")
+@click.option(
+    "--accel",
+    type=click.Choice(["auto", "kvm", "tcg"]),
+    default="auto",
+    show_default=True,
+    help="auto: KVM if it boots a kernel here.",
+)
+def up(
+    gpu_nodes: int | None,
+    storage_nodes: int | None,
+    memory: int | None,
+    storage_memory: int | None,
+    rails: int | None,
+    accel: str,
+) -> None:
+    """Start the rack; what runs already is left alone."""
+    _lab().up(UpOptions(gpu_nodes, storage_nodes, memory, storage_memory, rails, accel))
+
+
+@lab.command()
+@click.option("--now", is_flag=True, help="Pull the plugs instead of shutting down.")
+def down(now: bool) -> None:
+    """Switch the rack off; the disks stay."""
+    _lab().down(now)
+
+
+@lab.command()
+def reset() -> None:
+    """Throw the disks away: the next `up` starts from the image."""
+    _lab().reset()
+
+
+@lab.command()
+def status() -> None:
+    """Which nodes run."""
+    lab_ = _lab()
+    spec = state.read_spec(lab_.folder)
+    if spec is None:
+        raise LabError(f"there is no virtual rack yet: {state.START}")
+    pids = lab_.pids()
+    for node in spec.nodes:
+        size = f"{node.vcpus} CPUs, {node.memory_mib} MiB"
+        if pid := pids.get(node.name):
+            port = spec.wiring.ssh_port[node.name]
+            click.echo(
+                f"{node.name:<12} running  {size}  pid {pid}, ssh 127.0.0.1:{port}, fabric {node.fabric_address()}"
+            )
+        else:
+            click.echo(f"{node.name:<12} stopped  {size}")
+    click.echo(f"{'up' if pids else 'down'} ({spec.accel}, image {spec.image})")
+
+
+@lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(node: str, command: tuple[str, ...]) -> None:
+    """A shell on NODE, or one COMMAND there."""
+    lab_ = _lab()
+    arguments = [*lab_.ssh_command(lab_.require_node(node), node), *command]
+    os.execvp(arguments[0], arguments)  # noqa: S606  (ssh takes over the terminal)
+
+
+@lab.command()
+@click.option("--manifest", is_flag=True, help="List the packages and their exact versions.")
+def image(manifest: bool) -> None:
+    """Build the disk image if it is absent, and say where it is."""
+    built = ensure_image(lambda line: click.echo(line, err=True))
+    if manifest:
+        for name, version in built.manifest():
+            click.echo(f"{name} {version}")
+    else:
+        click.echo(built.folder)
+
+
+@lab.command()
+@click.argument("node")
+def console(node: str) -> None:
+    """The serial console of NODE; Ctrl-] leaves it."""
+    lab_ = _lab()
+    lab_.require_node(node)
+    if not sys.stdin.isatty():
+        raise LabError(
+            f"console needs a terminal; what was printed so far is in {lab_.node_folder(node) / 'console.log'}"
+        )
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            keeper.connect_in(sock, lab_.node_folder(node), "console.sock")
+        except OSError as error:
+            raise LabError(
+                f"{node}: its console does not answer ({error.strerror}); is somebody else on it?"
+            ) from error
+        click.echo(f"console of {node}; press Enter for a prompt, Ctrl-] to leave", err=True)
+        _attach(sock)
+
+
+def _attach(sock: socket.socket) -> None:
+    """Both directions until Ctrl-] or the end of the machine."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setraw(terminal)
+        while True:
+            ready, _, _ = select.select([sock, terminal], [], [])
+            if sock in ready:
+                data = sock.recv(4096)
+                if not data:
+                    return
+                os.write(sys.stdout.fileno(), data)
+            if terminal in ready:
+                keys = os.read(terminal, 1024)
+                if DETACH in keys:
+                    return
+                sock.sendall(keys)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        time.sleep(0.05)
+        click.echo("")

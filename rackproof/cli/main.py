@@ -1,0 +1,83 @@
+"""``rackproof``: the command. Subcommands are imported when they are used, so that help comes at once."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import traceback
+
+import click
+
+from rackproof import __version__
+from rackproof.errors import EXIT_USAGE, RackproofError
+
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
+    "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
+    "validate": ("rackproof.cli.runs", "validate", "Check the declared state on every node (testinfra)."),
+    "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
+    "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
+    "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
+    "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its subcommands' names and one line about each without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rackproof")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def cli(debug: bool) -> None:
+    """Build a rack of GPU servers, measure it, and prove that it is the one that was ordered.
+
+    Exit status of validate, bench, certify and judge: 0 certified or all passed, 1 something failed,
+    2 incomplete, 3 usage or infrastructure error.
+    """
+
+
+def main() -> None:
+    debug = "--debug" in sys.argv[1:]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as on Ctrl-C: servers stopped, evidence kept
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        status = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        status = EXIT_USAGE
+    except RackproofError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"rackproof: {error}", err=True)
+        status = EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("rackproof: interrupted", err=True)
+        status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = EXIT_USAGE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"rackproof: internal error: {type(error).__name__}: {error} (--debug shows where)", err=True)
+        status = EXIT_USAGE
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,105 @@
+"""From evidence to files: verdicts, certificate, page, JUnit, metrics. Composes judge and report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rackproof.architectures import LoadedArchitecture
+from rackproof.core.evidence import (
+    CheckResult,
+    CommandRecord,
+    DeployRecord,
+    Kind,
+    Measurement,
+    Record,
+)
+from rackproof.core.judge import judge_records
+from rackproof.core.status import outcome_of
+from rackproof.core.verdict import Judgement
+from rackproof.errors import EvidenceWriteError
+from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
+from rackproof.report.junit import render_junit
+from rackproof.report.page import render_page
+from rackproof.report.prometheus import render_metrics
+from rackproof.run.folder import info_of
+from rackproof.run.store import read_raw
+
+VERDICTS, CERTIFICATE, PAGE, JUNIT, METRICS = (
+    "verdicts.json",
+    "certificate.json",
+    "certificate.html",
+    "junit.xml",
+    "metrics.prom",
+)
+
+
+def judged(records: Sequence[Record], architecture: LoadedArchitecture, kinds: Sequence[str] = ()) -> Certificate:
+    """Judge a run's evidence. ``kinds`` keeps only checks or only criteria, for a run of one stage."""
+    judgement = judge_records(architecture.model, records)
+    if kinds:
+        verdicts = tuple(v for v in judgement.verdicts if v.kind in kinds)
+        outcome = outcome_of(v.status for v in verdicts if v.required)
+        judgement = judgement.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+    return _certificate(records, architecture, judgement)
+
+
+def _certificate(records: Sequence[Record], architecture: LoadedArchitecture, judgement: Judgement) -> Certificate:
+    bodies = {kind: [r.body for r in records if r.kind is kind] for kind in Kind}
+    return build_certificate(
+        info_of(records),
+        architecture.model,
+        judgement,
+        measurements=_latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]]),
+        checks=[CheckResult.model_validate(b) for b in bodies[Kind.CHECK]],
+        stages=stage_times(records),
+        deploys=[DeployRecord.model_validate(b) for b in bodies[Kind.DEPLOY]],
+        commands=[CommandRecord.model_validate(b) for b in bodies[Kind.COMMAND]],
+        chain_head=records[-1].hash,
+        records_count=len(records),
+        finished=records[-1].time,
+        notes=[str(b["text"]) for b in bodies[Kind.NOTE]],
+        architecture_sha256=architecture.sha256,
+    )
+
+
+def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """What the page shows of a resumed run: a later number replaces an earlier one, a later gap does not."""
+    kept: dict[str, Measurement] = {}
+    for m in measurements:
+        key = f"{m.metric} {m.scope} {sorted(m.members)} {sorted(m.labels.items())}"
+        if m.samples or key not in kept or not kept[key].samples:
+            kept[key] = m
+    return list(kept.values())
+
+
+def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
+    """Write the renderings beside the evidence. ``whole`` is False for a run of one stage: no certificate then."""
+    verdicts = Judgement(
+        architecture=certificate.architecture.id,
+        architecture_version=certificate.architecture.version,
+        outcome=certificate.outcome,
+        verdicts=certificate.verdicts,
+    )
+    files = {
+        VERDICTS: verdicts.model_dump_json(indent=2, by_alias=True).encode() + b"\n",
+        JUNIT: render_junit(certificate).encode(),
+    }
+    if whole:
+        raw = {entry.sha256: read_raw(folder, entry.sha256) for entry in certificate.evidence.raw}
+        files |= {
+            CERTIFICATE: to_json(certificate),
+            METRICS: render_metrics(certificate).encode(),
+            PAGE: render_page(certificate, raw).encode(),
+        }
+    for name, data in files.items():
+        part = folder / f".{name}.part"
+        try:
+            part.write_bytes(data)
+            os.replace(part, folder / name)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise EvidenceWriteError(
+                f"{folder / name}: cannot be written ({error.strerror}); `rackproof judge {folder}` writes it again"
+            ) from error

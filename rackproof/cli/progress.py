@@ -1,0 +1,124 @@
+"""Faces of a run at work: a live display, plain lines, JSON lines, silence."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from rackproof.run.display import Display, Silent
+
+
+def clock(seconds: float) -> str:
+    """``1:05``; whole seconds."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+class Plain:
+    """One line an event, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+
+    def _say(self, text: str) -> None:
+        self._console.print(
+            f"[{clock(time.monotonic() - self._began):>5}] {text}", markup=False, highlight=False, soft_wrap=True
+        )
+
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        self._say(f"{name}" + (f" (about {clock(estimate_s)})" if estimate_s else ""))
+
+    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        if total:
+            self._say(f"  {index}/{total} {title}" + (f", about {clock(left_s)} left" if left_s is not None else ""))
+
+    def line(self, text: str) -> None:
+        self._say(f"  {text}")
+
+
+class JsonLines:
+    """One JSON object an event on standard error; the result comes on standard output."""
+
+    def _put(self, **event: Any) -> None:
+        print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        self._put(event="stage", stage=name, estimate_s=estimate_s)
+
+    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        self._put(event="step", title=title, index=index, total=total, left_s=left_s)
+
+    def line(self, text: str) -> None:
+        self._put(event="line", text=text)
+
+
+class Rich:
+    """Finished stages scroll up as lines; the present one stays at the bottom with its clock."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = self._stage_began = self._step_began = time.monotonic()
+        self._stage = self._title = ""
+        self._estimate: float | None = None
+        self._left: float | None = None
+        self._position = ""
+        self._spinner = Spinner("dots")
+
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        self._stage, self._estimate, self._left, self._title, self._position = name, estimate_s, None, "", ""
+        self._stage_began = time.monotonic()
+        self._console.print(f"[bold]{name}[/bold]" + (f" [dim]about {clock(estimate_s)}[/dim]" if estimate_s else ""))
+
+    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        self._title, self._left, self._step_began = title, left_s, time.monotonic()
+        self._position = f"{index}/{total} " if total else ""
+
+    def line(self, text: str) -> None:
+        self._console.print(f"  {escape(text)}", highlight=False)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        now = time.monotonic()
+        left = None
+        if self._left is not None:
+            left = self._left - (now - self._step_began)
+        elif self._estimate is not None:
+            left = self._estimate - (now - self._stage_began)
+        told = "" if left is None else f", about {clock(left)} left" if left > 0 else ", longer than expected"
+        row = Table.grid(padding=(0, 1))
+        row.add_row(
+            self._spinner,
+            Text(self._stage, style="bold cyan"),
+            Text(f"{self._position}{self._title}", overflow="ellipsis", no_wrap=True),
+            Text(
+                f"{clock(now - self._stage_began)}{told}, {clock(now - self._began)} in all", style="dim", no_wrap=True
+            ),
+        )
+        yield row
+
+
+@contextmanager
+def display(quiet: bool, as_json: bool) -> Iterator[Display]:
+    """The face that fits: JSON lines, silence, a live display on a terminal, plain lines otherwise."""
+    console = Console(stderr=True)
+    if as_json:
+        yield JsonLines()
+    elif quiet:
+        yield Silent()
+    elif console.is_terminal:
+        rich = Rich(console)
+        with Live(rich, console=console, refresh_per_second=8, transient=True):
+            yield rich
+    else:
+        yield Plain(console)

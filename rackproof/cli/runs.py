@@ -1,0 +1,173 @@
+"""``rackproof validate | bench | certify | judge``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rackproof import architectures
+from rackproof.architectures import LoadedArchitecture
+from rackproof.cli.outputs import PAGE, judged, write_outputs
+from rackproof.cli.progress import display
+from rackproof.core.rack import Rack
+from rackproof.errors import ArchitectureError, EvidenceWriteError
+from rackproof.inventory import load_rack
+from rackproof.report.certificate import Certificate
+from rackproof.run.display import Silent
+from rackproof.run.folder import REPORTS, find_run, info_of, new_run
+from rackproof.run.stages import Run
+from rackproof.run.store import read_records
+
+RUN_LOG = "run.log"
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(
+        (
+            click.argument("inventory"),
+            click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
+            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs are kept."),
+            click.option("--quiet", is_flag=True, help="Say nothing but the result."),
+            click.option("--json", "as_json", is_flag=True, help="Progress on stderr and the result on stdout, as JSON."),
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+_PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
+
+
+@click.command()
+@_options
+def validate(inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool) -> None:
+    """Check the declared state of every node of INVENTORY."""
+    run = _prepare(inventory, architecture, output, None, None, ("connect", "validate"))
+    _finish(run, quiet, as_json, kinds=("check",))
+
+
+@click.command()
+@_options
+@_PROFILE
+def bench(
+    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None
+) -> None:
+    """Measure the rack of INVENTORY."""
+    run = _prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
+    _finish(run, quiet, as_json, kinds=("criterion",))
+
+
+@click.command()
+@_options
+@_PROFILE
+@click.option("--resume", metavar="RUN", help="Continue a run that was cut off: its path, its name, or `latest`.")
+@click.option("--no-deploy", is_flag=True, help="Leave the nodes as they are.")
+def certify(
+    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None,
+    resume: str | None, no_deploy: bool,
+) -> None:  # fmt: skip
+    """Deploy, validate, measure and judge the rack of INVENTORY."""
+    stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
+    run = _prepare(inventory, architecture, output, profile, resume, stages)
+    _finish(run, quiet, as_json, whole=True)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--architecture", help="Judge against this id or file instead of the one it was made for.")
+@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
+def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> None:
+    """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; no node is asked."""
+    folder = find_run(output, run)
+    records = read_records(folder)
+    reference = architectures.load(architecture or info_of(records).architecture)
+    certificate = judged(records, reference)
+    write_outputs(folder, certificate, whole=True)
+    _tell(folder, certificate, whole=True, as_json=as_json)
+
+
+def _prepare(
+    inventory: str,
+    architecture: str | None,
+    output: Path,
+    profile: str | None,
+    resume: str | None,
+    stages: Sequence[str],
+) -> Run:
+    rack = load_rack(inventory)
+    reference = _architecture(rack, architecture)
+    if resume:
+        folder = find_run(output, resume)
+        profile = profile or info_of(read_records(folder)).profile
+    else:
+        folder = new_run(output, inventory)
+    virtual = all(node.virtual for node in rack.nodes)
+    size = profile or ("lab" if virtual else "full")
+    return Run(folder, rack, reference, size, Silent(), stages, resume=bool(resume))
+
+
+def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:
+    """The one asked for, else the one that the inventory's data name."""
+    if wanted:
+        return architectures.load(wanted)
+    named = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
+    if len(named) != 1:
+        what = f"names several architectures ({', '.join(sorted(named))})" if named else "names no architecture"
+        raise ArchitectureError(f"{rack.source} {what}: set `architecture` in group_data/all.py or give --architecture")
+    return architectures.load(named.pop())
+
+
+def _finish(run: Run, quiet: bool, as_json: bool, kinds: Sequence[str] = (), whole: bool = False) -> None:
+    """Execute, judge, write, tell, and leave with the outcome's exit status."""
+    try:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(run.folder / RUN_LOG)
+    except OSError as error:
+        raise EvidenceWriteError(f"{run.folder}: cannot be written ({error.strerror})") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("rackproof")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with display(quiet, as_json) as face:
+            run.display = face
+            records = run.execute()
+            face.stage("judge", None)
+            certificate = judged(records, run.architecture, kinds)
+            write_outputs(run.folder, certificate, whole)
+    except KeyboardInterrupt:
+        if whole:
+            click.echo(f"continue with: rackproof certify {run.rack.source} --resume {run.folder.name}", err=True)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    _tell(run.folder, certificate, whole, as_json)
+
+
+def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) -> None:
+    from rich.console import Console
+
+    from rackproof.report.terminal import summary
+
+    page = folder / PAGE if whole else None
+    if as_json:
+        answer = {
+            "run": certificate.run,
+            "outcome": certificate.outcome,
+            "exit_status": certificate.exit_status,
+            "counts": certificate.counts.model_dump(mode="json"),
+            "folder": str(folder),
+            "page": str(page) if page else None,
+        }
+        click.echo(json.dumps(answer))
+    else:
+        summary(certificate, Console(), page)
+    raise click.exceptions.Exit(certificate.exit_status)
