@@ -32,9 +32,9 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.argument("inventory"),
             click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
-            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs are kept."),
+            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go."),
             click.option("--quiet", is_flag=True, help="Say nothing but the result."),
-            click.option("--json", "as_json", is_flag=True, help="Progress on stderr and the result on stdout, as JSON."),
+            click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON."),
         )
     ):  # fmt: skip
         function = option(function)

@@ -25,20 +25,10 @@ import yaml
 from rackproof.errors import LabError
 
 BUILD_TIMEOUT_S = 1800
-IMAGE_FORMAT = "1"
+IMAGE_FORMAT = "2"
 """Raised when this module makes a different image of the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
-
-_SEED_SCRIPT = """\
-#!/bin/sh
-# Copies what `rackproof lab up` added to the initramfs (host keys, name, management network) onto the root
-# file system, before anything of it runs.
-[ "$1" = prereqs ] && exit 0
-if [ -d /rackproof-seed ]; then
-    cp -a /rackproof-seed/. "${rootmnt}/"
-fi
-"""
 
 _MANIFEST = "manifest.tsv"
 
@@ -75,7 +65,7 @@ class Image:
 def read_recipe() -> tuple[dict[str, Any], str]:
     """The recipe that ships with the kit, and the name of the image that it makes."""
     text = files("rackproof.lab").joinpath("recipe.yaml").read_text()
-    digest = hashlib.sha256(f"{IMAGE_FORMAT}\n{_SEED_SCRIPT}\n{text}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{IMAGE_FORMAT}\n{text}".encode()).hexdigest()
     recipe: dict[str, Any] = yaml.safe_load(text)
     return recipe, f"{recipe['suite']}-{digest[:16]}"
 
@@ -141,7 +131,7 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe["dpkg_exclude"]),
         f"--essential-hook=copy-in {overlay}/early/etc {overlay}/early/usr /",
         f"--include={','.join(recipe['packages'])}",
-        f"--customize-hook=copy-in {overlay}/late/etc {overlay}/late/root /",
+        f"--customize-hook=copy-in {overlay}/late/etc /",
         *(f'--customize-hook=ln -sf /dev/null "$1/etc/systemd/system/{unit}"' for unit in recipe["masked_units"]),
         '--customize-hook=chroot "$1" systemctl enable systemd-networkd.service ssh.service',
         '--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id; touch "$1/etc/machine-id"',
@@ -158,7 +148,7 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         set -e
         mkdir {work}/tree
         tar -C {work}/tree -xf {tar}
-        mke2fs -q -t ext4 -O ^metadata_csum -E lazy_itable_init=0,nodiscard -L rp-root -d {work}/tree {disk} {recipe["disk_gib"]}G
+        mke2fs -q -t ext4 -O ^metadata_csum -E nodiscard -L rp-root -d {work}/tree {disk} {recipe["disk_gib"]}G
         rm -rf {work}/tree
         """
     )
@@ -188,27 +178,13 @@ def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -
 
 
 def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
-    """Files of the image: ``early`` before the kernel is installed, ``late`` when all packages are."""
-
-    def put(path: str, text: str, mode: int = 0o644) -> None:
-        target = overlay / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        target.chmod(mode)
-
-    put("early/etc/initramfs-tools/conf.d/rackproof", "MODULES=list\nBUSYBOX=y\nCOMPRESS=gzip\n")
-    put("early/etc/initramfs-tools/scripts/init-bottom/rackproof-seed", _SEED_SCRIPT, 0o755)
-    put("early/usr/share/initramfs-tools/modules.d/rackproof", "\n".join(recipe["initramfs_modules"]) + "\n")
-    put("late/etc/fstab", "LABEL=rp-root / ext4 defaults,noatime 0 1\n")
-    put("late/etc/resolv.conf", "nameserver 10.0.2.3\n")  # QEMU's user network answers there
-    put("late/etc/ssh/sshd_config.d/rackproof.conf",
-        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\nMaxStartups 64:30:128\nMaxSessions 64\n")  # fmt: skip
-    put("late/etc/systemd/system/serial-getty@ttyS0.service.d/rackproof.conf",
-        "[Service]\nExecStart=\nExecStart=-/sbin/agetty --autologin root --noclear %I vt220\n")  # fmt: skip
-    # An emulated machine is slow: do not give up on a unit that a real one starts in a second.
-    put(
-        "late/etc/systemd/system.conf.d/rackproof.conf",
-        "[Manager]\nDefaultTimeoutStartSec=300s\nDefaultTimeoutStopSec=20s\n",
-    )
-    put("late/etc/systemd/journald.conf.d/rackproof.conf", "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n")
-    put("late/root/.profile", "export LC_ALL=C.UTF-8\n")
+    """Files of the image, as folders that mmdebstrap copies in: ``early`` and ``late``."""
+    for stage in ("early", "late"):
+        files_of_stage = {
+            "/usr/share/initramfs-tools/modules.d/rackproof": "\n".join(recipe["initramfs_modules"]) + "\n"
+        }
+        for path, text in {**(files_of_stage if stage == "early" else {}), **recipe[f"files_{stage}"]}.items():
+            target = overlay / stage / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+            target.chmod(0o755 if text.startswith("#!") else 0o644)

@@ -60,8 +60,8 @@ def _tree(seed: Path, node: NodeSpec, host_key: Path, authorized: str) -> None:
     put("etc/hostname", f"{node.name}\n".encode())
     put("etc/ssh/ssh_host_ed25519_key", host_key.read_bytes(), 0o600)
     put("etc/ssh/ssh_host_ed25519_key.pub", host_key.with_suffix(".pub").read_bytes())
-    put("etc/ssh/sshd_config.d/rackproof-lab.conf",
-        b"HostKey /etc/ssh/ssh_host_ed25519_key\nAuthorizedKeysFile .ssh/authorized_keys /etc/ssh/lab_authorized_keys\n")  # fmt: skip
+    keys = "AuthorizedKeysFile .ssh/authorized_keys /etc/ssh/lab_authorized_keys"
+    put("etc/ssh/sshd_config.d/rackproof-lab.conf", f"HostKey /etc/ssh/ssh_host_ed25519_key\n{keys}\n".encode())
     put("etc/ssh/lab_authorized_keys", f"{authorized} rackproof-lab\n".encode(), 0o600)
     put("etc/systemd/network/05-management.network",
         f"[Match]\nMACAddress={node.mac('mgmt')}\n\n[Network]\nDHCP=ipv4\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n\n"

@@ -80,18 +80,14 @@ def plan_nodes(
     """Storage first, so that it is up when the others look for it."""
     storage = [
         NodeSpec(
-            name=f"storage-{k:02d}", role="storage", index=k, vcpus=2, memory_mib=storage_memory_mib, numa_nodes=1, rails=rails,
-            drives=(Drive("rpnfs", 4), Drive("rpceph", 6)),
+            f"storage-{k:02d}", "storage", k, 2, storage_memory_mib, 1, rails, (Drive("rpnfs", 4), Drive("rpceph", 6))
         )
         for k in range(1, storage_nodes + 1)
-    ]  # fmt: skip
+    ]
     gpu = [
-        NodeSpec(
-            name=f"gpu-{k:02d}", role="gpu", index=10 + k, vcpus=2, memory_mib=gpu_memory_mib, numa_nodes=2, rails=rails,
-            drives=(Drive("rplocal", 4),),
-        )
+        NodeSpec(f"gpu-{k:02d}", "gpu", 10 + k, 2, gpu_memory_mib, 2, rails, (Drive("rplocal", 4),))
         for k in range(1, gpu_nodes + 1)
-    ]  # fmt: skip
+    ]
     return (*storage, *gpu)
 
 

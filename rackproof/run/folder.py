@@ -53,7 +53,8 @@ def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile
         architecture_sha256=architecture.sha256,
         profile=profile,
         nodes=tuple(
-            NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus) for n in rack.nodes
+            NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus)
+            for n in rack.nodes
         ),
         controller=_controller(),
     )  # fmt: skip
@@ -127,7 +128,7 @@ def deploy_checks(record: DeployRecord) -> list[CheckResult]:
             CheckResult(
                 check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
                 protects="A node that did not take its whole configuration fails later and elsewhere.",
-                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read the first failing operation.",
+                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read what fails first.",
             )
         )  # fmt: skip
     return results

@@ -1,0 +1,63 @@
+# Every chore is one word; CI uses the same words.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+APT := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs openssh-client cpio util-linux python3-venv
+COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio setpriv
+UV := $(shell command -v uv || echo .tools/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+export UV_PYTHON_DOWNLOADS := never
+INVENTORY ?= inventories/lab.py
+
+.PHONY: help setup system lint test test-unit test-lab certify lab-up lab-down clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: system .venv/.ready ## install what the kit needs: system packages (apt) and Python packages (uv)
+
+system:
+	@missing=""; for c in $(COMMANDS); do command -v $$c >/dev/null || missing="$$missing $$c"; done; \
+	command -v uv >/dev/null || [ -x .tools/bin/uv ] || python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+	[ -z "$$missing" ] && exit 0; \
+	sudo=""; [ "$$(id -u)" = 0 ] || sudo="sudo"; \
+	echo "missing:$$missing"; \
+	echo "installing system packages: $$sudo apt-get install $(APT)"; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(APT) >/dev/null
+
+.tools/bin/uv:
+	@echo "installing uv into .tools/"
+	@python3 -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
+
+.venv/.ready: pyproject.toml uv.lock | $(filter .tools/bin/uv,$(UV))
+	@$(UV) sync -q --frozen
+	@touch $@
+
+lint: .venv/.ready ## ruff and mypy
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy
+
+test-unit: .venv/.ready ## tests without network and rack, in seconds
+	@$(RUN) pytest tests/unit -q
+
+test-lab: setup ## tests on the virtual rack (boots it where it is down)
+	@$(RUN) pytest tests/lab -v
+
+test: setup ## all tests, the virtual rack included
+	@$(RUN) pytest tests -v
+
+certify: setup lab-up ## the virtual rack from nothing to a certificate
+	@$(RUN) rackproof certify $(INVENTORY)
+
+lab-up: setup ## start the virtual rack
+	@$(RUN) rackproof lab up
+
+lab-down: .venv/.ready ## stop the virtual rack
+	@$(RUN) rackproof lab down
+
+clean: ## remove the rack's state, the environment and caches (not the image, not reports)
+	@[ ! -x .venv/bin/rackproof ] || [ ! -e .lab/keeper.pid ] || $(RUN) rackproof lab down --now
+	@rm -rf .lab .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis
