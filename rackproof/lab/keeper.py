@@ -204,13 +204,18 @@ def connect_in(sock: socket.socket, folder: Path, name: str) -> None:
         os.close(handle)
 
 
+_spawned: list[subprocess.Popen[bytes]] = []
+"""Kept so that a keeper that ends before us is not left unreaped."""
+
+
 def spawn(folder: Path) -> None:
     """Start a keeper in the background, in a session of its own."""
     with (folder / LOG).open("ab") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "rackproof.lab.keeper", str(folder)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, close_fds=True,
         )  # fmt: skip
+    _spawned.append(process)
 
 
 if __name__ == "__main__":

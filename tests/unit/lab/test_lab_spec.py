@@ -1,0 +1,75 @@
+"""What the virtual rack consists of, and the command lines that make it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
+
+
+def rack(rails: int = 1) -> RackSpec:
+    nodes = plan_nodes(2, 1, 1536, 3072, rails)
+    return RackSpec(nodes, "tcg", "trixie-0", Wiring({n.name: 2200 + k for k, n in enumerate(nodes)}, 5000))
+
+
+def command(node: NodeSpec, of: RackSpec) -> str:
+    return " ".join(qemu_command(node, of, "/somewhere/.lab", Path("/image/vmlinuz"), "initrd.img", ["root=/dev/vda"]))
+
+
+def test_storage_is_started_before_its_clients() -> None:
+    assert [n.name for n in rack().nodes] == ["storage-01", "gpu-01", "gpu-02"]
+
+
+def test_a_rack_survives_its_way_through_json() -> None:
+    assert RackSpec.from_json(json.loads(json.dumps(rack(2).to_json()))) == rack(2)
+
+
+def test_no_two_network_cards_of_a_rack_share_an_address() -> None:
+    of = rack(4)
+    macs = [n.mac("mgmt") for n in of.nodes] + [n.mac("fabric", rail) for n in of.nodes for rail in range(4)]
+    addresses = [n.fabric_address(rail) for n in of.nodes for rail in range(4)]
+    assert len(set(macs)) == len(macs)
+    assert len(set(addresses)) == len(addresses)
+
+
+def test_a_gpu_node_has_two_numa_nodes_that_share_all_its_memory() -> None:
+    text = command(replace(rack().nodes[1], memory_mib=1537), rack())
+    assert "node,nodeid=0,memdev=mem0,cpus=0-0" in text
+    assert "node,nodeid=1,memdev=mem1,cpus=1-1" in text
+    assert "id=mem0,size=768M" in text
+    assert "id=mem1,size=769M" in text
+
+
+def test_only_the_loopback_interface_is_used() -> None:
+    of = rack(2)
+    for node in of.nodes:
+        text = command(node, of)
+        assert text.count("hostfwd=tcp:127.0.0.1:") == 1
+        assert text.count("localaddr=127.0.0.1") == 2
+
+
+def test_every_rail_is_a_network_of_its_own() -> None:
+    groups = {multicast_group("/a/.lab", rail) for rail in range(4)}
+    assert len(groups) == 4
+
+
+def test_two_checkouts_use_different_multicast_groups() -> None:
+    assert multicast_group("/a/.lab", 0) != multicast_group("/b/.lab", 0)
+
+
+@pytest.mark.parametrize("rails", [1, 2])
+def test_fabric_cards_sit_in_pinned_slots(rails: int) -> None:
+    text = command(rack(rails).nodes[1], rack(rails))
+    for rail in range(rails):
+        assert f"netdev=fabric{rail},mac=52:54:77:2{rail}:00:0b,addr={0x10 + rail:#x}" in text
+
+
+def test_drives_carry_the_serials_that_the_inventory_names() -> None:
+    storage, gpu = rack().nodes[0], rack().nodes[1]
+    assert "serial=rpnfs" in command(storage, rack())
+    assert "serial=rpceph" in command(storage, rack())
+    assert "serial=rplocal" in command(gpu, rack())

@@ -1,0 +1,106 @@
+"""Evidence: append-only, chained, readable whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.evidence import Kind
+from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.remote.command import CommandResult
+from rackproof.run.store import EVIDENCE, EvidenceStore, read_raw, read_records
+
+
+def fill(folder: Path, count: int) -> None:
+    with EvidenceStore(folder) as store:
+        for k in range(count):
+            store.append(Kind.NOTE, {"text": f"note {k}"})
+
+
+def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    records = read_records(tmp_path)
+    assert [r.body["text"] for r in records] == ["note 0", "note 1", "note 2"]
+    assert [r.prev for r in records[1:]] == [r.hash for r in records[:-1]]
+
+
+def test_a_second_part_continues_the_chain(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    fill(tmp_path, 2)
+    assert [r.seq for r in read_records(tmp_path)] == [0, 1, 2, 3]
+
+
+def test_a_line_that_a_killed_run_left_half_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    with (tmp_path / EVIDENCE).open("ab") as handle:
+        handle.write(b'{"seq":2,"time":"2026-')
+    assert len(read_records(tmp_path)) == 2
+    fill(tmp_path, 1)
+    assert [r.seq for r in read_records(tmp_path)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda lines: [lines[0].replace("note 0", "note X"), *lines[1:]], "was changed after it was written"),
+        (lambda lines: [lines[0], lines[2]], "stands where record 1 should be"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "stands where record 0 should be"),
+        (lambda lines: [lines[0], "{rubbish", *lines[1:]], ":2: this line is damaged"),
+    ],
+)
+def test_tampering_is_noticed(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]
+    fill(tmp_path, 3)
+    path = tmp_path / EVIDENCE
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with pytest.raises(RunError, match=reason):
+        read_records(tmp_path)
+
+
+def test_only_one_process_writes_a_run(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path), pytest.raises(RunError, match="another process is writing"):
+        EvidenceStore(tmp_path)
+
+
+def test_a_full_disk_is_one_clear_error_and_earlier_evidence_stays_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, 2)
+    with EvidenceStore(tmp_path) as store:
+
+        def full(handle: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("rackproof.run.store.os.fsync", full)
+        with pytest.raises(EvidenceWriteError, match="No space left on device") as caught:
+            store.append(Kind.NOTE, {"text": "lost"})
+        assert "--resume" in str(caught.value)
+        with pytest.raises(EvidenceWriteError):
+            store.raw(b"lost too")
+    assert [r.body["text"] for r in read_records(tmp_path)] == ["note 0", "note 1"]
+    assert not list((tmp_path / "raw").iterdir())
+
+
+def test_a_command_is_recorded_with_its_outputs(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        store.command(CommandResult("gpu-01", "echo hi", 0, b"hi\n", b"\xff\x00", 0.1, 5))
+    (record,) = read_records(tmp_path)
+    assert record.body["rc"] == 0
+    assert read_raw(tmp_path, record.body["stdout"]) == b"hi\n"
+    assert read_raw(tmp_path, record.body["stderr"]) == b"\xff\x00"
+
+
+def test_an_output_that_was_changed_is_refused(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        name = store.raw(b"17.2 MB/s")
+    (tmp_path / "raw" / name).write_bytes(b"99.9 MB/s")
+    with pytest.raises(RunError, match="was changed"):
+        read_raw(tmp_path, name)
+
+
+def test_each_line_is_one_json_object(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    for line in (tmp_path / EVIDENCE).read_text().splitlines():
+        assert set(json.loads(line)) == {"seq", "time", "kind", "body", "prev", "hash"}
