@@ -1,0 +1,35 @@
+"""A whole rack: ``pyinfra inventories/lab.py deploys/cluster.py``.
+
+Servers come before clients. Look at the plan first (``--dry --diff``): it also finds what cannot work before any
+node is touched.
+"""
+
+from pyinfra.context import host
+
+from deploys.base import base
+from deploys.ceph import ceph_server
+from deploys.fabric import fabric
+from deploys.gpu import gpu
+from deploys.storage_client import storage_client
+from deploys.storage_server import storage_server
+from deploys.tools import tools
+from rackproof.configure import operations
+from rackproof.configure.site import here
+
+site = here()
+
+base()
+fabric()
+
+if site.served("nfs"):
+    storage_server()
+if site.architecture.ceph and site.served("parallel"):
+    ceph_server()
+operations.meet(name="Servers before clients")
+if site.client_storage():
+    storage_client()
+
+if "gpu" in host.groups:
+    gpu()
+
+tools()

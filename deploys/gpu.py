@@ -1,0 +1,56 @@
+"""GPUs: the driver stack of real ones, or the replay of ``nvidia-smi`` on nodes that say they simulate theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyinfra.api.deploy import deploy
+
+from deploys import templates
+from deploys.gpu_driver import gpu_driver
+from rackproof.configure import operations, simulated
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.site import Site, here
+from rackproof.core.architecture import Gpu
+
+# What a machine would measure is constant in a replay; the time says that it is none.
+TIMESTAMP = "Thu Jan  1 00:00:00 1970"
+POWER_W = 78
+POWER_CAP_W = 700
+
+
+@deploy("GPU")
+def gpu() -> None:
+    site = here()
+    declared = site.architecture.gpu
+    if declared is None or declared.count == 0:
+        return
+    if site.settings.simulated_gpus:
+        operations.files(name="Simulated GPUs", entries=files(site, declared))
+    else:
+        gpu_driver()
+
+
+def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
+    driver = declared.driver or simulated.DRIVER_IF_UNSAID
+    values: dict[str, Any] = {
+        "gpus": simulated.simulated_gpus(site.node.name, declared),
+        "declared": declared,
+        "driver": driver,
+        "cuda": simulated.cuda_version(driver),
+        "ecc": declared.ecc or "Enabled",
+        "persistence": declared.persistence or "Enabled",
+        "pcie_generation": declared.pcie_generation or 5,
+        "pcie_width": declared.pcie_width or 16,
+        "nvlinks": simulated.NVLINKS,
+        "nvlink_gb_per_s": simulated.NVLINK_GB_PER_S,
+        "timestamp": TIMESTAMP,
+        "power_w": POWER_W,
+        "power_cap_w": POWER_CAP_W,
+    }
+    answers = [
+        RemoteFile(f"{simulated.RECORDINGS}/{name}", templates.text(f"{simulated.RECORDINGS}/{name}", **values))
+        for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt")
+    ]
+    program = templates.text(simulated.PROGRAM, recordings=simulated.RECORDINGS)
+    return (*answers, RemoteFile(simulated.PROGRAM, program, mode="755"))

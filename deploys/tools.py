@@ -1,0 +1,13 @@
+"""Benchmark programs. Their packages are installed with all others; here they have to answer to their names."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from rackproof.configure import operations
+from rackproof.configure.site import here
+
+
+@deploy("Tools")
+def tools() -> None:
+    operations.programs(name="Programs", names=here().architecture.tools.programs)

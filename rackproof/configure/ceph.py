@@ -1,0 +1,107 @@
+"""One Ceph cluster on one node: names, identifiers, and when it counts as set up."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_blank, usable_device
+from rackproof.core.architecture import Ceph
+
+_NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
+
+BOOTSTRAP = "/usr/local/sbin/rackproof-ceph-bootstrap"
+DONE = "/var/lib/ceph/rackproof-bootstrap"
+OSD_DIRECTORY = "/var/lib/ceph/osd/ceph-0"
+CLIENT_KEYRING = "/etc/ceph/ceph.client.rackproof.keyring"
+
+
+@dataclass(frozen=True, slots=True)
+class CephPlan:
+    """What one cluster is made of. All identifiers follow from the server, so clients need not ask for them."""
+
+    node: str
+    address: str
+    """Of the monitor, on rail 0, without prefix length."""
+    network: str
+    drive: str
+    cluster: Ceph
+    fsid: str
+    osd_uuid: str
+
+    @property
+    def fingerprint(self) -> str:
+        """What the bootstrap leaves behind when it is through: other parameters mean another cluster."""
+        return f"{self.fsid} {self.cluster.filesystem} size={self.cluster.pool_size}"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Units, in the order in which they are started."""
+        return (f"ceph-mon@{self.node}", f"ceph-mgr@{self.node}", "ceph-osd@0", f"ceph-mds@{self.node}")
+
+
+def cluster_fsid(cluster: Ceph, server: str, address: str) -> str:
+    """The same on every run and in every process; different for every server."""
+    return str(uuid5(_NAMESPACE, f"{cluster.filesystem}@{server}/{address}"))
+
+
+def osd_uuid(fsid: str) -> str:
+    return str(uuid5(_NAMESPACE, f"{fsid}/osd.0"))
+
+
+@dataclass(frozen=True, slots=True)
+class CephState:
+    fingerprint: str | None
+    """Content of the file that a completed bootstrap leaves; None when there is none."""
+    osd_uuid: str | None
+    """Of the OSD whose data directory is on this node."""
+
+
+def state_command() -> str:
+    return (
+        f"[ ! -f {DONE} ] || sed 's/^/done=/' -- {DONE}; "
+        f"[ ! -f {OSD_DIRECTORY}/fsid ] || sed 's/^/osd=/' -- {OSD_DIRECTORY}/fsid; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> CephState:
+    """Raises ValueError on a line that is not an answer of ``state_command``."""
+    found: dict[str, str] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals or key not in ("done", "osd"):
+            raise ValueError(f"not about Ceph: {line!r}")
+        found[key] = value.strip()
+    return CephState(found.get("done"), found.get("osd"))
+
+
+class OtherCluster(ValueError):
+    """The node carries a cluster that was set up differently; it is not touched."""
+
+
+def needs_bootstrap(plan: CephPlan, state: CephState, drive: DriveState) -> bool:
+    """False when the cluster is there, True when it has to be made or completed.
+
+    Raises OtherCluster when there is another one, ForeignDrive when the drive carries anything else.
+    """
+    if state.fingerprint == plan.fingerprint:
+        return False
+    if state.fingerprint is not None:
+        raise OtherCluster(
+            f"{plan.node}: expected the Ceph cluster {plan.fingerprint!r}, actual {state.fingerprint!r};"
+            f" remove the old one by hand, then {DONE}"
+        )
+    device = usable_device(plan.drive, drive)
+    ours = drive.type == "ceph_bluestore" and state.osd_uuid == plan.osd_uuid
+    if not ours and not is_blank(drive):
+        raise ForeignDrive(
+            f"{device}: expected a blank drive, actual {describe(drive)}; nothing was done."
+            f" If nothing on it is needed: blkdiscard {device}"
+        )
+    return True
+
+
+def bootstrap_command(pattern: str, drive: DriveState) -> str:
+    return f"{BOOTSTRAP} {shlex.quote(usable_device(pattern, drive))}"

@@ -1,0 +1,169 @@
+"""Drives that the kit may format: only blank ones.
+
+A drive is *ours* when it carries the file system and label that were declared, *blank* when nothing on it was
+recognised and its first MiB is zero, *foreign* otherwise. Foreign drives are never written to.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackproof.errors import InventoryError
+
+_LABEL_LIMIT = {"ext4": 16, "xfs": 12}
+_BLANK_BYTES = 1 << 20
+
+# Whole tables are written at once: left to the kernel, that happens in the background of the first benchmark.
+_MKFS = {
+    "ext4": "mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -L {label} -- {device}",
+    "xfs": "mkfs.xfs -q -L {label} -- {device}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A drive and the file system that it shall carry. ``device`` may be a shell pattern for one drive."""
+
+    device: str
+    label: str
+    fstype: str = "ext4"
+
+    def check(self) -> None:
+        """Raises InventoryError when no such file system can be made."""
+        if self.fstype not in _MKFS:
+            raise InventoryError(f"{self.device}: no rule to make a file system of type {self.fstype}")
+        if not 0 < len(self.label.encode()) <= _LABEL_LIMIT[self.fstype]:
+            raise InventoryError(
+                f"{self.label}: a label of {self.fstype} has 1 to {_LABEL_LIMIT[self.fstype]} characters"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class DriveState:
+    """What was found. ``devices`` are resolved paths; the rest is known when there is exactly one."""
+
+    devices: tuple[str, ...]
+    kind: str = ""
+    """lsblk's TYPE: disk, part, crypt …"""
+    type: str = ""
+    label: str = ""
+    holders: tuple[str, ...] = ()
+    """Partitions and mappings on the drive."""
+    mounted: tuple[str, ...] = ()
+    signatures: tuple[str, ...] = ()
+    zero: bool = False
+
+
+def state_command(device: str) -> str:
+    """Ask what the pattern resolves to and what is on it. Reads only."""
+    return (
+        "export LC_ALL=C; "
+        f'for d in {_pattern(device)}; do [ -b "$d" ] && readlink -f -- "$d"; done | sort -u'
+        " | while read -r d; do "
+        'echo "device=$d"; '
+        'echo "kind=$(lsblk -dnro TYPE -- "$d")"; '
+        'blkid -p -s TYPE -s LABEL -o export -- "$d" | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"; '
+        'lsblk -nro PATH -- "$d" | tail -n +2 | sed "s/^/holder=/"; '
+        'findmnt -rno TARGET -S "$d" | sed "s/^/mounted=/"; '
+        'wipefs --no-act --noheadings --output TYPE -- "$d" | sed "s/^/signature=/"; '
+        f'cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero && echo zero=yes; '
+        "done; "
+    )
+
+
+def _pattern(device: str) -> str:
+    """Quoted for the shell, except for the pattern characters."""
+    return "".join(c if c in "*?[]" else shlex.quote(c) for c in device)
+
+
+def parse_state(lines: Sequence[str]) -> DriveState:
+    """Answer of ``state_command``.
+
+    Raises ValueError on a line that is none of its.
+    """
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"not about a drive: {line!r}")
+        found.setdefault(key, []).append(value.strip())
+    return DriveState(
+        devices=tuple(found.get("device", ())),
+        kind=_first(found, "kind"),
+        type=_first(found, "type"),
+        label=_first(found, "label"),
+        holders=tuple(found.get("holder", ())),
+        mounted=tuple(found.get("mounted", ())),
+        signatures=tuple(found.get("signature", ())),
+        zero="zero" in found,
+    )
+
+
+def _first(found: dict[str, list[str]], key: str) -> str:
+    return found.get(key, [""])[0]
+
+
+class ForeignDrive(ValueError):
+    """A drive that must not be touched, or that is not one drive; the text says what was found."""
+
+
+def usable_device(device: str, state: DriveState) -> str:
+    """The one whole drive that a pattern names.
+
+    Raises ForeignDrive when it names none, several, or something that is not a whole drive.
+    """
+    if len(state.devices) != 1:
+        found = ", ".join(state.devices) or "none"
+        raise ForeignDrive(f"{device}: expected exactly one drive, actual {found}")
+    if state.kind != "disk":
+        raise ForeignDrive(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}")
+    return state.devices[0]
+
+
+def is_blank(state: DriveState) -> bool:
+    return state.zero and not (state.type or state.holders or state.mounted or state.signatures)
+
+
+def describe(state: DriveState) -> str:
+    """What is on a drive, in words."""
+    found = [f"{state.type} '{state.label}'" if state.type else ""]
+    found += [f"signature {name}" for name in state.signatures if name != state.type]
+    found += [f"holds {name}" for name in state.holders]
+    found += [f"mounted on {where}" for where in state.mounted]
+    if not state.zero and not any(found):
+        found.append("data without a known signature")
+    return ", ".join(part for part in found if part) or "nothing"
+
+
+def needs_mkfs(drive: Drive, state: DriveState) -> bool:
+    """False when the drive already is ours, True when it is blank.
+
+    Raises ForeignDrive in every other case.
+    """
+    device = usable_device(drive.device, state)
+    if state.type == drive.fstype and state.label == drive.label:
+        return False
+    if is_blank(state):
+        return True
+    raise ForeignDrive(
+        f"{device}: expected {drive.fstype} '{drive.label}' or a blank drive, actual {describe(state)};"
+        f" nothing was done. If nothing on it is needed: blkdiscard {device}"
+    )
+
+
+def mkfs_script(drive: Drive, device: str) -> str:
+    """Shell script that looks once more and then formats."""
+    quoted = shlex.quote(device)
+    mkfs = _MKFS[drive.fstype].format(label=shlex.quote(drive.label), device=quoted)
+    return "\n".join(
+        (
+            "set -eu",
+            f'[ -z "$(wipefs --no-act --noheadings --output TYPE -- {quoted})" ]'
+            f" && cmp -s -n {_BLANK_BYTES} -- {quoted} /dev/zero"
+            f" || {{ echo {quoted}: no longer blank >&2; exit 1; }}",
+            mkfs,
+            "udevadm settle --timeout=30",
+        )
+    )

@@ -1,0 +1,293 @@
+"""Files on a node: what is there, what differs, and one archive that brings all differences.
+
+A file is replaced by rename, so that no reader ever sees half of one. Files that must not belong to the kit as a
+whole (``/etc/hosts``) are owned between two marker lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import io
+import shlex
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+PENDING = "/run/rackproof/pending"
+"""One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""
+
+BEGIN = "# BEGIN rackproof"
+END = "# END rackproof"
+
+_SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file as it shall be. ``restart`` and ``reload`` name the units that read it."""
+
+    path: str
+    content: str = field(repr=False)
+    mode: str = "644"
+    owner: str = "root"
+    group: str = "root"
+    restart: tuple[str, ...] = ()
+    reload: tuple[str, ...] = ()
+    block: bool = False
+    """Only the lines between the markers belong to the kit."""
+    secret: bool = False
+    """Never shown, not even as a difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDirectory:
+    path: str
+    mode: str = "755"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A file that must not be there."""
+
+    path: str
+    restart: tuple[str, ...] = ()
+
+
+Entry = RemoteFile | RemoteDirectory | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What is at a path. ``kind`` is stat's word for it; ``text`` only where it was asked for."""
+
+    kind: str
+    mode: str
+    owner: str
+    group: str
+    sha256: str | None = None
+    text: str | None = None
+
+
+class MarkersBroken(ValueError):
+    """The kit's marker lines do not pair up, so that nobody can say what belongs to it."""
+
+
+def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
+    """Ask for mode, owner and sha256 of all paths, and for the content of some of them, in one go."""
+    quoted = " ".join(shlex.quote(path) for path in paths)
+    command = (
+        f"export LC_ALL=C; stat -c '%n|%F|%a|%U|%G' -- {quoted} 2>/dev/null; echo --; "
+        # -z: without it a backslash in a name (mount units have them) is escaped
+        f"sha256sum -z -- {quoted} 2>/dev/null | tr '\\0' '\\n'; echo --; "
+    )
+    if texts:
+        listed = " ".join(shlex.quote(path) for path in texts)
+        command += (
+            f'for f in {listed}; do [ -f "$f" ] || continue; '
+            'printf "%s|" "$f"; base64 -w0 -- "$f" || exit 1; echo; done; '
+        )
+    return command
+
+
+def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
+    """Answer of ``states_command``; a path that is not there is not in it.
+
+    Raises ValueError on anything that is not such an answer.
+    """
+    first = lines.index("--")
+    second = lines.index("--", first + 1)
+    stats = [line.rsplit("|", 4) for line in lines[:first]]
+    sums = {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[first + 1 : second])}
+    texts = dict(line.split("|", 1) for line in lines[second + 1 :])
+    return {
+        path: FileState(
+            kind=kind,
+            mode=mode,
+            owner=owner,
+            group=group,
+            sha256=sums.get(path),
+            text=base64.b64decode(texts[path]).decode(errors="replace") if path in texts else None,
+        )
+        for path, kind, mode, owner, group in stats
+    }
+
+
+def merge_block(existing: str, block: str) -> str:
+    """``existing`` with the kit's block replaced, or added at the end.
+
+    Raises MarkersBroken when the markers that are there do not make exactly one block.
+    """
+    lines = existing.splitlines()
+    begins = [i for i, line in enumerate(lines) if line.strip() == BEGIN]
+    ends = [i for i, line in enumerate(lines) if line.strip() == END]
+    body = [BEGIN, *block.splitlines(), END]
+    if not begins and not ends:
+        return "\n".join([*lines, *body]) + "\n"
+    if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
+        raise MarkersBroken(f"{len(begins)} line(s) '{BEGIN}' and {len(ends)} line(s) '{END}': mend them by hand")
+    return "\n".join([*lines[: begins[0]], *body, *lines[ends[0] + 1 :]]) + "\n"
+
+
+def block_of(existing: str) -> str:
+    """The lines between the markers, empty when there are none."""
+    lines = [line.strip() for line in existing.splitlines()]
+    if BEGIN not in lines or END not in lines:
+        return ""
+    return "\n".join(existing.splitlines()[lines.index(BEGIN) + 1 : lines.index(END)]) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """What has to be done; empty when the node already is as it shall be."""
+
+    directories: tuple[RemoteDirectory, ...] = ()
+    writes: tuple[tuple[RemoteFile, str], ...] = ()
+    """With the whole new content, also for a block."""
+    attributes: tuple[RemoteFile, ...] = ()
+    """Content is right, mode or owner is not."""
+    removals: tuple[Absent, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.directories or self.writes or self.attributes or self.removals)
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Marks for the unit operation: ``restart:UNIT``, ``reload:UNIT``, ``daemon-reload``."""
+        marks: list[str] = []
+        for file, _ in self.writes:
+            marks += [f"restart:{unit}" for unit in file.restart] + [f"reload:{unit}" for unit in file.reload]
+        for absent in self.removals:
+            marks += [f"restart:{unit}" for unit in absent.restart]
+        touched = [file.path for file, _ in self.writes] + [absent.path for absent in self.removals]
+        if any(path.startswith(_SYSTEMD) for path in touched):
+            marks.append("daemon-reload")
+        return tuple(dict.fromkeys(marks))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that would change, sorted."""
+        entries: list[Entry] = [*self.directories, *(file for file, _ in self.writes), *self.attributes, *self.removals]
+        return tuple(sorted(entry.path for entry in entries))
+
+
+def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> FilePlan:
+    """Compare what shall be with what is.
+
+    Raises ValueError when two entries claim one path or something that is no file is in the way, MarkersBroken
+    when a block cannot be found.
+    """
+    directories: list[RemoteDirectory] = []
+    writes: list[tuple[RemoteFile, str]] = []
+    attributes: list[RemoteFile] = []
+    removals: list[Absent] = []
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.path in seen:
+            raise ValueError(f"{entry.path}: two writers for one file")
+        seen.add(entry.path)
+        state = states.get(entry.path)
+        if isinstance(entry, Absent):
+            if state is not None:
+                removals.append(entry)
+        elif isinstance(entry, RemoteDirectory):
+            if state is not None and state.kind != "directory":
+                raise ValueError(f"{entry.path}: expected a directory, actual {state.kind}")
+            if state is None or _attributes(state) != _wanted(entry):
+                directories.append(entry)
+        else:
+            if state is not None and state.kind not in ("regular file", "regular empty file", "symbolic link"):
+                raise ValueError(f"{entry.path}: expected a file, actual {state.kind}")
+            content = _content(entry, state)
+            digest = hashlib.sha256(content.encode()).hexdigest()
+            if state is None or state.kind == "symbolic link" or state.sha256 != digest:
+                writes.append((entry, content))
+            elif _attributes(state) != _wanted(entry):
+                attributes.append(entry)
+    return FilePlan(tuple(directories), tuple(writes), tuple(attributes), tuple(removals))
+
+
+def _content(file: RemoteFile, state: FileState | None) -> str:
+    if not file.block:
+        return file.content
+    try:
+        return merge_block((state.text if state else None) or "", file.content)
+    except MarkersBroken as error:
+        raise MarkersBroken(f"{file.path}: {error}") from None
+
+
+def _wanted(entry: RemoteFile | RemoteDirectory) -> tuple[str, str, str]:
+    return entry.mode.lstrip("0"), entry.owner, entry.group
+
+
+def _attributes(state: FileState) -> tuple[str, str, str]:
+    return state.mode.lstrip("0"), state.owner, state.group
+
+
+def apply_script(plan: FilePlan) -> str:
+    """Shell script that carries a plan out; it reads ``archive(plan)`` from its standard input.
+
+    Marks for units come first: a run that is cut off in between restarts a unit once too often, never too rarely.
+    """
+    lines = ["set -eu", "umask 022"]
+    if plan.pending:
+        marks = " ".join(shlex.quote(f"{PENDING}/{mark}") for mark in plan.pending)
+        lines += [f"mkdir -p {PENDING}", f"touch -- {marks}"]
+    for directory in plan.directories:
+        path = shlex.quote(directory.path)
+        lines.append(
+            f"mkdir -p -- {path} && chown {directory.owner}:{directory.group} -- {path}"
+            f" && chmod {directory.mode} -- {path}"
+        )
+    if plan.writes:
+        lines.append("base64 -d | tar -x -p -m -f - -C /")
+        lines += [f"mv -fT -- {_quoted(_beside(file.path))} {_quoted(file.path)}" for file, _ in plan.writes]
+    for file in plan.attributes:
+        path = shlex.quote(file.path)
+        lines.append(f"chown {file.owner}:{file.group} -- {path} && chmod {file.mode} -- {path}")
+    lines += [f"rm -f -- {_quoted(absent.path)}" for absent in plan.removals]
+    return "\n".join(lines)
+
+
+def archive(plan: FilePlan) -> str:
+    """Base64 of a tar archive with the new files, each beside the one that it replaces."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for file, content in plan.writes:
+            data = content.encode()
+            member = tarfile.TarInfo(_beside(file.path).lstrip("/"))
+            member.size = len(data)
+            member.mode = int(file.mode, 8)
+            member.uname, member.gname = file.owner, file.group
+            tar.addfile(member, io.BytesIO(data))
+    return base64.encodebytes(buffer.getvalue()).decode()
+
+
+def differences(plan: FilePlan, states: Mapping[str, FileState]) -> list[str]:
+    """Unified differences for a person to read; a secret is only named."""
+    lines: list[str] = []
+    for file, content in plan.writes:
+        if file.secret:
+            lines.append(f"{file.path}: changed (secret, not shown)")
+            continue
+        state = states.get(file.path)
+        old = ((state.text if state else None) or "").splitlines()
+        new = content.splitlines()
+        lines += difflib.unified_diff(old, new, file.path, file.path, lineterm="", n=2)
+    entries: list[RemoteFile | RemoteDirectory] = [*plan.directories, *plan.attributes]
+    lines += [f"{entry.path}: mode {entry.mode}, owner {entry.owner}:{entry.group}" for entry in entries]
+    lines += [f"{absent.path}: removed" for absent in plan.removals]
+    return lines
+
+
+def _beside(path: str) -> str:
+    target = PurePosixPath(path)
+    return str(target.with_name(f".{target.name}.rackproof-new"))
+
+
+def _quoted(path: str) -> str:
+    return shlex.quote(path)

@@ -1,0 +1,79 @@
+"""Values of the running kernel: sysctl keys, and files below /sys that hold one value."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+def sysctl_path(key: str) -> str:
+    """``net.core.rmem_max`` as its file; a ``/`` in a key stands for a dot in a name (``eth0/100``)."""
+    return "/proc/sys/" + key.replace(".", "\0").replace("/", ".").replace("\0", "/")
+
+
+def normal(value: str) -> str:
+    """A value as it can be compared: one blank between numbers, and of ``always [madvise] never`` the choice."""
+    words = value.split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    return chosen[0] if len(chosen) == 1 else " ".join(words)
+
+
+def values_command(sysctl: Sequence[str], patterns: Sequence[str]) -> str:
+    """Ask for sysctl keys and for every file that a shell pattern below /sys matches."""
+    paths = [shlex.quote(sysctl_path(key)) for key in sysctl]
+    return f"grep -sH '' -- {' '.join([*paths, *patterns])} /dev/null || [ $? -le 2 ]; "
+
+
+def parse_values(lines: Sequence[str]) -> dict[str, str]:
+    """Path to value; a file of several lines is none of ours.
+
+    Raises ValueError on a line that is not grep's.
+    """
+    values: dict[str, str] = {}
+    for line in lines:
+        path, colon, value = line.partition(":")
+        if not colon or not path.startswith("/"):
+            raise ValueError(f"not an answer of grep: {line!r}")
+        values[path] = normal(value)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One file to write."""
+
+    path: str
+    actual: str | None
+    expected: str
+
+
+def plan_values(
+    sysctl: Mapping[str, str], patterns: Mapping[str, str], actual: Mapping[str, str]
+) -> tuple[Setting, ...]:
+    """What differs. A sysctl key that the kernel does not have is planned too, so that setting it fails loudly;
+    a pattern that matches nothing (no frequency scaling in a virtual machine) asks for nothing."""
+    plan = [
+        Setting(sysctl_path(key), actual.get(sysctl_path(key)), normal(value))
+        for key, value in sysctl.items()
+        if actual.get(sysctl_path(key)) != normal(value)
+    ]
+    known = {sysctl_path(key) for key in sysctl}
+    for pattern, value in patterns.items():
+        plan += [
+            Setting(path, found, normal(value))
+            for path, found in sorted(actual.items())
+            if path not in known and fnmatchcase(path, pattern) and found != normal(value)
+        ]
+    return tuple(plan)
+
+
+def write_script(plan: Sequence[Setting]) -> str:
+    """Shell script that sets every value and fails at the first that the kernel refuses."""
+    lines = ["set -eu"]
+    for setting in plan:
+        path = shlex.quote(setting.path)
+        lines.append(f"[ -e {path} ] || {{ echo {path}: this kernel has no such setting >&2; exit 1; }}")
+        lines.append(f"printf '%s\\n' {shlex.quote(setting.expected)} > {path}")
+    return "\n".join(lines)

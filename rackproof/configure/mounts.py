@@ -1,0 +1,202 @@
+"""Storage as clients see it: systemd mount units, and what the kernel says is mounted.
+
+Nothing here touches a mount point. A dead server blocks whoever looks below it; ``/proc/self/mounts`` answers always.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.files import PENDING
+from rackproof.core.architecture import Storage
+
+CEPH_CLIENT = "rackproof"
+CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
+CEPH_PORT = 3300
+
+NETWORK_CLASSES = ("nfs", "parallel")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount as it shall be."""
+
+    name: str
+    what: str
+    where: str
+    type: str
+    """For mount(8): nfs where the kernel says nfs4."""
+    options: tuple[str, ...]
+    fstype: str
+    """As /proc/mounts names it."""
+    required: tuple[str, ...]
+    forbidden: tuple[str, ...]
+    network: bool
+
+    @property
+    def unit(self) -> str:
+        return f"{systemd_escape(self.where)}.mount"
+
+
+def systemd_escape(path: str) -> str:
+    """``systemd-escape --path``: the unit name of an absolute path, without its suffix."""
+    trimmed = "/".join(part for part in path.split("/") if part)
+    if not trimmed:
+        return "-"
+    return "".join(
+        "-" if c == "/" else c if re.match(r"[A-Za-z0-9:_.]", c) and not (c == "." and i == 0) else _hex(c)
+        for i, c in enumerate(trimmed)
+    )
+
+
+def _hex(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
+
+
+def client_mount(name: str, storage: Storage, server: str | None, fsid: str | None) -> Mount:
+    """The mount of one storage. ``server`` is the address of its first server on rail 0, ``fsid`` Ceph's.
+
+    Raises ValueError for a storage that no client can mount.
+    """
+    extra: list[str] = []
+    what, kind = storage.source, storage.fstype
+    if storage.class_ == "local":
+        what = f"/dev/disk/by-label/{storage.source}"
+        extra = ["nofail"]
+    elif storage.class_ == "nfs":
+        what, kind = f"{_known(name, server)}:{storage.source}", "nfs"
+        # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
+        extra = ["nofail", "_netdev", "retry=0"]
+        if storage.transport:
+            extra.append(f"proto={storage.transport}")
+        if storage.port:
+            extra.append(f"port={storage.port}")
+        if storage.connections and storage.transport == "tcp":
+            extra.append(f"nconnect={storage.connections}")
+    elif storage.class_ == "parallel" and storage.fstype == "ceph":
+        if fsid is None:
+            raise ValueError(f"{name}: a Ceph file system needs the architecture's section ceph")
+        what = f"{CEPH_CLIENT}@{fsid}.{storage.source}=/"
+        extra = [
+            "nofail",
+            "_netdev",
+            f"mon_addr={_known(name, server)}:{storage.port or CEPH_PORT}",
+            f"secretfile={CEPH_SECRET}",
+            # Messenger 2 with checksums, the cluster's own default; the kernel's is still messenger 1.
+            "ms_mode=prefer-crc",
+            # A client that was away for too long is evicted; without this its mount stays broken for ever.
+            "recover_session=clean",
+            "mount_timeout=20",
+        ]
+    else:
+        raise ValueError(f"{name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
+    return Mount(
+        name=name,
+        what=what,
+        where=storage.mountpoint,
+        type=kind,
+        options=_merged(storage.options, extra),
+        fstype=storage.fstype,
+        required=storage.options_required,
+        forbidden=storage.options_forbidden,
+        network=storage.class_ in NETWORK_CLASSES,
+    )
+
+
+def _known(name: str, server: str | None) -> str:
+    if server is None:
+        raise ValueError(f"{name}: no node of its server role has a fabric address")
+    return server
+
+
+def _merged(options: Sequence[str], extra: Sequence[str]) -> tuple[str, ...]:
+    """The architecture's options, then those of ours that it does not set itself."""
+    keys = {option.split("=")[0] for option in options}
+    return (*options, *(option for option in extra if option.split("=")[0] not in keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """One line of /proc/self/mounts."""
+
+    what: str
+    where: str
+    fstype: str
+    options: tuple[str, ...]
+
+
+def parse_mounts(lines: Sequence[str]) -> dict[str, Mounted]:
+    """Mount point to what is mounted there; of several on top of each other the last, which is the visible one.
+
+    Raises ValueError on a line that is not of /proc/self/mounts.
+    """
+    found: dict[str, Mounted] = {}
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) != 6:
+            raise ValueError(f"not a line of /proc/self/mounts: {line!r}")
+        what, where, fstype, options = (_unescape(field) for field in fields[:4])
+        found[where] = Mounted(what, where, fstype, tuple(options.split(",")))
+    return found
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def mount_differences(mount: Mount, actual: Mounted | None) -> tuple[str, ...]:
+    """What is wrong with a mount in the kernel's view; empty when nothing is."""
+    if actual is None:
+        return ("not mounted",)
+    wrong = []
+    if actual.fstype != mount.fstype:
+        wrong.append(f"type: expected {mount.fstype}, actual {actual.fstype}")
+    if mount.network and actual.what != mount.what:
+        wrong.append(f"source: expected {mount.what}, actual {actual.what}")
+    wrong += [f"option {option} is not in force" for option in mount.required if option not in actual.options]
+    wrong += [f"option {option} is in force" for option in mount.forbidden if option in actual.options]
+    return tuple(wrong)
+
+
+def mounts_command() -> str:
+    return f"cat /proc/self/mounts && echo -- && {{ ls -1 {PENDING} 2>/dev/null || true; }}"
+
+
+@dataclass(frozen=True, slots=True)
+class MountChange:
+    mount: Mount
+    remount: bool
+    """It is mounted, but not as declared: it has to go first, and that fails while someone uses it."""
+    reasons: tuple[str, ...]
+
+
+def plan_mounts(
+    mounts: Sequence[Mount], actual: Mapping[str, Mounted], pending: frozenset[str]
+) -> tuple[MountChange, ...]:
+    """Mounts that are missing, differ from their declaration, or whose unit changed since they were made."""
+    changes = []
+    for mount in mounts:
+        reasons = list(mount_differences(mount, actual.get(mount.where)))
+        if not reasons and f"restart:{mount.unit}" in pending:
+            reasons.append("its unit changed")
+        if reasons:
+            changes.append(MountChange(mount, mount.where in actual, tuple(reasons)))
+    return tuple(changes)
+
+
+def apply_script(changes: Sequence[MountChange]) -> str:
+    """Shell script that makes every mount of the plan; one that fails does not keep the others away."""
+    lines = ["set -u", "failed=0", "systemctl daemon-reload", f"rm -f -- {PENDING}/daemon-reload"]
+    for change in changes:
+        unit, where = shlex.quote(change.mount.unit), shlex.quote(change.mount.where)
+        verb = "restart" if change.remount else "start"
+        mark = shlex.quote(f"{PENDING}/restart:{change.mount.unit}")
+        lines += [
+            f"systemctl reset-failed -- {unit} 2>/dev/null || true",
+            f"if systemctl {verb} -- {unit} && mountpoint -q -- {where}; then rm -f -- {mark}; else failed=1; "
+            f"systemctl --no-pager --lines=8 status -- {unit} >&2; fi",
+        ]
+    return "\n".join([*lines, "exit $failed"])

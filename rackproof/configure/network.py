@@ -1,0 +1,182 @@
+"""Fabric ports: which NIC is which rail, and what has to happen to it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.settings import NodeSettings
+from rackproof.core.architecture import Fabric
+
+ADDRESS_WAIT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One rail of one node as it shall be. Exactly one of ``mac`` and ``path`` says which NIC it is."""
+
+    name: str
+    rdma: str
+    """Name of the RDMA device."""
+    address: str
+    """With prefix length."""
+    mtu: int
+    mac: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A network interface as the kernel reports it."""
+
+    name: str
+    mac: str
+    mtu: int
+    up: bool
+    addresses: tuple[str, ...]
+    path: str | None = None
+
+
+def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
+    """The fabric ports of one node, rail by rail."""
+    return tuple(
+        Port(
+            name=f"{fabric.interface_prefix}{rail}",
+            rdma=f"{fabric.rdma_prefix}{rail}",
+            address=str(settings.fabric_addresses[rail]),
+            mtu=fabric.mtu,
+            mac=settings.fabric_macs[rail] if settings.fabric_macs else None,
+            path=settings.fabric_paths[rail] if settings.fabric_paths else None,
+        )
+        for rail in range(fabric.rails)
+    )
+
+
+def links_command(with_paths: bool) -> str:
+    """Ask for all interfaces; ``with_paths`` also for udev's ID_PATH of each."""
+    command = "ip -j addr show && echo -- && "
+    if with_paths:
+        command += (
+            "for i in /sys/class/net/*; do "
+            'echo "${i##*/} $(udevadm info -q property --property=ID_PATH --value -- "$i")"; done; '
+        )
+    return command + "true"
+
+
+def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
+    """Answer of ``links_command``.
+
+    Raises ValueError on anything that is not such an answer.
+    """
+    split = lines.index("--")
+    paths: dict[str, str] = {}
+    for line in lines[split + 1 :]:
+        name, _, path = line.partition(" ")
+        if path:
+            paths[name] = path
+    return tuple(
+        Link(
+            name=link["ifname"],
+            # A bond or a VLAN carries its port's address; the port's own is the permanent one.
+            mac=link.get("permaddr", link.get("address", "")).lower(),
+            mtu=int(link["mtu"]),
+            up="UP" in link["flags"],
+            addresses=tuple(
+                f"{entry['local']}/{entry['prefixlen']}"
+                for entry in link.get("addr_info", [])
+                if entry["family"] == "inet"
+            ),
+            path=paths.get(link["ifname"]),
+        )
+        for link in json.loads("\n".join(lines[:split]))
+        if link.get("link_type") == "ether" or link.get("link_type") == "infiniband"
+    )
+
+
+class PortProblem(ValueError):
+    """A port that cannot be brought to its declared state; the text is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortChange:
+    port: Port
+    link: Link
+    rename: bool
+    reasons: tuple[str, ...]
+
+
+def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChange, ...]:
+    """What differs, port by port.
+
+    Raises PortProblem when a NIC is missing, is not unique, or when its name is taken by another one.
+    """
+    changes = []
+    for port in wanted:
+        link = _find(port, links)
+        reasons = []
+        if link.name != port.name:
+            if any(other.name == port.name for other in links):
+                raise PortProblem(
+                    f"{port.name}: the name is taken by another NIC; reboot, udev has the new names at boot"
+                )
+            reasons.append(f"{link.name} becomes {port.name}")
+        if link.mtu != port.mtu:
+            reasons.append(f"MTU {link.mtu} becomes {port.mtu}")
+        if not link.up:
+            reasons.append("down")
+        if port.address not in link.addresses:
+            reasons.append(f"no address {port.address}")
+        if reasons:
+            changes.append(PortChange(port, link, link.name != port.name, tuple(reasons)))
+    return tuple(changes)
+
+
+def _find(port: Port, links: Sequence[Link]) -> Link:
+    what = f"MAC address {port.mac}" if port.mac else f"path {port.path}"
+    found = [link for link in links if (link.mac == port.mac if port.mac else link.path == port.path)]
+    # A VLAN or a bridge on top of the port shows the same MAC address: the declared name tells them apart.
+    if len(found) > 1 and any(link.name == port.name for link in found):
+        found = [link for link in found if link.name == port.name]
+    if len(found) != 1:
+        present = ", ".join(f"{link.name} {link.mac if port.mac else link.path}" for link in links)
+        raise PortProblem(
+            f"{port.name}: expected one NIC with {what}, actual {len(found)}; present: {present or 'none'}"
+        )
+    return found[0]
+
+
+def apply_script(changes: Sequence[PortChange]) -> str:
+    """Shell script that renames and configures ports and waits until the kernel shows it.
+
+    The files that make it permanent must be there already: systemd-networkd reads them here, udev at boot.
+    """
+    lines = ["set -eu"]
+    for change in changes:
+        name = shlex.quote(change.port.name)
+        if change.rename:
+            old = shlex.quote(change.link.name)
+            lines += [f"ip link set dev {old} down", f"ip link set dev {old} name {name}"]
+    lines += ["udevadm settle --timeout=30", "networkctl reload"]
+    for change in changes:
+        name = shlex.quote(change.port.name)
+        lines += [f"ip link set dev {name} mtu {change.port.mtu} up", f"networkctl reconfigure {name}"]
+    for change in changes:
+        name, address = shlex.quote(change.port.name), shlex.quote(f"inet {change.port.address} ")
+        message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: networkctl status")
+        lines.append(
+            f"n=0; until ip -4 -o addr show dev {name} | grep -qF {address}; do n=$((n + 1)); "
+            f"[ $n -lt {ADDRESS_WAIT_S} ] || {{ echo {message} >&2; exit 1; }}; sleep 1; done"
+        )
+    return "\n".join(lines)
+
+
+def hosts_block(addresses: Mapping[str, Sequence[str]]) -> str:
+    """Lines of /etc/hosts: a node's name is its address on rail 0, ``name-fabricK`` is the one on rail k."""
+    lines = []
+    for name, rails in addresses.items():
+        for rail, address in enumerate(rails):
+            alias = f"{name}-fabric{rail}"
+            lines.append(f"{address} {name} {alias}" if rail == 0 else f"{address} {alias}")
+    return "\n".join(lines) + "\n"

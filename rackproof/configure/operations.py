@@ -1,0 +1,213 @@
+"""Operations: ask with one fact, plan, and carry the plan out with one command.
+
+Each yields nothing when the node already is as it shall be. Each refuses, on the one node that is concerned and with
+one line that says why, when the node could not be read or when what it would overwrite is not the kit's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import QuoteString, StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure import ceph, facts, kernel
+from rackproof.configure import drives as drive_plans
+from rackproof.configure import files as file_plans
+from rackproof.configure import mounts as mount_plans
+from rackproof.configure import network as network_plans
+from rackproof.configure import packages as package_plans
+from rackproof.configure import units as unit_plans
+
+Commands = Generator[StringCommand, None, None]
+
+
+def refuse(reason: str) -> Commands:
+    """Fail this operation on this node. Raising would end the run for every node."""
+    host.log(reason, logger.error)
+    yield StringCommand("echo", QuoteString(reason), ">&2;", "exit 1")
+
+
+def unreadable(what: str) -> Commands:
+    return refuse(f"{what} could not be read, so nothing was changed")
+
+
+@operation()
+def packages(names: Sequence[str]) -> Commands:
+    """Install what is missing, all in one go. Nothing is ever upgraded or removed."""
+    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names)
+    if installed is None:
+        yield from unreadable("the list of installed packages")
+        return
+    missing = [name for name in names if name not in installed]
+    if missing:
+        yield StringCommand(package_plans.install_script(missing))
+    else:
+        host.noop(f"all {len(names)} packages are installed")
+
+
+@operation()
+def files(entries: Sequence[file_plans.Entry]) -> Commands:
+    """Bring files, directories and blocks to their declared content, mode and owner.
+
+    Units named by a file are marked; the next ``units`` or ``mounted`` operation restarts them.
+    """
+    yield from write_files(entries)
+
+
+def file_states(entries: Sequence[file_plans.Entry]) -> dict[str, file_plans.FileState] | None:
+    """What is at the entries' paths, with as much content as planning and showing them need."""
+    texts = [
+        entry.path
+        for entry in entries
+        if isinstance(entry, file_plans.RemoteFile) and (entry.block or (state.config.DIFF and not entry.secret))
+    ]
+    return host.get_fact(facts.FileStates, paths=[entry.path for entry in entries], texts=texts)
+
+
+def write_files(
+    entries: Sequence[file_plans.Entry], states: Mapping[str, file_plans.FileState] | None = None
+) -> Commands:
+    """The body of ``files``, for operations that learn their content at run time."""
+    states = file_states(entries) if states is None else states
+    if states is None:
+        yield from unreadable("the state of the files")
+        return
+    try:
+        plan = file_plans.plan_files(entries, states)
+    except ValueError as error:
+        yield from refuse(str(error))
+        return
+    if not plan:
+        host.noop(f"all {len(entries)} files are as declared")
+        return
+    if state.config.DIFF:
+        for line in file_plans.differences(plan, states):
+            logger.info("  %s", line)
+    for path in plan.paths:
+        logger.debug("%s: %s changes", host.name, path)
+    yield StringCommand(file_plans.apply_script(plan), _stdin=file_plans.archive(plan))
+
+
+@operation()
+def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Commands:
+    """Set values of the running kernel; the files that set them at boot are another operation's."""
+    actual = host.get_fact(facts.KernelValues, sysctl=list(sysctl), patterns=list(patterns))
+    if actual is None:
+        yield from unreadable("the kernel's values")
+        return
+    plan = kernel.plan_values(sysctl, patterns, actual)
+    if plan:
+        yield StringCommand(kernel.write_script(plan))
+    else:
+        host.noop("the kernel has all values")
+
+
+@operation()
+def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None = None) -> Commands:
+    """Enable, mask, start and restart units, and see to it that they have their effect."""
+    found = host.get_fact(facts.UnitStates, wanted=list(wanted), manager=list(manager or {}))
+    if found is None:
+        yield from unreadable("the state of the units")
+        return
+    plan = unit_plans.plan_units(wanted, found, manager)
+    if not plan:
+        host.noop(f"all {len(wanted)} units are as declared")
+        return
+    for reason in plan.reasons:
+        logger.debug("%s: %s", host.name, reason)
+    yield StringCommand(plan.script)
+
+
+@operation()
+def ports(wanted: Sequence[network_plans.Port]) -> Commands:
+    """Name, size and address the fabric ports, now and without a reboot."""
+    links = host.get_fact(facts.Links, with_paths=any(port.path for port in wanted))
+    if links is None:
+        yield from unreadable("the network interfaces")
+        return
+    try:
+        changes = network_plans.plan_ports(wanted, links)
+    except network_plans.PortProblem as error:
+        yield from refuse(str(error))
+        return
+    if changes:
+        yield StringCommand(network_plans.apply_script(changes))
+    else:
+        host.noop("all fabric ports are as declared")
+
+
+@operation()
+def filesystem(drive: drive_plans.Drive) -> Commands:
+    """Make a file system on a blank drive. A drive with anything else on it is never written to."""
+    found = host.get_fact(facts.DriveState, device=drive.device)
+    if found is None:
+        yield from unreadable(f"the drive {drive.device}")
+        return
+    try:
+        if drive_plans.needs_mkfs(drive, found):
+            yield StringCommand(drive_plans.mkfs_script(drive, drive_plans.usable_device(drive.device, found)))
+        else:
+            host.noop(f"{found.devices[0]} carries {drive.fstype} '{drive.label}'")
+    except drive_plans.ForeignDrive as error:
+        yield from refuse(str(error))
+
+
+@operation()
+def mounted(wanted: Sequence[mount_plans.Mount]) -> Commands:
+    """Mount what is not mounted, and mount again what the kernel has with other options than declared."""
+    table = host.get_fact(facts.MountTable)
+    if table is None:
+        yield from unreadable("the mount table")
+        return
+    actual, pending = table
+    changes = mount_plans.plan_mounts(wanted, actual, pending)
+    if not changes:
+        host.noop(f"all {len(wanted)} mounts are in force")
+        return
+    for change in changes:
+        logger.debug("%s: %s: %s", host.name, change.mount.where, "; ".join(change.reasons))
+    yield StringCommand(mount_plans.apply_script(changes))
+
+
+@operation()
+def ceph_cluster(plan: ceph.CephPlan) -> Commands:
+    """Make the Ceph cluster, or complete one whose making was interrupted. The bootstrap script must be there."""
+    found = host.get_fact(facts.CephState)
+    drive = host.get_fact(facts.DriveState, device=plan.drive)
+    if found is None or drive is None:
+        yield from unreadable("the state of Ceph and its drive")
+        return
+    try:
+        if ceph.needs_bootstrap(plan, found, drive):
+            yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
+        else:
+            host.noop(f"Ceph cluster {plan.fsid} is there")
+    except (drive_plans.ForeignDrive, ceph.OtherCluster) as error:
+        yield from refuse(str(error))
+
+
+@operation()
+def meet() -> Commands:
+    """Nothing but an order: what stands before is finished on every node before what stands after begins.
+
+    pyinfra keeps the order of what one node runs; operations that have no node in common may run in any order.
+    """
+    yield from ()
+
+
+@operation()
+def programs(names: Sequence[str]) -> Commands:
+    """Fail on a node where a declared program is not there although its package is installed. Changes nothing."""
+    found = host.get_fact(facts.Programs, programs=names)
+    if found is None:
+        yield from unreadable("the programs on PATH")
+        return
+    missing = [name for name in names if name not in found]
+    # Before the run the packages may be missing still, and the programs with them.
+    if missing and state.is_executing:
+        yield from refuse(f"not on PATH: {', '.join(missing)}; add their package to the architecture")
+    else:
+        host.noop(f"all {len(names)} programs are there")

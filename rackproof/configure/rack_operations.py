@@ -1,0 +1,144 @@
+"""Operations of one node that need the answer of another: who it is, or the key of a file system.
+
+Answers are asked for when they are needed, once per node and run, over the connections that the run already has.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import TypeVar
+
+from gevent.lock import BoundedSemaphore
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.context import host, inventory
+
+from rackproof.configure import facts, mounts, trust
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile, block_of
+from rackproof.configure.operations import Commands, file_states, refuse, unreadable, write_files
+
+T = TypeVar("T")
+
+_Key = tuple[int, bool, str, str]
+_answers: dict[_Key, object] = {}
+_locks: dict[_Key, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(1))
+
+
+def _key(other: Host, what: str) -> _Key:
+    # What was read while planning is old news when the plan is carried out.
+    return id(other.state), bool(other.state.is_executing), other.name, what
+
+
+def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
+    """Ask a node once in a run; nodes that want the same answer at the same time wait for it.
+
+    None when the node has already failed in this run, cannot be reached, or has no answer; no answer is not kept.
+    """
+    key = _key(other, what)
+    with _locks[key]:
+        if key in _answers:
+            return _answers[key]  # type: ignore[return-value]  # stored below, under the same question
+        if other in other.state.failed_hosts:
+            return None
+        try:
+            if not other.connected:  # left out of this run by --limit
+                other.connect(reason=f"to ask for {what}", raise_exceptions=True)
+            answer = question(other)
+        except ConnectError as error:
+            logger.warning("%s: %s", other.name, error)
+            return None
+        if answer is not None:
+            _answers[key] = answer
+        return answer
+
+
+def _identity(other: Host) -> trust.Identity | None:
+    return other.get_fact(facts.Identity)
+
+
+@operation()
+def own_key() -> Commands:
+    """Make this node's own ssh key pair when root has none."""
+    node = inventory.get_host(host.name)
+    identity = ask(node, "identity", _identity)
+    if identity is None:
+        yield from unreadable("the node's ssh keys")
+    elif identity.user_key is None:
+        yield StringCommand(trust.keygen_script(host.name))
+        _answers.pop(_key(node, "identity"), None)
+    else:
+        host.noop("root has a key")
+
+
+@operation()
+def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> Commands:
+    """Know every node's host key; on nodes that run MPI, let root of every other one in.
+
+    ``names``: every node of the rack and its further names. A node that does not answer keeps what the others
+    already know of it, and is missing from them (with a warning) when they know nothing.
+    """
+    member = host.name in mpi_nodes
+    entries: list[Entry] = [RemoteFile(trust.KNOWN_HOSTS, "", block=True)]
+    if member:
+        entries += [
+            RemoteDirectory("/root/.ssh", mode="700"),
+            RemoteFile(trust.AUTHORIZED_KEYS, "", mode="600", block=True),
+        ]
+    states = file_states(entries)
+    if states is None:
+        yield from unreadable("the ssh files")
+        return
+    present = {path: block_of(found.text or "") for path, found in states.items()}
+    identities = {}
+    for name in names:
+        identity = ask(inventory.get_host(name), "identity", _identity)
+        if identity is not None:
+            identities[name] = identity
+    lines, unknown = trust.known_hosts(names, identities, present.get(trust.KNOWN_HOSTS, ""))
+    entries[0] = RemoteFile(trust.KNOWN_HOSTS, lines, block=True)
+    if member:
+        lines, without_key = trust.authorized_keys(mpi_nodes, identities, present.get(trust.AUTHORIZED_KEYS, ""))
+        entries[2] = RemoteFile(trust.AUTHORIZED_KEYS, lines, mode="600", block=True)
+        unknown = tuple(dict.fromkeys((*unknown, *without_key)))
+    if unknown and host.state.is_executing:
+        host.log(f"no keys of {', '.join(unknown)}: deploy again when they answer", logger.warning)
+    yield from write_files(entries, states)
+
+
+def _secret(server: Host) -> str | None:
+    """Read over sftp: the output of a command may be shown by the run's verbosity, a file is not."""
+    buffer = BytesIO()
+    try:
+        if not server.get_file(mounts.CEPH_SECRET, buffer):
+            return None
+    except OSError:
+        return None
+    return buffer.getvalue().decode() or None
+
+
+@operation()
+def ceph_secret(server: str) -> Commands:
+    """Bring the client key of the Ceph file system from its server; readable by root only, never shown."""
+    content = ask(inventory.get_host(server), "ceph secret", _secret)
+    if content is None:
+        entry = RemoteFile(mounts.CEPH_SECRET, "", mode="600", secret=True)
+        states = file_states([entry])
+        if states is None:
+            yield from unreadable("the Ceph client key")
+        elif mounts.CEPH_SECRET in states:
+            host.noop(f"{server} does not answer; the key that is there stays")
+        elif host.state.is_executing:
+            yield from refuse(f"{server} has no Ceph client key: is the cluster up there?")
+        else:
+            yield from write_files([entry], states)  # planned; the key is made by the same run
+        return
+    entries: list[Entry] = [
+        RemoteDirectory("/etc/ceph"),
+        RemoteFile(mounts.CEPH_SECRET, content, mode="600", secret=True),
+    ]
+    yield from write_files(entries)

@@ -1,0 +1,66 @@
+"""What the inventory says about one node, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Interface
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from rackproof.core.rack import Node
+from rackproof.errors import InventoryError
+
+
+class NodeSettings(BaseModel):
+    """Host data that deploys read. Other keys (ssh_*, site data) are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    fabric_addresses: tuple[IPv4Interface, ...]
+    """Address with prefix length of rail k."""
+    fabric_macs: tuple[str, ...] = ()
+    """Permanent MAC address of the NIC of rail k."""
+    fabric_paths: tuple[str, ...] = ()
+    """Instead of MAC addresses: udev's ID_PATH of rail k's NIC, e.g. ``pci-0000:3b:00.0``."""
+    simulated_gpus: bool = False
+    virtual: bool = False
+    data_drive: str | None = None
+    """Local drive of a client: a path or a shell pattern that names exactly one drive."""
+    nfs_drive: str | None = None
+    ceph_drive: str | None = None
+
+    @field_validator("fabric_macs")
+    @classmethod
+    def _lower(cls, macs: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(mac.lower() for mac in macs)
+
+
+def node_settings(node: Node, rails: int) -> NodeSettings:
+    """The settings of a node of a rack with so many rails.
+
+    Raises InventoryError, one line that names the node and the key.
+    """
+    settings = _parse(node.name, node.data)
+    if len(settings.fabric_addresses) != rails:
+        raise InventoryError(
+            f"{node.name}: fabric_addresses: the architecture has {rails} rail(s), "
+            f"the inventory lists {len(settings.fabric_addresses)} address(es)"
+        )
+    if bool(settings.fabric_macs) == bool(settings.fabric_paths):
+        raise InventoryError(f"{node.name}: give either fabric_macs or fabric_paths, one entry a rail")
+    key, ports = (
+        ("fabric_macs", settings.fabric_macs) if settings.fabric_macs else ("fabric_paths", settings.fabric_paths)
+    )
+    if len(ports) != rails:
+        raise InventoryError(f"{node.name}: {key}: expected {rails} entries, one a rail, actual {len(ports)}")
+    return settings
+
+
+def _parse(name: str, data: Mapping[str, Any]) -> NodeSettings:
+    try:
+        return NodeSettings.model_validate(dict(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InventoryError(f"{name}: {key}: {first['msg'].lower()}") from None

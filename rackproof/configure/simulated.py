@@ -1,0 +1,57 @@
+"""GPUs that are not there: what ``nvidia-smi`` would say about them.
+
+Written to the format of nvidia-smi, not recorded from a device: the values come from the architecture, identifiers
+follow from the node's name, counters are zero and everything that a machine would measure is a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from rackproof.core.architecture import Gpu
+
+RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
+PROGRAM = "/usr/local/bin/nvidia-smi"
+
+_NAMESPACE = UUID("6f1d3c6e-50c3-5f0e-9b7a-3a8f4f1f6f10")
+# Buses of an eight-GPU baseboard; a rack with more of them a node counts on from there.
+_BUSES = (0x18, 0x2A, 0x3A, 0x5D, 0x9A, 0xAB, 0xBA, 0xDB)
+
+NVLINKS = 18
+NVLINK_GB_PER_S = "26.562"
+DRIVER_IF_UNSAID = "580.95.05"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedGpu:
+    index: int
+    uuid: str
+    serial: str
+    bus: str
+    """Two hexadecimal digits, upper case."""
+    module_id: int
+
+    @property
+    def bus_id(self) -> str:
+        return f"00000000:{self.bus}:00.0"
+
+
+def simulated_gpus(node: str, gpu: Gpu) -> tuple[SimulatedGpu, ...]:
+    """The GPUs of a node; the same on every run, different on every node."""
+    return tuple(
+        SimulatedGpu(
+            index=index,
+            uuid=f"GPU-{uuid5(_NAMESPACE, f'{node}/{index}')}",
+            serial=f"{1650000000000 + uuid5(_NAMESPACE, f'{node}/{index}/serial').int % 10**9}",
+            bus=f"{_BUSES[index] if index < len(_BUSES) else 0xDC + index - len(_BUSES):02X}",
+            module_id=index % len(_BUSES) + 1,
+        )
+        for index in range(gpu.count)
+    )
+
+
+def cuda_version(driver: str) -> str:
+    """The CUDA version that a driver branch comes with; the newest known for a branch that is not listed."""
+    branches = {"535": "12.2", "550": "12.4", "560": "12.6", "565": "12.7", "570": "12.8", "575": "12.9", "580": "13.0"}
+    return branches.get(driver.split(".")[0], "13.0")

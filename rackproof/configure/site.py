@@ -1,0 +1,140 @@
+"""The declaration that applies to the node at hand: rack, architecture and the node's own settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.context import host
+
+from rackproof import architectures
+from rackproof.configure import ceph, mounts, network
+from rackproof.configure.settings import NodeSettings, node_settings
+from rackproof.core.architecture import Architecture, Ceph, Storage
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import RackproofError
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything that a deploy needs to know; plain values, no connection."""
+
+    rack: Rack
+    architecture: Architecture
+    node: Node
+    settings: NodeSettings
+
+    @property
+    def ports(self) -> tuple[network.Port, ...]:
+        return network.ports(self.architecture.fabric, self.settings)
+
+    def has_role(self, role: str | None) -> bool:
+        return role in self.node.groups
+
+    def first(self, role: str | None) -> Node | None:
+        """The first node of a role in inventory order: the one that serves when only one can."""
+        nodes = self.rack.group(role) if role else ()
+        return nodes[0] if nodes else None
+
+    def served(self, class_: str) -> dict[str, Storage]:
+        """Storage of a class that this node serves."""
+        found = self.architecture.storage.items()
+        return {
+            name: storage
+            for name, storage in found
+            if storage.class_ == class_ and self.first(storage.server_role) == self.node
+        }
+
+    def client_storage(self) -> dict[str, Storage]:
+        """Storage that this node mounts, in the architecture's order."""
+        return {
+            name: storage
+            for name, storage in self.architecture.storage.items()
+            if any(role in self.node.groups for role in storage.client_roles)
+        }
+
+    def client_mounts(self) -> tuple[mounts.Mount, ...]:
+        found = []
+        for name, storage in self.client_storage().items():
+            server = self.first(storage.server_role)
+            address = server.fabric_address() if server else None
+            fsid = None
+            if self.architecture.ceph and server and address:
+                fsid = ceph.cluster_fsid(self.architecture.ceph, server.name, address)
+            found.append(mounts.client_mount(name, storage, address, fsid))
+        return tuple(found)
+
+    def fabric_addresses(self) -> dict[str, tuple[str, ...]]:
+        """Every node of the rack and its addresses, rail by rail, in inventory order."""
+        rails = range(self.architecture.fabric.rails)
+        return {
+            node.name: tuple(address for k in rails if (address := node.fabric_address(k)) is not None)
+            for node in self.rack.nodes
+        }
+
+    @property
+    def fabric_subnets(self) -> tuple[str, ...]:
+        """The networks that the fabric's ports are in, rail by rail."""
+        return tuple(dict.fromkeys(str(address.network) for address in self.settings.fabric_addresses))
+
+    def ceph_plan(self, cluster: Ceph) -> ceph.CephPlan:
+        """Raises DeployError when the inventory names no drive for it."""
+        address = self.settings.fabric_addresses[0]
+        if self.settings.ceph_drive is None:
+            raise DeployError(f"{self.node.name}: ceph_drive: the architecture has Ceph, the inventory no drive")
+        fsid = ceph.cluster_fsid(cluster, self.node.name, str(address.ip))
+        return ceph.CephPlan(
+            node=self.node.name,
+            address=str(address.ip),
+            network=str(address.network),
+            drive=self.settings.ceph_drive,
+            cluster=cluster,
+            fsid=fsid,
+            osd_uuid=ceph.osd_uuid(fsid),
+        )
+
+
+@lru_cache(maxsize=8)
+def _architecture(identifier: str) -> Architecture:
+    return architectures.load(identifier).model
+
+
+def rack_of(source: Inventory) -> Rack:
+    """pyinfra's inventory as a Rack, in inventory order."""
+    nodes = tuple(
+        Node(each.name, tuple(group for group in each.groups if group != "all"), _data(each)) for each in source
+    )
+    return Rack("inventory", nodes)
+
+
+def _data(each: Host) -> dict[str, Any]:
+    return dict(each.data.dict())  # type: ignore[no-untyped-call]
+
+
+_sites: dict[tuple[int, str], Site] = {}
+
+
+def here() -> Site:
+    """The declaration for the node that pyinfra is at.
+
+    Raises DeployError, one line, when inventory or architecture cannot be used: nothing has been touched then.
+    """
+    source: Inventory = host.inventory
+    key = (id(source), host.name)
+    if key not in _sites:
+        identifier = host.data.get("architecture")
+        if not identifier:
+            raise DeployError(f"{host.name}: no architecture; set it in inventories/group_data/all.py")
+        try:
+            architecture = _architecture(str(identifier))
+            rack = rack_of(source)
+            node = rack.node(host.name)
+            settings = node_settings(node, architecture.fabric.rails)
+        except RackproofError as error:
+            raise DeployError(str(error)) from None
+        _sites[key] = Site(rack, architecture, node, settings)
+    return _sites[key]

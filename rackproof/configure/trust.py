@@ -1,0 +1,110 @@
+"""Who may log in where: host keys that every node knows, and the keys with which MPI starts its ranks.
+
+A private key never leaves the node that made it. A node that could not be asked keeps the lines it already has on
+the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+PRIVATE_KEY = "/root/.ssh/id_ed25519"
+AUTHORIZED_KEYS = "/root/.ssh/authorized_keys"
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Public keys of a node, each ``type base64`` without its comment."""
+
+    host_keys: tuple[str, ...]
+    user_key: str | None
+
+
+def identity_command() -> str:
+    return (
+        f'for f in {HOST_KEYS}; do [ -f "$f" ] && sed \'s/^/host /\' -- "$f"; done; '
+        f"[ ! -f {PRIVATE_KEY} ] || ssh-keygen -y -f {PRIVATE_KEY} </dev/null | sed 's/^/user /'; "
+    )
+
+
+def parse_identity(lines: Sequence[str]) -> Identity:
+    """Answer of ``identity_command``.
+
+    Raises ValueError on a line that is no public key.
+    """
+    host_keys: list[str] = []
+    user_key: str | None = None
+    for line in lines:
+        what, *words = line.split()
+        if what not in ("host", "user") or len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+            raise ValueError(f"not a public key: {line!r}")
+        key = f"{words[0]} {words[1]}"
+        if what == "host":
+            host_keys.append(key)
+        else:
+            user_key = key
+    # One key says who a node is; the older types are only for clients that do not know this one.
+    preferred = [key for key in host_keys if key.startswith("ssh-ed25519 ")] or sorted(host_keys)
+    return Identity(tuple(preferred), user_key)
+
+
+def known_hosts(
+    names: Mapping[str, Sequence[str]], identities: Mapping[str, Identity], present: str
+) -> tuple[str, tuple[str, ...]]:
+    """Lines of ssh_known_hosts, and the nodes for which there is none.
+
+    ``names``: node to its further names (aliases, addresses), in rack order. ``present``: the block as it is.
+    """
+    kept = _by_first_name(present)
+    lines: list[str] = []
+    missing: list[str] = []
+    for node, further in names.items():
+        identity = identities.get(node)
+        if identity is not None and identity.host_keys:
+            lines += [f"{','.join([node, *further])} {key}" for key in identity.host_keys]
+        elif node in kept:
+            lines += kept[node]
+        else:
+            missing.append(node)
+    return "".join(f"{line}\n" for line in lines), tuple(missing)
+
+
+def _by_first_name(block: str) -> dict[str, list[str]]:
+    lines: dict[str, list[str]] = {}
+    for line in block.splitlines():
+        lines.setdefault(line.split(",")[0].split(" ")[0], []).append(line)
+    return lines
+
+
+def authorized_keys(
+    nodes: Sequence[str], identities: Mapping[str, Identity], present: str
+) -> tuple[str, tuple[str, ...]]:
+    """Lines of authorized_keys, and the nodes for which there is none."""
+    kept = {line.rsplit(" ", 1)[-1]: line for line in present.splitlines()}
+    lines: list[str] = []
+    missing: list[str] = []
+    for node in nodes:
+        identity = identities.get(node)
+        comment = f"root@{node}"
+        if identity is not None and identity.user_key:
+            lines.append(f"{identity.user_key} {comment}")
+        elif comment in kept:
+            lines.append(kept[comment])
+        else:
+            missing.append(node)
+    return "".join(f"{line}\n" for line in lines), tuple(missing)
+
+
+def keygen_script(node: str) -> str:
+    """Shell script that makes the node's own key; it never replaces one."""
+    return "\n".join(
+        (
+            "set -eu",
+            "umask 077",
+            "mkdir -p /root/.ssh",
+            f"[ -e {PRIVATE_KEY} ] || ssh-keygen -q -t ed25519 -N '' -C root@{node} -f {PRIVATE_KEY} </dev/null",
+        )
+    )
