@@ -1,0 +1,151 @@
+"""What a validator says about itself, and the words with which it asks and answers.
+
+A check is an ordinary test function. What it is given is found by name: ``host`` (testinfra's, of one node), ``node``
+and ``rack`` (as the inventory describes them), ``arch`` (what was promised) and ``item`` (one of ``each``)::
+
+    @check(
+        "base.sysctl", reads="system.sysctl", each=lambda arch, node: arch.system.sysctl,
+        protects="Buffers of the default size halve the bandwidth of a 100 Gb/s link.",
+        hint="Run the deploy again; look for another file in /etc/sysctl.d that sets the key.",
+    )
+    def test_sysctl(host, arch, item):
+        expect(kernel_value(host, item), arch.system.sysctl[item], item)
+
+It passes by returning, fails by AssertionError, and everything else that it raises means that it was not measured.
+Checks only read, and give the same answer to the same reading.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import dropwhile
+from typing import Any, TypeVar
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node
+from rackproof.remote.recording import Unmeasured
+
+GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
+"""What a check may ask for."""
+
+EVERY_NODE = "all"
+_ATTRIBUTE = "rackproof_check"
+
+Function = TypeVar("Function", bound=Callable[..., None])
+Each = Callable[[Architecture, Node], Iterable[str]]
+When = Callable[[Architecture, Node], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Declaration of one validator."""
+
+    id: str
+    roles: tuple[str, ...]
+    protects: str
+    """One sentence: what breaks in production if this is not so."""
+    hint: str
+    """What to do when it fails."""
+    reads: str
+    """The architecture key that says what is expected."""
+    required: bool
+    each: Each | None
+    when: When | None
+
+    def items(self, arch: Architecture, node: Node) -> tuple[str, ...]:
+        """Items of this check on a node: ``("",)`` for a check without items, nothing where it does not apply."""
+        if EVERY_NODE not in self.roles and not set(self.roles) & set(node.groups):
+            return ()
+        if self.when is not None and not self.when(arch, node):
+            return ()
+        return ("",) if self.each is None else tuple(dict.fromkeys(self.each(arch, node)))
+
+
+def check(
+    id: str,
+    *,
+    protects: str,
+    hint: str,
+    reads: str,
+    roles: Iterable[str] = (EVERY_NODE,),
+    each: Each | None = None,
+    when: When | None = None,
+    required: bool = True,
+) -> Callable[[Function], Function]:
+    """Declare a test function as a check.
+
+    It runs on the nodes of ``roles`` for which ``when`` holds, once for each item that ``each`` gives.
+    """
+    declared = Check(id, tuple(roles), protects, hint, reads, required, each, when)
+
+    def declare(function: Function) -> Function:
+        unknown = set(inspect.signature(function).parameters) - GIVEN
+        if unknown:
+            raise TypeError(f"check {id}: there is no {', '.join(sorted(unknown))} to give; there are {sorted(GIVEN)}")
+        setattr(function, _ATTRIBUTE, declared)
+        return function
+
+    return declare
+
+
+def check_of(function: Any) -> Check | None:
+    """The declaration of a test function; None when it is no check."""
+    found = getattr(function, _ATTRIBUTE, None)
+    return found if isinstance(found, Check) else None
+
+
+def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
+    """Checks of a module, in the order of its text."""
+    for function in vars(module).values():
+        declared = check_of(function)
+        if declared is not None:
+            yield declared, function
+
+
+def read(host: Host, command: str, *arguments: str) -> str:
+    """What a command prints; ``%s`` in it are replaced by quoted arguments.
+
+    Raises Unmeasured when it fails or prints nothing: no answer is neither a good nor a bad one.
+    """
+    result = host.run(command, *arguments)
+    if result.rc != 0:
+        last = result.stderr.strip().splitlines()[-1:]
+        raise Unmeasured(f"{_program(command)}: exit status {result.rc}" + (f": {last[0]}" if last else ""))
+    text: str = result.stdout
+    if not text.strip():
+        raise Unmeasured(f"{_program(command)}: no output")
+    return text
+
+
+def expect(actual: object, expected: object, what: str = "") -> None:
+    """Fail unless they are equal."""
+    if actual != expected:
+        raise AssertionError(f"{what + ': ' if what else ''}expected {shown(expected)}, actual {shown(actual)}")
+
+
+def expect_all(problems: Iterable[str]) -> None:
+    """Fail with all problems, each ``expected … actual …``, when there is one."""
+    found = list(problems)
+    if found:
+        raise AssertionError("; ".join(found))
+
+
+def shown(value: object) -> str:
+    """A value in a sentence."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _program(command: str) -> str:
+    """The program, past ``timeout -k 2 5`` before it."""
+    words = command.split()
+    if words[:1] == ["timeout"]:
+        words = list(dropwhile(lambda word: word[0] in "-.0123456789", words[1:]))
+    return words[0] if words else command

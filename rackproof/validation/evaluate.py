@@ -1,0 +1,89 @@
+"""One check on one node, and what its end means."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Node
+from rackproof.errors import RackproofError
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+from rackproof.validation.checks import Check
+
+_LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One check, on one node, for one of its items (``""`` when it has none)."""
+
+    check: Check
+    node: Node
+    item: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.node.name}-{self.item}" if self.item else self.node.name
+
+
+def call(function: Callable[..., None], values: dict[str, Any]) -> None:
+    """Run a check outside of pytest; raises what it raises."""
+    function(**{name: values[name] for name in inspect.signature(function).parameters})
+
+
+def result_of(
+    case: Case, arch: Architecture, error: BaseException | None, seen: Iterable[CommandResult]
+) -> CheckResult:
+    """The record of a check that ended with ``error`` (None: it returned) after reading ``seen``."""
+    outcome, message = outcome_of(error)
+    distinct = list({result.command: result for result in seen}.values())
+    if outcome is CheckOutcome.PASSED and not distinct:
+        outcome, message = CheckOutcome.UNMEASURED, "the check read nothing"
+    severity = arch.checks.get(case.check.id)
+    return CheckResult(
+        check=case.check.id,
+        node=case.node.name,
+        item=case.item,
+        outcome=outcome,
+        required=case.check.required if severity is None else severity is Severity.REQUIRED,
+        protects=case.check.protects,
+        hint=case.check.hint,
+        message=message,
+        reads=case.check.reads,
+        elapsed_s=round(sum(result.elapsed_s for result in distinct), 3),
+        raw=tuple(
+            hashlib.sha256(data).hexdigest()
+            for result in distinct
+            for data in (result.stdout, result.stderr)
+            if data
+        ),
+    )  # fmt: skip
+
+
+def outcome_of(error: BaseException | None) -> tuple[CheckOutcome, str]:
+    """An AssertionError is the check's own no; whatever else ends it means that nothing was measured."""
+    if error is None:
+        return CheckOutcome.PASSED, ""
+    if isinstance(error, AssertionError):
+        # pytest appends what it sees in the expression; the check's own words come first.
+        return CheckOutcome.FAILED, _line(str(error).split("\nassert ")[0]) or "the assertion does not hold"
+    return CheckOutcome.UNMEASURED, _line(_reason(error)) or type(error).__name__
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, RackproofError | ParseError):
+        return str(error)
+    if type(error).__name__ == "Skipped":
+        return f"skipped: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,284 @@
+"""The pytest plugin behind ``pytest validators/``.
+
+It gives checks their nodes from the inventory, reads everything that they need beforehand, turns their ends into the
+three outcomes, and the outcomes into an exit status: 0 all passed, 1 something failed, 2 something was not measured,
+3 the inventory, the architecture or a validator cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+import pytest
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Node, Rack, fold
+from rackproof.errors import (
+    EXIT_FAILED,
+    EXIT_INCOMPLETE,
+    EXIT_OK,
+    EXIT_USAGE,
+    EvidenceWriteError,
+    RackproofError,
+    RunError,
+)
+from rackproof.remote.collect import Question
+from rackproof.remote.command import CommandResult
+from rackproof.validation import terminal
+from rackproof.validation.checks import check_of
+from rackproof.validation.context import Embedding, nodes_of, open_context, write_recordings
+from rackproof.validation.evaluate import Case, call, result_of
+
+_VALIDATION = "rackproof-validation"
+_CASE = "rackproof_case"
+_seen: pytest.StashKey[Iterable[CommandResult]] = pytest.StashKey()
+_RAN_TO_THE_END = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rackproof", "validation of a rack")
+    group.addoption("--inventory", metavar="FILE", help="pyinfra inventory of the rack")
+    group.addoption(
+        "--architecture", metavar="ID", help="reference architecture, by id or file (default: named by group data)"
+    )
+    group.addoption("--limit", metavar="NODES", help="nodes or groups only, e.g. gpu-[01-03]")
+    group.addoption("--rackproof-results", metavar="FILE", help="write every result to FILE, one JSON object a line")
+    group.addoption("--record", metavar="DIR", help="write what was read to DIR, one recording a node")
+    group.addoption("--from", dest="recordings", metavar="DIR", help="read recordings in DIR, connect to nothing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    option = config.option
+    if option.help or getattr(option, "version", 0):
+        return
+    run = next((p for p in config.pluginmanager.get_plugins() if isinstance(p, Embedding)), None)
+    try:
+        run = run or Embedding(open_context(option.inventory, option.architecture, option.recordings))
+        if option.limit:
+            run.context.limit = nodes_of(run.context.rack, option.limit)
+        results = _create(option.rackproof_results) if option.rackproof_results else None
+    except RackproofError as error:
+        pytest.exit(str(error), returncode=EXIT_USAGE)
+    if config.getoption("tbstyle", "auto") == "auto":
+        option.tbstyle, option.reportchars = "no", ""  # neither tracebacks nor a list of them; see terminal.py
+    config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
+
+
+@pytest.fixture
+def rackproof_case(request: pytest.FixtureRequest) -> Case:
+    case: Case = request.param
+    return case
+
+
+@pytest.fixture
+def rackproof_given(request: pytest.FixtureRequest, rackproof_case: Case) -> dict[str, Any]:
+    validation: Validation = request.config.pluginmanager.get_plugin(_VALIDATION)  # type: ignore[assignment]
+    return validation.context.given(rackproof_case)
+
+
+@pytest.fixture
+def host(rackproof_given: dict[str, Any]) -> Host:
+    """testinfra's host of the node at hand; its answers come from a recording."""
+    found: Host = rackproof_given["host"]
+    return found
+
+
+@pytest.fixture
+def node(rackproof_case: Case) -> Node:
+    """The node at hand, as the inventory describes it."""
+    return rackproof_case.node
+
+
+@pytest.fixture
+def item(rackproof_case: Case) -> str:
+    """The item at hand of the check's ``each``."""
+    return rackproof_case.item
+
+
+@pytest.fixture
+def rack(rackproof_given: dict[str, Any]) -> Rack:
+    """All nodes."""
+    found: Rack = rackproof_given["rack"]
+    return found
+
+
+@pytest.fixture
+def arch(rackproof_given: dict[str, Any]) -> Architecture:
+    """What was promised."""
+    found: Architecture = rackproof_given["arch"]
+    return found
+
+
+class Validation:
+    """One pytest session over one rack."""
+
+    def __init__(self, config: pytest.Config, run: Embedding, results_file: TextIO | None) -> None:
+        self.context = run.context
+        self.results: list[CheckResult] = []
+        self._config = config
+        self._run = run
+        self._file = results_file
+        self._broken = False
+        self._trips = 0
+
+    def pytest_unconfigure(self) -> None:
+        self.context.close()
+        if self._file is not None:
+            self._file.close()
+
+    def pytest_report_header(self) -> list[str]:
+        arch, rack = self.context.arch.metadata, self.context.rack
+        return [
+            f"rack: {rack.source} ({fold(node.name for node in rack.nodes)})",
+            f"architecture: {arch.id} {arch.version}",
+        ]
+
+    # Which checks there are
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        declared = check_of(metafunc.function)
+        if declared is None:
+            pytest.fail(f"{metafunc.function.__name__} is no check: it lacks @check(…)", pytrace=False)
+        limit = self.context.limit
+        cases = [
+            Case(declared, node, item)
+            for node in self.context.rack.nodes
+            if limit is None or node.name in limit
+            for item in declared.items(self.context.arch, node)
+        ]
+        metafunc.fixturenames.append(_CASE)
+        metafunc.parametrize(_CASE, cases, ids=[case.id for case in cases], indirect=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Node by node, in the order of the inventory. A check that applies to no node leaves an empty set behind."""
+        order = {node.name: index for index, node in enumerate(self.context.rack.nodes)}
+        items[:] = [item for item in items if isinstance(_parameter(item), Case)]
+        items.sort(key=lambda item: order[_case(item).node.name])
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._broken = True
+            lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+            self._run.problem = self._run.problem or f"{report.nodeid}: {lines[-1].strip() if lines else 'not loaded'}"
+
+    # Running them
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Read beforehand what the selected checks need, all nodes at once."""
+        if not session.config.option.collectonly and not self._broken:
+            questions: dict[str, list[Question]] = {}
+            for item in session.items:
+                function = getattr(item, "function", None)
+                if function is not None:
+                    case = _case(item)
+                    questions.setdefault(case.node.name, []).append(partial(call, function, self.context.given(case)))
+            try:
+                self._trips = self.context.gather(questions)
+            except RackproofError as error:
+                self._abort(error)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        with self.context.readers[_case(item).node.name].tracing() as seen:
+            item.stash[_seen] = seen
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown" or (call.when == "setup" and call.excinfo is None):
+            return report
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, EvidenceWriteError):
+            self._abort(error)
+        result = result_of(_case(item), self.context.arch, error, item.stash[_seen])
+        report.rackproof = result  # type: ignore[attr-defined]
+        report.outcome = "passed" if result.outcome is CheckOutcome.PASSED else "failed"
+        if report.outcome == "failed" and self._config.getoption("tbstyle", "no") == "no":
+            report.longrepr = terminal.block(result)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        result: CheckResult | None = getattr(report, "rackproof", None)
+        if result is None:
+            return
+        self.results.append(result)
+        if self._file is not None:
+            self._file.write(result.model_dump_json() + "\n")
+            self._file.flush()
+        try:
+            self._run.on_check(result)
+        except BaseException as error:
+            self._abort(error)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if isinstance(excinfo.value, KeyboardInterrupt):
+            self._run.fatal = self._run.fatal or excinfo.value
+
+    def _abort(self, error: BaseException) -> NoReturn:
+        """End the session; whoever embeds it gets the error itself."""
+        self._run.fatal = error
+        pytest.exit(str(error), returncode=EXIT_USAGE)
+
+    # What comes out
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
+        result: CheckResult | None = getattr(report, "rackproof", None)
+        if result is not None and result.outcome is CheckOutcome.UNMEASURED:
+            return "unmeasured", "U", ("UNMEASURED", {"yellow": True})
+        return None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line, style in terminal.summary(self.results):
+            terminalreporter.write_line(line, **style)
+        readers = self.context.readers.values()
+        commands, misses = sum(len(r.used) for r in readers), sum(r.misses for r in readers)
+        terminalreporter.write_line(f"{commands} commands, {self._trips} round trips a node, {misses} read one by one")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self._config.option.record and not self._config.option.collectonly:
+            try:
+                write_recordings(self._config.option.record, self.context, {result.node for result in self.results})
+            except RackproofError as error:
+                self._abort(error)
+        if self._broken:
+            session.exitstatus = EXIT_USAGE
+        elif exitstatus in _RAN_TO_THE_END and not self._config.option.collectonly:
+            session.exitstatus = exit_status(self.results)
+
+
+def exit_status(results: list[CheckResult]) -> int:
+    """0 all passed, 1 something failed, 2 something was not measured or nothing was checked; required checks only."""
+    outcomes = {result.outcome for result in results if result.required}
+    if CheckOutcome.FAILED in outcomes:
+        return EXIT_FAILED
+    return EXIT_OK if outcomes == {CheckOutcome.PASSED} else EXIT_INCOMPLETE
+
+
+def _create(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _parameter(item: pytest.Item) -> object:
+    return item.callspec.params.get(_CASE) if hasattr(item, "callspec") else None
+
+
+def _case(item: pytest.Item) -> Case:
+    found = _parameter(item)
+    assert isinstance(found, Case)  # noqa: S101  (pytest_collection_modifyitems dropped the others)
+    return found

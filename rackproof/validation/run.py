@@ -1,0 +1,63 @@
+"""Validators from within the kit: pytest in this process, on the connections and the evidence of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.evidence import CheckResult
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
+from rackproof.run.session import Session
+from rackproof.validation.context import Embedding, live_context
+
+FOLDER = "validators"
+_QUIET = (
+    "--import-mode=importlib",
+    "--capture=no",
+    *("-p", "no:terminal"),
+    *("-p", "no:cacheprovider"),
+    *("-p", "no:logging"),
+    *("-p", "no:faulthandler"),
+)
+
+
+def validators_folder() -> Path:
+    """``validators/`` of the working directory, or the one beside the kit. Raises RunError."""
+    for base in (Path.cwd(), Path(__file__).resolve().parents[2]):
+        if (base / FOLDER / "conftest.py").is_file():
+            return base / FOLDER
+    raise RunError(f"no {FOLDER}/ here; run this where inventories/ and {FOLDER}/ are")
+
+
+def run_validators(
+    session: Session,
+    on_check: Callable[[CheckResult], object] = lambda result: None,
+    *,
+    limit: Iterable[str] | None = None,
+    select: str | None = None,
+    folder: Path | None = None,
+) -> list[CheckResult]:
+    """Run the validators on a session's nodes; every command that a check read is recorded as evidence first.
+
+    ``limit`` names nodes, ``select`` is pytest's ``-k``. Results come in the order of the inventory, and one by one
+    to ``on_check``. Raises RunError when a validator cannot be loaded, EvidenceWriteError, KeyboardInterrupt, and
+    whatever ``on_check`` raises.
+    """
+    context = live_context(session.rack, session.architecture, session.fleet, session.record)
+    context.limit = None if limit is None else frozenset(limit)
+    results: list[CheckResult] = []
+
+    def seen(result: CheckResult) -> None:
+        results.append(result)
+        on_check(result)
+
+    run = Embedding(context, seen)
+    where = folder or validators_folder()
+    status = pytest.main([*_QUIET, *(("-k", select) if select else ()), str(where)], plugins=[run])
+    if run.fatal is not None:
+        raise run.fatal
+    if status not in (EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE):
+        raise RunError(f"{where}: {run.problem or 'pytest could not run'}; see: pytest --collect-only {where}")
+    return results

@@ -1,0 +1,59 @@
+"""Results in words, for a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import fold
+
+_WORD = {CheckOutcome.PASSED: "PASS", CheckOutcome.FAILED: "FAIL", CheckOutcome.UNMEASURED: "UNMEASURED"}
+_STYLE = {CheckOutcome.FAILED: {"red": True, "bold": True}, CheckOutcome.UNMEASURED: {"yellow": True}}
+
+Line = tuple[str, dict[str, bool]]
+
+
+def name_of(result: CheckResult) -> str:
+    """``storage.options[nfs-tcp]``"""
+    return result.check + (f"[{result.item}]" if result.item else "")
+
+
+def block(result: CheckResult) -> str:
+    """One result that is not good, on three or four lines."""
+    return "\n".join(line for line, _ in _block(result.node, result))
+
+
+def summary(results: Sequence[CheckResult]) -> Iterator[Line]:
+    """Everything that is not good, failures first; nodes that say the same are folded into one entry."""
+    for outcome in (CheckOutcome.FAILED, CheckOutcome.UNMEASURED):
+        entries: dict[tuple[str, str], list[CheckResult]] = {}
+        for result in results:
+            if result.outcome is outcome:
+                entries.setdefault((name_of(result), result.message), []).append(result)
+        if outcome is CheckOutcome.UNMEASURED:
+            yield from _unmeasured(entries.values())
+            continue
+        for same in entries.values():
+            yield from _block(fold(result.node for result in same), same[0])
+    counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in CheckOutcome}
+    words = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) or "nothing was checked"
+    yield f"{len({result.node for result in results})} nodes: {words}", {}
+
+
+def _unmeasured(entries: Iterable[list[CheckResult]]) -> Iterator[Line]:
+    """One line a reason: a node that does not answer is one fact, however many checks it leaves open."""
+    reasons: dict[str, list[CheckResult]] = {}
+    for same in entries:
+        reasons.setdefault(same[0].message, []).extend(same)
+    for reason, same in reasons.items():
+        names = list(dict.fromkeys(name_of(result) for result in same))
+        shown = ", ".join(names) if len(names) <= 3 else f"{len(names)} checks"
+        yield f"UNMEASURED {fold({result.node for result in same})}: {shown}: {reason}", _STYLE[CheckOutcome.UNMEASURED]
+
+
+def _block(nodes: str, result: CheckResult) -> Iterator[Line]:
+    advisory = "" if result.required else " (advisory)"
+    head = f"{_WORD[result.outcome]} {nodes}: {name_of(result)}{advisory}: {result.message}"
+    yield head, _STYLE.get(result.outcome, {})
+    yield f"  {result.protects}", {}
+    yield f"  {result.hint}", {}
