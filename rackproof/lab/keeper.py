@@ -1,15 +1,15 @@
 """The keeper: one small process that owns the QEMU processes of a rack.
 
 QEMU must outlive ``lab up`` but nothing else: not a ``lab up`` that is interrupted while it boots, not the keeper
-itself. So the keeper is the parent of every QEMU, each of which asks the kernel to be killed with its parent
-(``setpriv --pdeathsig``); and a client that says ``hold`` makes the keeper stop what was started since, when the
-connection ends without ``commit``.
+itself. So the keeper is the parent of every QEMU, each of which asks the kernel to be killed with its parent; and a
+client that says ``hold`` makes the keeper stop what was started since, when the connection ends without ``commit``.
 
 Protocol on ``.lab/keeper.sock``: one JSON object a line, one answer a line.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import selectors
@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from rackproof.errors import LabError
 SOCKET = "keeper.sock"
 PIDFILE = "keeper.pid"
 LOG = "keeper.log"
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -35,6 +37,17 @@ class _Client:
     buffer: bytes = b""
     holding: bool = False
     started: set[str] = field(default_factory=set)
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    """What a child does before it becomes QEMU: ask to be killed with its parent, or notice that this has ended."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ask() -> None:
+        if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0 or os.getppid() != parent:
+            os._exit(1)
+
+    return ask
 
 
 class Keeper:
@@ -134,8 +147,9 @@ class Keeper:
         cwd = Path("nodes") / name
         with (cwd / "qemu.log").open("ab") as log:
             self.nodes[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *command],
+                command,
                 cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                preexec_fn=_dies_with(os.getpid()),  # safe: this process has one thread
             )  # fmt: skip
 
     def _stop(self, name: str) -> None:

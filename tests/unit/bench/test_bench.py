@@ -1,0 +1,320 @@
+"""Benchmarks: a number that the tool gave, or the reason why there is none. Never both, never neither."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from rackproof.bench import collectives, links, storage
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.runner import finished_steps, run_steps
+from rackproof.bench.step import Step
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.errors import ArchitectureError
+from rackproof.remote.command import CommandResult
+from rackproof.run.store import read_records
+from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
+
+DATA = Path(__file__).parents[2] / "data" / "tools"
+LAB = virtual_rack().profiles["lab"]
+FIO = DATA / "fio-3.33-two-clients.txt"
+HOSTS = {"gpu-01": "10.77.0.21", "gpu-02": "10.77.0.22"}
+
+
+def fio_output(command: str) -> str:
+    """The recorded output for the clients that the command names."""
+    text = FIO.read_text()
+    start, end = text.index("{\n"), text.rindex("}") + 1
+    document = json.loads(text[start:end])
+    for entry in document["client_stats"]:
+        entry["hostname"] = HOSTS[entry["hostname"]]
+    asked = set(re.findall(r"--client=([\d.]+),", command))
+    document["client_stats"] = [
+        e for e in document["client_stats"] if e["hostname"] in asked or e["jobname"] == "All clients"
+    ]
+    return json.dumps(document) + "\n"
+
+
+def fio(node: str, command: str) -> CommandResult | None:
+    return said(node, command, fio_output(command)) if "fio --eta" in command else None
+
+
+def measure(
+    folder: Path, steps: Sequence[Step], answer: Answer, dead: set[str] = frozenset(), done: set[str] = frozenset()
+) -> list[Measurement]:  # type: ignore[assignment]
+    with scripted(folder, answer) as session:
+        session.fleet.dead |= dead  # type: ignore[attr-defined]
+        run_steps(session, "run-1", steps, set(done), lambda text: None)
+    return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+
+
+def step(kind: str) -> Step:
+    (found,) = [s for s in plan_steps(virtual_rack(), "lab", lab_rack()) if s.id == kind]
+    return found
+
+
+def by_subject(measurements: Sequence[Measurement]) -> dict[str, Measurement]:
+    return {f"{m.metric.split('.')[1]} {m.subject}": m for m in measurements}
+
+
+def test_the_plan_covers_every_storage_link_and_operation() -> None:
+    ids = {s.id for s in plan_steps(virtual_rack(), "lab", lab_rack())}
+    assert {f"storage/{s}/{w}" for s in virtual_rack().storage for w in ("read", "write", "randread")} <= ids
+    assert {f"links/rail0/round1/{t}" for t in ("rdma-bandwidth", "rdma-latency", "tcp-bandwidth")} <= ids
+    assert {f"collectives/mpi/{op}" for op in ("all_reduce", "all_gather", "alltoall")} <= ids
+
+
+def test_an_unknown_profile_is_named_with_those_that_exist() -> None:
+    with pytest.raises(ArchitectureError, match="no profile 'huge'; it has lab, full"):
+        plan_steps(virtual_rack(), "huge", lab_rack())
+
+
+def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
+    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
+    assert found["read_bandwidth gpu-01"].samples == (736316235 / 1e6,)
+    assert found["read_bandwidth gpu-02"].samples == (743938039 / 1e6,)
+    assert found["read_bandwidth rack"].samples == (736316235 / 1e6 + 743938039 / 1e6,)
+    assert found["read_bandwidth gpu-01"].conditions["clients"] == "2 of 2"
+    assert found["read_bandwidth gpu-01"].raw
+
+
+def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Path) -> None:
+    with scripted(tmp_path, fio) as session:
+        run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), lambda text: None)
+        asked = session.fleet.asked  # type: ignore[attr-defined]
+    drops = [k for k, (_, command) in enumerate(asked) if "drop_caches" in command]
+    launch = next(k for k, (_, command) in enumerate(asked) if "fio --eta" in command)
+    assert {asked[k][0] for k in drops} == {"gpu-01", "gpu-02", "storage-01"}
+    assert max(drops) < launch
+
+
+def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Path) -> None:
+    with scripted(tmp_path, fio) as session:
+        run_steps(session, "run-1", [step("storage/cephfs/write")], set(), lambda text: None)
+        (command,) = [c for _, c in session.fleet.asked if "fio --eta" in c]  # type: ignore[attr-defined]
+    assert "bs=1048576" in command
+    assert "end_fsync=1" in command
+    assert "/mnt/cephfs/rackproof-bench/gpu-01" in command
+    assert "/mnt/cephfs/rackproof-bench/gpu-02" in command
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (lambda n, c: said(n, c, rc=127, err="sh: 1: fio: not found"), "command not found"),
+        (lambda n, c: said(n, c, "Killed\n", rc=137, err="Killed"), "exit status 137"),
+        (lambda n, c: said(n, c, "rubbish\n"), "unreadable output"),
+        (lambda n, c: said(n, c, ""), "unreadable output"),
+        (lambda n, c: said(n, c, fio_output(c)[:900]), "unreadable output"),
+        (lambda n, c: said(n, c, rc=None, error="not finished within 70 s"), "not finished within 70 s"),
+    ],
+)
+def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
+    tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
+) -> None:
+    found = measure(tmp_path, [step("storage/local/read")], lambda n, c: result(n, c) if "fio --eta" in c else None)
+    assert len(found) == 3
+    for m in found:
+        assert m.samples == ()
+        assert reason in (m.reason or "")
+
+
+def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(tmp_path: Path) -> None:
+    def answer(node: str, command: str) -> CommandResult | None:
+        if "fio --eta" not in command:
+            return None
+        document = json.loads(fio_output(command))
+        document["client_stats"][1]["error"] = 5
+        return said(node, command, json.dumps(document) + "\n")
+
+    found = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    assert found["read_bandwidth gpu-01"].samples
+    assert found["read_bandwidth gpu-02"].reason == "gpu-02: fio error 5"
+    assert not found["read_bandwidth rack"].samples
+
+
+def test_an_unmounted_client_is_named_and_the_rest_is_measured(tmp_path: Path) -> None:
+    def answer(node: str, command: str) -> CommandResult | None:
+        if "mountpoint" in command and node == "gpu-02":
+            return said(node, command, rc=1, err="/mnt/local is not mounted")
+        return fio(node, command)
+
+    found = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    assert found["read_bandwidth gpu-01"].samples
+    assert found["read_bandwidth gpu-01"].conditions["clients"] == "1 of 2"
+    assert "not mounted" in (found["read_bandwidth gpu-02"].reason or "")
+    assert not found["read_bandwidth rack"].samples
+
+
+@pytest.mark.parametrize("victim", ["gpu-01", "gpu-02"])
+def test_a_node_that_dies_in_the_middle_leaves_the_others_measured(tmp_path: Path, victim: str) -> None:
+    survivor = ({"gpu-01", "gpu-02"} - {victim}).pop()
+
+    with scripted(tmp_path, fio) as session:
+        fleet = session.fleet
+
+        def answer(node: str, command: str) -> CommandResult | None:
+            if "fio --eta" in command and victim not in fleet.dead:  # type: ignore[attr-defined]
+                fleet.dead.add(victim)  # type: ignore[attr-defined]
+                return said(node, command, rc=None, error="connection lost")
+            return fio(node, command)
+
+        fleet.answer = answer  # type: ignore[attr-defined]
+        run_steps(session, "run-1", [step("storage/local/read")], set(), lambda text: None)
+    found = by_subject(
+        [Measurement.model_validate(r.body) for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
+    )
+    assert found[f"read_bandwidth {survivor}"].samples
+    assert "lost during the measurement" in (found[f"read_bandwidth {victim}"].reason or "")
+    assert not found["read_bandwidth rack"].samples
+
+
+def test_a_node_that_was_off_before_is_named(tmp_path: Path) -> None:
+    found = by_subject(measure(tmp_path, [step("storage/local/read")], fio, dead={"gpu-02"}))
+    assert found["read_bandwidth gpu-01"].samples
+    assert "connection lost" in (found["read_bandwidth gpu-02"].reason or "")
+
+
+def perftest(node: str, command: str) -> CommandResult | None:
+    if "10.77.0." not in command or "iperf3 -s" in command:
+        return None
+    if command.startswith("ib_write_bw"):
+        return said(node, command, (DATA / "perftest-write-bw-duration-slow.txt").read_text())
+    if command.startswith("ib_write_lat"):
+        return said(node, command, (DATA / "perftest-write-lat.txt").read_text())
+    if command.startswith("iperf3 -c"):
+        return said(node, command, (DATA / "iperf3-3.12-two-streams.json").read_text())
+    return None
+
+
+def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
+    steps = links.plan(virtual_rack(), LAB.links, lab_rack())  # type: ignore[arg-type]
+    found = by_subject(measure(tmp_path, steps, perftest))
+    bandwidth = found["rdma_write_bandwidth gpu-01|gpu-02"]
+    assert bandwidth.samples == pytest.approx([16.25 * 2**20 * 8 / 1e9] * 2)
+    assert bandwidth.conditions["server"] == "gpu-01"
+    assert found["rdma_write_latency gpu-01|gpu-02"].samples[0] > 0
+    assert found["tcp_bandwidth gpu-01|gpu-02"].samples[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (lambda n, c: said(n, c, rc=127, err="sh: 1: ib_write_bw: not found"), "command not found"),
+        (lambda n, c: said(n, c, rc=1, err="Couldn't connect to 10.77.0.21:18515"), "Couldn't connect"),
+        (lambda n, c: said(n, c, "0 0 0\n"), "unreadable output"),
+        (lambda n, c: said(n, c, rc=None, error="connection lost"), "connection lost"),
+    ],
+)
+def test_a_link_tool_that_fails_gives_unmeasured_with_the_reason(
+    tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
+) -> None:
+    steps = links.plan(virtual_rack(), LAB.links, lab_rack())[:1]  # type: ignore[arg-type]
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        return result(node, command) if command.startswith("ib_write_bw") and "10.77.0.21" in command else None
+
+    (found,) = measure(tmp_path, steps, answer)
+    assert found.samples == ()
+    assert reason in (found.reason or "")
+
+
+def test_every_pair_of_four_nodes_is_measured_in_three_rounds() -> None:
+    steps = links.plan(virtual_rack(), LAB.links, lab_rack(4))  # type: ignore[arg-type]
+    pairs = [m.members for s in steps for m in s.expects if m.metric == "link.tcp_bandwidth"]
+    assert len(pairs) == len({frozenset(p) for p in pairs}) == 6
+    assert len({s.id.split("/")[2] for s in steps}) == 3
+
+
+def mpi(node: str, command: str) -> CommandResult | None:
+    if not command.startswith("mpirun"):
+        return None
+    op = re.search(r"collectives.py (\w+)", command).group(1)  # type: ignore[union-attr]
+    factor = 1.0 if op == "all_reduce" else 0.5
+    rows = []
+    for size in collectives.sizes(LAB.collectives):  # type: ignore[arg-type]
+        alg = size / 1000.0 / 1e3
+        rows.append(
+            {
+                "bytes": size,
+                "time_us": 1000.0,
+                "algbw_GBps": alg,
+                "busbw_GBps": alg * factor,
+                "wrong": 0,
+                "samples_us": [1000.0],
+            }
+        )
+    answer = {"rackproof_collectives": 1, "engine": "mpi", "op": op, "ranks": 2, "hosts": ["gpu-01", "gpu-02"],
+              "dtype": "float32", "mpi": "Open MPI v5.0.7", "results": rows}  # fmt: skip
+    return said(node, command, json.dumps(answer) + "\n")
+
+
+def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: Path) -> None:
+    found = measure(tmp_path, [step("collectives/mpi/all_reduce")], mpi)
+    sizes = collectives.sizes(LAB.collectives)  # type: ignore[arg-type]
+    assert {(m.metric, m.labels["bytes"]) for m in found} == {
+        (metric, str(s)) for s in sizes for metric in collectives.METRICS
+    }
+    assert all(m.samples for m in found)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (
+            lambda n, c: said(n, c, rc=213, err="ORTE was unable to reliably start one or more daemons."),
+            "unable to reliably start",
+        ),
+        (lambda n, c: said(n, c, "no json here\n"), "unreadable output"),
+    ],
+)
+def test_a_collective_that_fails_gives_unmeasured(
+    tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
+) -> None:
+    found = measure(
+        tmp_path, [step("collectives/mpi/all_reduce")], lambda n, c: result(n, c) if "mpirun" in c else None
+    )
+    assert found
+    assert all(m.samples == () and reason in (m.reason or "") for m in found)
+
+
+def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
+    def short(node: str, command: str) -> CommandResult | None:
+        result = mpi(node, command)
+        if result is None:
+            return None
+        document = json.loads(result.text)
+        document["results"] = document["results"][:2]
+        return said(node, command, json.dumps(document) + "\n")
+
+    found = measure(tmp_path, [step("collectives/mpi/all_reduce")], short)
+    assert sum(bool(m.samples) for m in found) == 2 * 3
+    assert all(m.reason == "the step gave no number for it" for m in found if not m.samples)
+
+
+def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:
+    rows = collectives.ENGINES["nccl-tests"].read((DATA / "nccl-unchecked.txt").read_text())
+    assert rows
+    assert all(row.wrong is None for row in rows)
+
+
+def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:
+    steps = [step("storage/local/read"), step("storage/local/write")]
+    broken = lambda n, c: said(n, c, rc=1, err="no") if "fio --eta" in c and "rw=write" in c else fio(n, c)  # noqa: E731
+    measure(tmp_path, steps, broken)
+    done = finished_steps(read_records(tmp_path))
+    assert done == {"storage/local/read"}
+    with scripted(tmp_path, fio) as session:
+        run_steps(session, "run-1", steps, done, lambda text: None)
+        launched = [c for _, c in session.fleet.asked if "fio --eta" in c]  # type: ignore[attr-defined]
+    assert len(launched) == 1
+    assert "rw=write" in launched[0]
+
+
+def test_storage_steps_write_before_they_read() -> None:
+    ids = [s.id for s in storage.plan(virtual_rack(), LAB.storage, lab_rack())]  # type: ignore[arg-type]
+    assert ids[:3] == ["storage/local/write", "storage/local/read", "storage/local/randread"]

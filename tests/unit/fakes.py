@@ -1,0 +1,112 @@
+"""A fleet that answers from a script, for tests of what runs on nodes without a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rackproof.architectures import load
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import NodeUnreachable
+from rackproof.remote.command import CommandResult
+from rackproof.run.session import Session
+from rackproof.run.store import EvidenceStore
+
+Answer = Callable[[str, str], CommandResult | None]
+
+
+def said(
+    node: str, command: str, out: str | bytes = b"", rc: int | None = 0, err: str = "", error: str | None = None
+) -> CommandResult:
+    return CommandResult(node, command, rc, out.encode() if isinstance(out, str) else out, err.encode(), 0.1, 1, error)
+
+
+@dataclass
+class FakeServer:
+    command: str
+    result: CommandResult
+
+    def poll(self) -> bool:
+        return self.result.rc is None
+
+    @property
+    def output(self) -> bytes:
+        return self.result.stdout
+
+    def stop(self) -> CommandResult:
+        return self.result
+
+
+@dataclass
+class FakeConnection:
+    fleet: FakeFleet
+    node: Node
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        name = self.node.name
+        self.fleet.asked.append((name, command))
+        if name in self.fleet.dead:
+            return said(name, command, rc=None, error="connection lost")
+        answer = self.fleet.answer(name, command)
+        return said(name, command) if answer is None else answer
+
+    @contextmanager
+    def serving(self, command: str, timeout_s: float) -> Iterator[FakeServer]:
+        if self.node.name in self.fleet.dead:
+            raise NodeUnreachable(self.node.name, "connection lost")
+        self.fleet.asked.append((self.node.name, command))
+        result = self.fleet.answer(self.node.name, command)
+        yield FakeServer(command, result or said(self.node.name, command, rc=None, error="did not end by itself"))
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        self.fleet.files[self.node.name, path] = data
+
+
+@dataclass
+class FakeFleet:
+    """``answer(node, command)`` gives the result, or None for a silent success."""
+
+    rack: Rack
+    answer: Answer
+    dead: set[str] = field(default_factory=set)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    files: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> FakeConnection:
+        return FakeConnection(self, self.rack.node(name))
+
+    def each(self, nodes: Iterable[str], action: Callable[[Any], Any]) -> dict[str, Any]:
+        return {name: action(self[name]) for name in nodes}
+
+    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
+        return {name: self[name].run(command, timeout_s) for name, command in commands.items()}
+
+    def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
+        return {name: "connection lost" if name in self.dead else None for name in nodes}
+
+
+def lab_rack(gpu: int = 2) -> Rack:
+    nodes = [Node("storage-01", ("storage",), {"fabric_addresses": ["10.77.0.11/24"], "virtual": True})]
+    for k in range(1, gpu + 1):
+        data = {"fabric_addresses": [f"10.77.0.{20 + k}/24"], "virtual": True, "simulated_gpus": True}
+        nodes.append(Node(f"gpu-{k:02d}", ("gpu",), data))
+    return Rack("inventories/lab.py", tuple(nodes))
+
+
+def virtual_rack() -> Architecture:
+    return load(Path(__file__).parents[2] / "architectures" / "virtual-rack.yaml").model
+
+
+@contextmanager
+def scripted(
+    folder: Path, answer: Answer, rack: Rack | None = None, architecture: Architecture | None = None
+) -> Iterator[Session]:
+    """A session whose nodes answer from a function; evidence goes to ``folder``."""
+    rack = rack or lab_rack()
+    with EvidenceStore(folder) as store:
+        fleet: Any = FakeFleet(rack, answer)
+        yield Session(rack, architecture or virtual_rack(), fleet, store)
