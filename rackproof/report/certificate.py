@@ -1,0 +1,248 @@
+"""``certificate.json``: the judged run, of which every other face is a rendering."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import (
+    CheckOutcome,
+    CheckResult,
+    CommandRecord,
+    DeployRecord,
+    Kind,
+    Measurement,
+    Record,
+    RunInfo,
+    subject_of,
+)
+from rackproof.core.status import Status
+from rackproof.core.verdict import Judgement, Verdict
+from rackproof.report.schema import (
+    ArchitectureSummary,
+    Certificate,
+    CheckSummary,
+    Counts,
+    DeploySummary,
+    EvidenceSummary,
+    MeasurementSummary,
+    RackSummary,
+    RawOutput,
+    StageTime,
+    StorageSummary,
+)
+from rackproof.report.statements import CLASS_ORDER, outcome_statement, simulation_statements
+from rackproof.report.versions import versions_seen
+
+__all__ = ["Certificate", "StageTime", "build_certificate", "from_json", "json_schema", "stage_times", "to_json"]
+
+EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+
+
+def build_certificate(
+    run: RunInfo,
+    architecture: Architecture,
+    judgement: Judgement,
+    measurements: Iterable[Measurement],
+    checks: Iterable[CheckResult],
+    stages: Sequence[StageTime],
+    deploys: Iterable[DeployRecord],
+    commands: Iterable[CommandRecord],
+    chain_head: str,
+    records_count: int,
+    finished: str,
+    notes: Sequence[str] = (),
+    architecture_sha256: str | None = None,
+) -> Certificate:
+    """Put a judged run into one document. Pure: the same arguments give the same certificate.
+
+    ``architecture_sha256`` is needed only when the run is judged against another file than the one it was made for.
+    Raises ``ValueError`` when the judgement's outcome is better than its verdicts allow.
+    """
+    measurements = sorted(measurements, key=_measurement_key)
+    rejudged = architecture.metadata.id != run.architecture or (
+        architecture_sha256 not in (None, run.architecture_sha256)
+    )
+    sha256 = architecture_sha256 if rejudged else run.architecture_sha256
+    remarks = list(notes)
+    if rejudged:
+        remarks.append(
+            f"The run was made for {run.architecture} (sha256 {run.architecture_sha256[:12]}) "
+            f"and judged against {architecture.metadata.id} (sha256 {(sha256 or 'not given')[:12]})."
+        )
+    verdicts = tuple(sorted(judgement.verdicts, key=lambda v: (v.kind, v.id, v.subject)))
+    return Certificate(
+        run=run.run,
+        started=run.started,
+        finished=finished,
+        outcome=judgement.outcome,
+        exit_status=judgement.outcome.exit_status,
+        statement=outcome_statement(judgement.outcome, verdicts),
+        rack=RackSummary(inventory=run.inventory, nodes=run.nodes),
+        architecture=_architecture(architecture, judgement.architecture_version, sha256),
+        profile=run.profile,
+        counts=Counts(required=_counts(verdicts, True), advisory=_counts(verdicts, False)),
+        verdicts=verdicts,
+        checks=_checks(checks),
+        measurements=tuple(_measurement(m) for m in measurements),
+        stages=tuple(stages),
+        deploys=tuple(_deploy(d) for d in deploys),
+        kit_version=run.rackproof,
+        versions=versions_seen(run, measurements),
+        simulated=simulation_statements(run.nodes, architecture, measurements),
+        notes=tuple(remarks),
+        evidence=EvidenceSummary(chain_head=chain_head, records=records_count, raw=_raw_index(commands)),
+    )
+
+
+def to_json(certificate: Certificate) -> bytes:
+    """The bytes of ``certificate.json``: sorted keys, two blanks, a newline at the end; an infinite number is null."""
+    document = json.loads(certificate.model_dump_json(by_alias=True))
+    return (json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def from_json(text: bytes | str) -> Certificate:
+    """Read ``certificate.json`` back.
+
+    Raises ``pydantic.ValidationError`` when it is malformed or says more than its verdicts do.
+    """
+    return Certificate.model_validate_json(text)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of ``certificate.json``."""
+    return Certificate.model_json_schema(by_alias=True, mode="serialization")
+
+
+def stage_times(records: Iterable[Record]) -> tuple[StageTime, ...]:
+    """Stages with their times, in the order in which they began, from the records of kind ``stage``."""
+    times: list[StageTime] = []
+    for record in records:
+        if record.kind is not Kind.STAGE:
+            continue
+        name = str(record.body["stage"])
+        if record.body["event"] == "begin":
+            times.append(StageTime(stage=name, started=record.time, finished=None, elapsed_s=None))
+            continue
+        for i in range(len(times) - 1, -1, -1):
+            if times[i].stage == name and times[i].finished is None:
+                ended = {"finished": record.time, "elapsed_s": record.body.get("elapsed_s")}
+                times[i] = times[i].model_copy(update=ended)
+                break
+    return tuple(times)
+
+
+def natural(labels: dict[str, str]) -> tuple[tuple[str, bool, int, str], ...]:
+    """Sort key of labels in which ``1048576`` comes after ``65536``."""
+    return tuple(
+        (key, not value.isdecimal(), int(value) if value.isdecimal() else 0, value)
+        for key, value in sorted(labels.items())
+    )
+
+
+def _measurement_key(m: Measurement) -> tuple[Any, ...]:
+    # The canonical text ends the key: two measurements that differ in anything never depend on the input's order.
+    return (m.metric, natural(m.labels), m.scope.value, m.members, m.step, m.model_dump_json())
+
+
+def _architecture(architecture: Architecture, version: str, sha256: str | None) -> ArchitectureSummary:
+    meta = architecture.metadata
+    return ArchitectureSummary(
+        id=meta.id,
+        version=version,
+        title=meta.title,
+        scope=meta.scope,
+        sha256=sha256,
+        sources=dict(sorted(meta.sources.items())),
+        storages=tuple(
+            StorageSummary(name=name, class_=s.class_, fstype=s.fstype, transport=s.transport, mountpoint=s.mountpoint)
+            for name, s in sorted(
+                architecture.storage.items(), key=lambda item: (CLASS_ORDER.index(item[1].class_), item[0])
+            )
+        ),
+    )
+
+
+def _counts(verdicts: Iterable[Verdict], required: bool) -> dict[Status, int]:
+    counts = dict.fromkeys(Status, 0)
+    for verdict in verdicts:
+        if verdict.required is required:
+            counts[verdict.status] += 1
+    return counts
+
+
+def _checks(checks: Iterable[CheckResult]) -> tuple[CheckSummary, ...]:
+    grouped: dict[str, list[CheckResult]] = {}
+    for check in checks:
+        grouped.setdefault(check.check, []).append(check)
+
+    def count(name: str, outcome: CheckOutcome) -> int:
+        return sum(c.outcome is outcome for c in grouped[name])
+
+    return tuple(
+        CheckSummary(
+            check=name,
+            reads=", ".join(sorted({c.reads for c in results if c.reads})),
+            results=len(results),
+            passed=count(name, CheckOutcome.PASSED),
+            failed=count(name, CheckOutcome.FAILED),
+            unmeasured=count(name, CheckOutcome.UNMEASURED),
+        )
+        for name, results in sorted(grouped.items())
+    )
+
+
+def _measurement(m: Measurement) -> MeasurementSummary:
+    return MeasurementSummary(
+        metric=m.metric,
+        scope=m.scope,
+        members=m.members,
+        subject=subject_of(m.scope, m.members),
+        labels=m.labels,
+        unit=m.unit,
+        samples=m.samples,
+        median=median(m.samples) if m.samples else None,
+        reason=m.reason or (None if m.samples else "no samples and no reason recorded"),
+        conditions=m.conditions,
+        raw=m.raw,
+        step=m.step,
+        simulated=m.simulated,
+    )
+
+
+def _deploy(record: DeployRecord) -> DeploySummary:
+    return DeploySummary(
+        deploy=record.deploy,
+        dry=record.dry,
+        ok=record.ok,
+        reason=record.reason,
+        elapsed_s=record.elapsed_s,
+        nodes=tuple(sorted(record.nodes, key=lambda node: node.node)),
+        raw=record.raw,
+    )
+
+
+def _raw_index(commands: Iterable[CommandRecord]) -> tuple[RawOutput, ...]:
+    """Every output that has a file; an empty stderr is not worth a line."""
+    outputs: list[RawOutput] = []
+    for c in commands:
+        for which, sha256, size in (("stdout", c.stdout, c.stdout_bytes), ("stderr", c.stderr, c.stderr_bytes)):
+            if not sha256 or (which == "stderr" and sha256 == EMPTY_SHA256):
+                continue
+            outputs.append(
+                RawOutput(
+                    sha256=sha256,
+                    node=c.node,
+                    command=c.command,
+                    rc=c.rc,
+                    error=c.error,
+                    elapsed_s=c.elapsed_s,
+                    bytes=size,
+                    which=which,
+                )
+            )
+    return tuple(sorted(outputs, key=lambda r: (r.node, r.command, r.which, r.sha256, r.elapsed_s)))

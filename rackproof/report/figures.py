@@ -1,0 +1,93 @@
+"""The few numbers that a reader asks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from rackproof.core.evidence import Scope
+from rackproof.core.metrics import METRICS
+from rackproof.report.quantities import quantity, size
+from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.statements import subject_text
+from rackproof.report.tables import short_name
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    label: str
+    value: str
+    note: str
+    raw: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    title: str
+    caption: str
+    rows: tuple[Figure, ...]
+
+
+def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
+    """Each storage as the whole rack sees it, the slowest pair of each link test, the peak of each collective."""
+    measured = [m for m in certificate.measurements if m.median is not None]
+    blocks = [_storage(s.name, s.class_, certificate.measurements) for s in certificate.architecture.storages]
+    blocks += [_links(measured), _collectives(measured)]
+    return tuple(block for block in blocks if block.rows)
+
+
+def _storage(name: str, class_: str, found: Iterable[MeasurementSummary]) -> Figures:
+    grouped: dict[tuple[str, str, str], list[MeasurementSummary]] = {}
+    for m in found:
+        if m.metric.startswith("storage.") and m.labels.get("storage") == name:
+            grouped.setdefault((m.metric, m.unit, m.labels.get("block_bytes", "")), []).append(m)
+    order = {metric: i for i, metric in enumerate(METRICS)}
+    rows = []
+    for metric, unit, block in sorted(grouped, key=lambda key: (order.get(key[0], len(order)), *key)):
+        figure = _of_rack(grouped[metric, unit, block], short_name(metric))
+        rows += [figure] if figure else []
+    return Figures(name, class_ if class_ != name else "", tuple(rows))
+
+
+def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
+    """The number of the whole rack, or the median of those clients that have one, and how many they are."""
+    group = list(group)
+    for m in group:
+        if m.scope is Scope.RACK and m.median is not None:
+            return Figure(label, quantity(m.median, m.unit), "", m.raw)
+    clients = [m for m in group if m.scope is Scope.NODE]
+    values = [m.median for m in clients if m.median is not None]
+    if not values:
+        return None
+    note = "median client" if len(values) == len(clients) else f"{len(values)} of {len(clients)} clients"
+    return Figure(label, quantity(median(values), clients[0].unit), note, clients[0].raw if len(values) == 1 else ())
+
+
+def _links(measured: Iterable[MeasurementSummary]) -> Figures:
+    grouped: dict[str, list[MeasurementSummary]] = {}
+    for m in measured:
+        if m.metric.startswith("link."):
+            grouped.setdefault(m.metric, []).append(m)
+    rows = []
+    for metric, group in sorted(grouped.items()):
+        higher_is_better = metric not in METRICS or METRICS[metric].higher_is_better
+        slowest = (min if higher_is_better else max)(group, key=lambda m: m.median or 0.0)
+        note = subject_text(slowest.subject) if len({m.subject for m in group}) > 1 else ""
+        rows.append(Figure(short_name(metric), quantity(slowest.median, slowest.unit), note, slowest.raw))
+    return Figures("links", "slowest pair", tuple(rows))
+
+
+def _collectives(measured: Iterable[MeasurementSummary]) -> Figures:
+    grouped: dict[tuple[str, str], list[MeasurementSummary]] = {}
+    for m in measured:
+        if m.metric == "collective.busbw":
+            grouped.setdefault((m.labels.get("op", "operation"), m.unit), []).append(m)
+    rows = []
+    for (op, unit), group in sorted(grouped.items()):
+        peak = max(group, key=lambda m: m.median or 0.0)
+        count = peak.labels.get("bytes", "")
+        rows.append(
+            Figure(op, quantity(peak.median, unit), f"at {size(int(count))}" if count.isdecimal() else "", peak.raw)
+        )
+    return Figures("collectives", "peak bus bandwidth", tuple(rows))

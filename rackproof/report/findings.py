@@ -1,0 +1,118 @@
+"""What did not pass, grouped so that one cause is one entry, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.statements import fold_subjects, item_of, name_of
+
+CLUSTER_FROM = 3
+"""This many ids unmeasured on the same subjects for the same reason are one finding, not many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Verdicts of one status on one check or criterion, or one cause that left several of them unmeasured."""
+
+    status: Status
+    required: bool
+    kind: str
+    title: str
+    ids: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def subjects(self) -> str:
+        return fold_subjects(v.subject for v in self.verdicts)
+
+    @property
+    def hint(self) -> str:
+        return "; ".join(dict.fromkeys(v.hint for v in self.verdicts if v.hint)) if len(self.ids) == 1 else ""
+
+    @property
+    def why(self) -> str:
+        reasons = dict.fromkeys(v.reason for v in self.verdicts if v.reason)
+        return "; ".join(r for r in reasons if r) if len(self.ids) == 1 else ""
+
+    @property
+    def messages(self) -> tuple[tuple[str, str], ...]:
+        """(item and subjects, message), subjects with the same message folded, in order of appearance."""
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for v in self.verdicts:
+            item = "" if len(self.ids) > 1 else item_of(v.id)
+            grouped.setdefault((item, v.message), []).append(v.subject)
+        return tuple(
+            (": ".join(part for part in (item, fold_subjects(subjects)) if part), message)
+            for (item, message), subjects in grouped.items()
+        )
+
+    @property
+    def verdict_ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(v.id for v in self.verdicts))
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(sha for v in self.verdicts for sha in v.raw))
+
+
+def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
+    """Everything that is not PASS: what is required before what is advisory, the worst status first."""
+    by_id: dict[tuple[Status, bool, str, str], list[Verdict]] = {}
+    for v in verdicts:
+        if v.status is not Status.PASS:
+            by_id.setdefault((v.status, v.required, v.kind, name_of(v.id)), []).append(v)
+    causes: dict[object, list[Finding]] = {}
+    for (status, required, kind, identifier), group in by_id.items():
+        finding = Finding(status, required, kind, group[0].title, (identifier,), tuple(group))
+        # Only an absent number has a cause outside the check itself: a node that is down, a tool that is missing.
+        absent = frozenset((v.subject, v.message) for v in group)
+        cause = (required, absent) if status is Status.UNMEASURED else (required, status, kind, identifier)
+        causes.setdefault(cause, []).append(finding)
+    merged = [one for group in causes.values() for one in _cluster(group)]
+    return tuple(sorted(merged, key=lambda f: (not f.required, -f.status.rank, f.kind, f.ids)))
+
+
+def _cluster(group: list[Finding]) -> Iterable[Finding]:
+    if len(group) < CLUSTER_FROM:
+        return group
+    kinds = {"check": 0, "criterion": 0}
+    for finding in group:
+        kinds[finding.kind] += 1
+    named = [
+        f"{kinds[kind]} {one if kinds[kind] == 1 else many}"
+        for kind, one, many in (("check", "check", "checks"), ("criterion", "criterion", "criteria"))
+        if kinds[kind]
+    ]
+    return [
+        Finding(
+            status=group[0].status,
+            required=group[0].required,
+            kind=group[0].kind,
+            title=f"{' and '.join(named)} without an answer for the same reason",
+            ids=tuple(f.ids[0] for f in group),
+            verdicts=tuple(v for f in group for v in f.verdicts),
+        )
+    ]
+
+
+def worst(verdicts: Iterable[Verdict]) -> Status | None:
+    """The worst status, None of nothing."""
+    statuses: list[Status] = [v.status for v in verdicts]
+    return max(statuses, key=lambda s: s.rank) if statuses else None
+
+
+def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], list[Verdict]]:
+    """A look-up from a measurement to the verdicts on it."""
+    index: dict[tuple[str, str], list[Verdict]] = {}
+    for v in certificate.verdicts:
+        if v.metric:
+            index.setdefault((v.metric, v.subject), []).append(v)
+
+    def about(m: MeasurementSummary) -> list[Verdict]:
+        return [v for v in index.get((m.metric, m.subject), ()) if v.labels.items() <= m.labels.items()]
+
+    return about

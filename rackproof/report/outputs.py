@@ -1,0 +1,166 @@
+"""Raw outputs as the page shows them: one block for each distinct output, with every command that gave it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rackproof.core.status import Status
+from rackproof.report.certificate import EMPTY_SHA256
+from rackproof.report.schema import Certificate, RawOutput
+from rackproof.report.statements import fold_subjects
+from rackproof.report.text import decoded
+
+SHOWN_BYTES = 16 * 1024
+"""Of each output; the rest stays in its file."""
+PAGE_BYTES = 4 * 1024 * 1024
+"""Of all outputs together: a rack of a thousand nodes must still open on a phone."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """The same command with the same result on one node or several."""
+
+    nodes: str
+    command: str
+    which: str
+    rc: int | None
+    error: str | None
+    elapsed_s: float
+    """The longest of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    anchor: str
+    sha256: str
+    href: str | None
+    """Relative link to the whole output; None when the name is no sha256 and could lead anywhere."""
+    producers: tuple[Producer, ...]
+    size: int
+    text: str | None
+    cut: bool
+    """The text is only the beginning."""
+    note: str | None
+
+    @property
+    def group(self) -> str:
+        return self.producers[0].nodes if self.producers else "without a command"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    anchor: str
+    title: str
+
+
+class OutputIndex:
+    """All outputs of a certificate and the way to them."""
+
+    def __init__(self, certificate: Certificate, raw: Mapping[str, bytes]) -> None:
+        self._seen: dict[str, list[RawOutput]] = {}
+        for entry in certificate.evidence.raw:
+            self._seen.setdefault(entry.sha256, []).append(entry)
+        by_need = _by_need(certificate)
+        self._anchors = _anchors([*by_need, *(sha for sha in self._seen if sha not in by_need)])
+        budget = PAGE_BYTES
+        shown: dict[str, Output] = {}
+        for sha in self._anchors:
+            output = self._output(sha, raw, budget)
+            budget -= min(output.size, SHOWN_BYTES) if output.text else 0
+            shown[sha] = output
+        self.outputs = tuple(sorted(shown.values(), key=_position))
+
+    def links(self, raw: Iterable[str]) -> tuple[Link, ...]:
+        return tuple(Link(self._anchors[sha], self._title(sha)) for sha in dict.fromkeys(raw) if sha in self._anchors)
+
+    def commands(self, raw: Iterable[str], limit: int = 3) -> tuple[Producer, ...]:
+        """What to type to see the same again, at most ``limit`` of them."""
+        found = (producer for sha in dict.fromkeys(raw) for producer in _producers(self._seen.get(sha, ())))
+        return tuple({producer.command: producer for producer in found}.values())[:limit]
+
+    def by_node(self) -> tuple[tuple[str, tuple[Output, ...]], ...]:
+        groups: dict[str, list[Output]] = {}
+        for output in self.outputs:
+            groups.setdefault(output.group, []).append(output)
+        return tuple((group, tuple(outputs)) for group, outputs in groups.items())
+
+    def _title(self, sha: str) -> str:
+        entries = self._seen.get(sha)
+        return f"{entries[0].node}: {entries[0].command}" if entries else sha
+
+    def _output(self, sha: str, raw: Mapping[str, bytes], budget: int) -> Output:
+        entries = self._seen.get(sha, [])
+        data = raw.get(sha, b"" if sha == EMPTY_SHA256 else None)
+        size = len(data) if data is not None else max((e.bytes for e in entries), default=0)
+        text, cut, note = None, False, None
+        if data is None:
+            note = "This output was not at hand when the page was made."
+        elif not data:
+            note = "The command printed nothing."
+        elif min(size, SHOWN_BYTES) > budget:
+            note = "Left out to keep the page small."
+        else:
+            cut = size > SHOWN_BYTES
+            text = decoded(data[:SHOWN_BYTES], whole=not cut)
+        return Output(
+            anchor=self._anchors[sha],
+            sha256=sha,
+            href=f"raw/{sha}" if _SHA256.fullmatch(sha) else None,
+            producers=_producers(entries),
+            size=size,
+            text=text,
+            cut=cut,
+            note=note,
+        )
+
+
+def _by_need(certificate: Certificate) -> dict[str, None]:
+    """Names of outputs, those behind a verdict that is not PASS first: they get their place in the page first."""
+    needed: dict[str, None] = {}
+    for wanted in (False, True):
+        for verdict in certificate.verdicts:
+            if (verdict.status is Status.PASS) is wanted:
+                needed.update(dict.fromkeys(verdict.raw))
+    for measurement in certificate.measurements:
+        needed.update(dict.fromkeys(measurement.raw))
+    for deploy in certificate.deploys:
+        needed.update(dict.fromkeys(deploy.raw))
+    return needed
+
+
+def _anchors(names: Iterable[str]) -> dict[str, str]:
+    """``raw-`` and twelve digits; all of the name where two begin alike, which only intent can bring about."""
+    short = {name: _token(name)[:12] for name in names}
+    taken = Counter(short.values())
+    return {name: f"raw-{cut if taken[cut] == 1 else _token(name)}" for name, cut in short.items()}
+
+
+def _token(name: str) -> str:
+    return re.sub(r"[^0-9A-Za-z]", lambda m: f"_{ord(m[0]):x}_", name)
+
+
+def _producers(entries: Iterable[RawOutput]) -> tuple[Producer, ...]:
+    grouped: dict[tuple[str, str, int | None, str | None], list[RawOutput]] = {}
+    for e in entries:
+        grouped.setdefault((e.command, e.which, e.rc, e.error), []).append(e)
+    return tuple(
+        Producer(
+            nodes=fold_subjects(e.node for e in group),
+            command=command,
+            which=which,
+            rc=rc,
+            error=error,
+            elapsed_s=max(e.elapsed_s for e in group),
+        )
+        for (command, which, rc, error), group in grouped.items()
+    )
+
+
+def _position(output: Output) -> tuple[bool, str, str, str]:
+    first = output.producers[0] if output.producers else None
+    return (first is None, first.nodes if first else "", first.command if first else "", output.sha256)

@@ -1,0 +1,176 @@
+"""``certificate.html``: one self-contained page, verdict first, every raw output one click away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rackproof.core.metrics import METRICS
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Verdict
+from rackproof.report import plots, quantities, tables, verdict_tables
+from rackproof.report.figures import key_figures
+from rackproof.report.findings import findings
+from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
+from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.statements import area_of, area_order, fold_subjects, subject_text
+from rackproof.report.text import visible
+from rackproof.report.versions import CONTROLLER, is_version
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions that several measurements have in common."""
+
+    what: str
+    metrics: str
+    where: str
+    items: tuple[tuple[str, str], ...]
+
+
+def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
+    """The whole page. ``raw`` maps sha256 names to outputs; one that is absent is linked, not shown."""
+    return _environment().get_template("page.html.j2").render(**_view(certificate, raw))
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("rackproof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    env.filters |= {
+        "quantity": quantities.quantity,
+        "significant": quantities.significant,
+        "duration": quantities.duration,
+        "moment": quantities.moment,
+        "size": quantities.size,
+        "fold": fold_subjects,
+        "subject": subject_text,
+        "described": plots.summary_of,
+        "slug": lambda status: str(status).lower().replace(" ", "-"),
+    }
+    return env
+
+
+def _printable(value: Any) -> Any:
+    """Every expression passes here on its way out; markup is ours, everything else may come from a node."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
+    found = findings(certificate.verdicts)
+    by_area = _by_area(certificate)
+    storages = tables.storage_tables(certificate)
+    return {
+        "c": certificate,
+        "Status": Status,
+        "elapsed": quantities.between(certificate.started, certificate.finished),
+        "seal": plots.rosette(certificate.evidence.chain_head),
+        "mark": {Outcome.CERTIFIED: "check", Outcome.NOT_CERTIFIED: "cross", Outcome.INCOMPLETE: "gap"}[
+            certificate.outcome
+        ],
+        "kind": "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts",
+        "roles": _roles(certificate),
+        "key_figures": key_figures(certificate),
+        "required_total": sum(certificate.counts.required.values()),
+        "advisory_total": sum(certificate.counts.advisory.values()),
+        "findings_required": [f for f in found if f.required and f.status is not Status.WARN],
+        "findings_other": [f for f in found if not f.required or f.status is Status.WARN],
+        "node_areas": _node_areas(certificate),
+        "node_checks": tables.limited(
+            verdict_tables.checks_by_node(certificate), lambda row: _worst_of(row[1].values())
+        ),
+        "check_table": verdict_tables.check_table(certificate.verdicts, certificate.node_names),
+        "check_reads": {summary.check: summary.reads for summary in certificate.checks},
+        "storage_tables": storages,
+        "storage_plots": plots.storage_plots(certificate),
+        "link_table": tables.link_table(certificate),
+        "collective_table": tables.collective_table(certificate),
+        "collective_plot": plots.collective_plot(certificate),
+        "other_table": tables.other_table(certificate),
+        "criteria": {
+            family: [
+                (area.partition(": ")[2], verdict_tables.criterion_groups(verdicts))
+                for area, verdicts in by_area
+                if _family(area) == family
+            ]
+            for family in ("storage", "links", "collectives", "other")
+        },
+        "conditions": _conditions(certificate.measurements),
+        "cited": {v.source for v in certificate.verdicts if v.source},
+        "controller": CONTROLLER,
+        "raws": OutputIndex(certificate, raw),
+        "shown_bytes": SHOWN_BYTES,
+    }
+
+
+def _by_area(certificate: Certificate) -> list[tuple[str, list[Verdict]]]:
+    classes = {s.name: s.class_ for s in certificate.architecture.storages}
+    grouped: dict[str, list[Verdict]] = {}
+    for verdict in certificate.verdicts:
+        grouped.setdefault(area_of(verdict, classes), []).append(verdict)
+    return sorted(grouped.items(), key=lambda item: area_order(item[0]))
+
+
+def _family(area: str) -> str:
+    family = area.partition(": ")[0]
+    return family if family in ("checks", "storage", "links", "collectives") else "other"
+
+
+def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
+    """Each group of the inventory with its nodes folded; a node without a group stands alone."""
+    groups: dict[str, list[str]] = {}
+    for node in certificate.rack.nodes:
+        for group in node.groups or ("no role",):
+            groups.setdefault(group, []).append(node.name)
+    return tuple((group, fold_subjects(names)) for group, names in groups.items())
+
+
+def _node_areas(certificate: Certificate) -> tuple[str, ...]:
+    areas = {area for _, row in verdict_tables.checks_by_node(certificate) for area in row}
+    return tuple(sorted(areas))
+
+
+def _worst_of(cells: Any) -> Status | None:
+    return max((status for _, _, status in cells if status), key=lambda s: s.rank, default=None)
+
+
+def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:
+    """Under which conditions each number was taken, equal ones told once; versions have a table of their own."""
+    grouped: dict[tuple[tuple[str, str], ...], list[MeasurementSummary]] = {}
+    families = tuple(dict.fromkeys(name.partition(".")[0] for name in METRICS))
+    order = {name: (families.index(name.partition(".")[0]), i) for i, name in enumerate(METRICS)}
+    for m in sorted(measurements, key=lambda m: order.get(m.metric, (len(families), 0))):
+        items = tuple((k, _plain(v)) for k, v in sorted(m.conditions.items()) if not is_version(k))
+        if items:
+            grouped.setdefault(items, []).append(m)
+    return tuple(
+        Conditions(
+            what=", ".join(dict.fromkeys(_what(m) for m in group)),
+            metrics=", ".join(dict.fromkeys(tables.short_name(m.metric) for m in group)),
+            where=fold_subjects(name for m in group for name in m.members),
+            items=items,
+        )
+        for items, group in grouped.items()
+    )
+
+
+def _what(m: MeasurementSummary) -> str:
+    return m.labels.get("storage") or m.labels.get("op") or m.metric.partition(".")[0]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return quantities.significant(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,282 @@
+"""Plots as inline SVG, drawn by hand.
+
+Two kinds are needed, bars and lines, and both must follow the page: its fonts, its dark mode, its print colours, text
+that can be selected and found. That is CSS on our own markup, a few hundred bytes a plot. Matplotlib would bring a
+second or more of import on a small controller, fixed colours and glyph outlines, and would need most of its output
+rewritten afterwards. This module computes geometry; ``templates/plots.svg.j2`` is the markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rackproof.core.evidence import Scope
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.findings import verdicts_about, worst
+from rackproof.report.quantities import significant, size, unit_text
+from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.tables import short_name
+
+BAR_NODES = 8
+"""Up to this many nodes each have a bar; more are drawn as a strip with a mark for each."""
+
+WIDTH = 340.0
+_LABEL, _VALUE = 74.0, 62.0
+_BAR, _GAP, _HEAD = 11.0, 4.0, 21.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    y: float
+    width: float
+    name: str
+    value: str
+    status: Status | None
+    tick: float | None
+    """Where the criterion's bar is, as an x offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    y: float
+    marks: tuple[float, ...]
+    median: float
+    value: str
+    tick: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BarGroup:
+    y: float
+    title: str
+    bars: tuple[Bar, ...]
+    strip: Strip | None
+
+
+@dataclass(frozen=True, slots=True)
+class BarPlot:
+    title: str
+    unit: str
+    height: float
+    groups: tuple[BarGroup, ...]
+    absent: tuple[str, ...]
+    """Storages of which there is no number."""
+    width: float = WIDTH
+    label_width: float = _LABEL
+    bar_height: float = _BAR
+
+    @property
+    def has_ticks(self) -> bool:
+        bars = [b.tick for g in self.groups for b in g.bars] + [g.strip.tick for g in self.groups if g.strip]
+        return any(tick is not None for tick in bars)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    points: tuple[tuple[float, float], ...]
+    legend_x: float
+    legend_y: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinePlot:
+    title: str
+    unit: str
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    width: float = WIDTH
+
+
+def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
+    """Read and write bandwidth, one group of bars a storage; no plot of a metric that was not measured anywhere."""
+    plots = []
+    for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
+        found = [m for m in certificate.measurements if m.metric == metric and m.scope is Scope.NODE]
+        for label, unit in dict.fromkeys((m.labels.get("block_bytes", ""), m.unit) for m in found):
+            series = [m for m in found if (m.labels.get("block_bytes", ""), m.unit) == (label, unit)]
+            block = f", {size(int(label))} blocks" if label.isdecimal() else ""
+            if any(m.median is not None for m in series):
+                plots.append(_bar_plot(certificate, f"{short_name(metric).capitalize()}{block}", unit, series))
+    return tuple(plots)
+
+
+def collective_plot(certificate: Certificate) -> LinePlot | None:
+    """Bus bandwidth against message size; None when no size has a number."""
+    series: dict[str, list[tuple[int, float]]] = {}
+    engines = {m.labels.get("engine") for m in certificate.measurements if m.metric == "collective.busbw"}
+    unit = ""
+    for m in certificate.measurements:
+        count = m.labels.get("bytes", "")
+        if m.metric != "collective.busbw" or m.median is None or not count.isdecimal() or int(count) == 0:
+            continue
+        engine = f" ({m.labels.get('engine')})" if len(engines) > 1 else ""
+        series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
+        unit = m.unit
+    return _line_plot("Bus bandwidth against message size", unit, series) if series else None
+
+
+def nice_ticks(top: float, count: int = 4) -> tuple[float, ...]:
+    """From 0 in steps of 1, 2 or 5 times a power of ten to the first step at or above ``top``."""
+    if not top > 0:
+        return (0.0, 1.0)
+    raw = top / count
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * (1 - 1e-9)) * magnitude
+    return tuple(i * step for i in range(math.ceil(top / step - 1e-9) + 1))
+
+
+def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[MeasurementSummary]) -> BarPlot:
+    by_storage: dict[str, list[MeasurementSummary]] = {s.name: [] for s in certificate.architecture.storages}
+    for m in series:
+        by_storage.setdefault(m.labels.get("storage", ""), []).append(m)
+    position = {name: i for i, name in enumerate(certificate.node_names)}
+    about = verdicts_about(certificate)
+    thresholds = {m.subject + m.labels.get("storage", ""): _threshold(m, about(m)) for m in series}
+    top = max([m.median or 0.0 for m in series] + [t for t in thresholds.values() if t is not None])
+    scale = (WIDTH - _LABEL - _VALUE) / top if top > 0 else 0.0
+
+    def at(value: float | None) -> float | None:
+        return None if value is None else round(max(value, 0.0) * scale, 1)
+
+    y, groups, absent = 0.0, [], []
+    for name, members in by_storage.items():
+        members.sort(key=lambda m: position.get(m.subject, len(position)))
+        measured = [m for m in members if m.median is not None]
+        if not measured:
+            absent += [name] if members else []
+            continue
+        first, bars, strip = y, [], None
+        y += _HEAD
+        if len(members) <= BAR_NODES:
+            for m in members:
+                value = "unmeasured" if m.median is None else significant(m.median)
+                bars.append(
+                    Bar(
+                        y,
+                        at(m.median) or 0.0,
+                        _shortened(m.subject),
+                        value,
+                        worst(about(m)),
+                        at(thresholds[m.subject + m.labels.get("storage", "")]),
+                    )
+                )
+                y += _BAR + _GAP
+        else:
+            values = sorted(m.median for m in measured if m.median is not None)
+            middle = median(values)
+            tick = next(
+                (t for m in measured if (t := thresholds[m.subject + m.labels.get("storage", "")]) is not None), None
+            )
+            text = f"{significant(values[0])} to {significant(values[-1])}"
+            marks = tuple(x for v in values if (x := at(v)) is not None)
+            strip = Strip(y, marks, at(middle) or 0.0, text, at(tick))
+            y += 2 * _BAR + _GAP
+        groups.append(BarGroup(first, name, tuple(bars), strip))
+        y += 5.0
+    return BarPlot(title, unit_text(unit), y, tuple(groups), tuple(absent))
+
+
+def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | None:
+    """The highest bar on this number, in its own unit; None where there is none or it is in another unit."""
+    found = []
+    for v in verdicts:
+        if v.bar_value is None:
+            continue
+        if v.ceiling is None and v.unit == m.unit:
+            found.append(v.bar_value)
+        elif v.ceiling is not None and v.ceiling_unit == m.unit and v.unit in ("percent", "ratio"):
+            found.append(v.ceiling * v.bar_value / (100 if v.unit == "percent" else 1))
+    return max(found, default=None)
+
+
+def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]) -> LinePlot:
+    names = sorted(series)
+    rows = math.ceil(len(names) / 3)
+    left, right, top = 38.0, WIDTH - 12.0, 12.0 + 18.0 * rows
+    height = top + 190.0
+    bottom = height - 22.0
+    sizes = sorted({x for points in series.values() for x, _ in points})
+    low, high = math.log2(sizes[0]), math.log2(sizes[-1])
+    y_values = nice_ticks(max(y for points in series.values() for _, y in points))
+
+    def x_of(count: int) -> float:
+        share = (math.log2(count) - low) / (high - low) if high > low else 0.5
+        return round(left + 8 + share * (right - left - 16), 1)
+
+    def y_of(value: float) -> float:
+        return round(bottom - max(value, 0.0) / y_values[-1] * (bottom - top), 1)
+
+    every = math.ceil(len(sizes) / 6)
+    labelled = sizes[::-1][::every][::-1]
+    column = (WIDTH - left) / min(3, len(names))
+    return LinePlot(
+        title=title,
+        unit=unit_text(unit),
+        height=height,
+        left=left,
+        right=right,
+        top=top,
+        bottom=bottom,
+        x_ticks=tuple(Tick(x_of(s), size(s)) for s in labelled),
+        y_ticks=tuple(Tick(y_of(v), f"{v:g}" if v < 1000 else significant(v)) for v in y_values),
+        lines=tuple(
+            Line(
+                name,
+                tuple((x_of(x), y_of(y)) for x, y in sorted(series[name])),
+                round(left + column * (i % 3), 1),
+                8.0 + 18.0 * (i // 3),
+            )
+            for i, name in enumerate(names)
+        ),
+    )
+
+
+def _shortened(name: str, length: int = 11) -> str:
+    return name if len(name) <= length else f"{name[: length - 1]}…"
+
+
+def rosette(seed: str, radius: float = 46.0) -> str:
+    """Path of a guilloche whose petals and depth follow from ``seed``, a hexadecimal hash.
+
+    Certificates over different evidence look different at a glance; the hash itself is what proves it.
+    """
+    digits = [int(c, 16) for c in seed if c in "0123456789abcdef"] or [0]
+    petals = 9 + digits[0] % 8
+    inner = 0.62 + digits[-1] / 16 * 0.2
+    turns = 5 + digits[len(digits) // 2] % 3
+    steps = 48 * turns
+    points = []
+    for i in range(steps):
+        angle = 2 * math.pi * turns * i / steps
+        wave = (1 + math.cos(petals * angle / turns * (turns - 1) + digits[0])) / 2
+        r = radius * (inner + (1 - inner) * wave)
+        points.append(f"{r * math.cos(angle):.1f} {r * math.sin(angle):.1f}")
+    return f"M{'L'.join(points)}Z"
+
+
+def summary_of(plot: BarPlot | LinePlot) -> str:
+    """What the picture says, for a reader who cannot see it."""
+    if isinstance(plot, LinePlot):
+        return f"{plot.title}, in {plot.unit}: {', '.join(line.name for line in plot.lines)}."
+    parts = [
+        f"{g.title}: " + (f"{g.strip.value}" if g.strip else ", ".join(f"{b.name} {b.value}" for b in g.bars))
+        for g in plot.groups
+    ]
+    return f"{plot.title}, in {plot.unit}. {'; '.join(parts)}."

@@ -1,0 +1,97 @@
+"""Numbers as people read them: three significant digits, a unit, a thin blank between thousands."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+
+NARROW = "\u202f"
+"""Narrow no-break space: between groups of digits."""
+NBSP = "\u00a0"
+MINUS = "\u2212"
+ABSENT = "–"
+
+_UNITS = {"us": "µs", "1": "", "1/s": "/s", "percent": "%", "ratio": "×"}
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``1234.5`` as ``1 230``, ``0.98765`` as ``0.988``; whole numbers below 1000 have no decimals."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else f"{MINUS}∞" if value < 0 else "not a number"
+    if value == int(value) and abs(value) < 1000:
+        return _signed(f"{int(value)}")
+    exact = Decimal(repr(float(value)))
+    place = exact.adjusted() - digits + 1
+    rounded = exact.quantize(Decimal(1).scaleb(place))
+    if rounded.adjusted() > exact.adjusted():  # 99.96 became 100.0: one decimal too many
+        rounded = exact.quantize(Decimal(1).scaleb(place + 1))
+    return _signed(f"{rounded:,f}".replace(",", NARROW))
+
+
+def unit_text(unit: str | None) -> str:
+    """The sign for a unit of the vocabulary; others are shown as they are."""
+    return _UNITS.get(unit or "", unit or "")
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """Number and unit, held together; ``–`` when there is no number."""
+    if value is None:
+        return ABSENT
+    text, sign = significant(value), unit_text(unit)
+    if not sign:
+        return text
+    return f"{text}{sign}" if sign.startswith("/") else f"{text}{NBSP}{sign}"
+
+
+def distance(percent: float | None) -> str:
+    """How far from the bar, with its sign: ``+12.3 %``."""
+    if percent is None:
+        return ABSENT
+    text = significant(percent)
+    return f"{text if percent < 0 else '+' + text}{NBSP}%"
+
+
+def size(count: int) -> str:
+    """Bytes in binary steps where they are whole, else with three digits: ``64 KiB``, ``1.46 KiB``."""
+    for factor, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= factor:
+            return f"{significant(count / factor)}{NBSP}{name}"
+    return f"{count}{NBSP}B"
+
+
+def duration(seconds: float | None) -> str:
+    """``0.42 s``, ``6 min 12 s``, ``1 h 04 min``."""
+    if seconds is None:
+        return ABSENT
+    if seconds < 60:
+        return f"{significant(seconds)}{NBSP}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}{NBSP}min {rest:02d}{NBSP}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{NBSP}h {minutes:02d}{NBSP}min"
+
+
+def moment(text: str) -> str:
+    """``2026-11-21T10:04:05Z`` as ``2026-11-21 10:04:05 UTC``; anything else as it is."""
+    parsed = _parse(text)
+    return parsed.strftime("%Y-%m-%d %H:%M:%S UTC") if parsed else text
+
+
+def between(started: str, finished: str) -> float | None:
+    """Seconds from one moment to another; None when either is no ISO 8601 time."""
+    first, last = _parse(started), _parse(finished)
+    return (last - first).total_seconds() if first and last else None
+
+
+def _parse(text: str) -> datetime | None:
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", MINUS)

@@ -1,0 +1,168 @@
+"""What ``certificate.json`` holds, schema ``rackproof.certificate/v1``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rackproof.core.architecture import Source
+from rackproof.core.evidence import NodeChanges, NodeInfo, Scope
+from rackproof.core.status import Outcome, Status, outcome_of
+from rackproof.core.verdict import Verdict
+from rackproof.report.versions import VersionSeen
+
+SCHEMA: Literal["rackproof.certificate/v1"] = "rackproof.certificate/v1"
+
+_BEST_FIRST = (Outcome.CERTIFIED, Outcome.INCOMPLETE, Outcome.NOT_CERTIFIED)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class RackSummary(Model):
+    inventory: str
+    nodes: tuple[NodeInfo, ...]
+
+
+class StorageSummary(Model):
+    """What a reader must know of a file system to read its numbers."""
+
+    name: str
+    class_: str = Field(alias="class")
+    fstype: str
+    transport: str | None
+    mountpoint: str
+
+
+class ArchitectureSummary(Model):
+    """The reference that the run was judged against."""
+
+    id: str
+    version: str
+    title: str
+    scope: str
+    sha256: str | None
+    """Of the architecture file; None when the run was judged against a file whose hash the caller did not give."""
+    sources: dict[str, Source]
+    storages: tuple[StorageSummary, ...]
+
+
+class Counts(Model):
+    """Verdicts by status; all five keys are always there."""
+
+    required: dict[Status, int]
+    advisory: dict[Status, int]
+
+
+class CheckSummary(Model):
+    """One check over all nodes and items."""
+
+    check: str
+    reads: str
+    """The architecture key that says what is expected."""
+    results: int
+    passed: int
+    failed: int
+    unmeasured: int
+
+
+class MeasurementSummary(Model):
+    metric: str
+    scope: Scope
+    members: tuple[str, ...]
+    subject: str
+    labels: dict[str, str]
+    unit: str
+    samples: tuple[float, ...]
+    median: float | None
+    reason: str | None
+    """Why there is no number; None when there is one."""
+    conditions: dict[str, Any]
+    raw: tuple[str, ...]
+    step: str
+    simulated: bool
+
+
+class StageTime(Model):
+    """One stage of the run; a resumed run has the same stage more than once."""
+
+    stage: str
+    started: str
+    finished: str | None
+    """None: the stage began and never ended."""
+    elapsed_s: float | None
+
+
+class DeploySummary(Model):
+    deploy: str
+    dry: bool
+    ok: bool
+    reason: str | None
+    elapsed_s: float
+    nodes: tuple[NodeChanges, ...]
+    raw: tuple[str, ...]
+
+
+class RawOutput(Model):
+    """One output of one command; ``sha256`` names its file under ``raw/``."""
+
+    sha256: str
+    node: str
+    command: str
+    rc: int | None
+    error: str | None
+    """Why there is no exit status."""
+    elapsed_s: float
+    bytes: int
+    which: Literal["stdout", "stderr"]
+
+
+class EvidenceSummary(Model):
+    chain_head: str
+    """Hash of the last record: whoever knows it can tell whether the evidence is still the same."""
+    records: int
+    raw: tuple[RawOutput, ...]
+
+
+class Certificate(Model):
+    """Everything that the faces of a run show."""
+
+    schema_: Literal["rackproof.certificate/v1"] = Field(default=SCHEMA, alias="schema")
+    run: str
+    started: str
+    finished: str
+    """UTC, ISO 8601, both."""
+    outcome: Outcome
+    exit_status: int
+    statement: str
+    """One or two sentences: why this outcome."""
+    rack: RackSummary
+    architecture: ArchitectureSummary
+    profile: str
+    counts: Counts
+    verdicts: tuple[Verdict, ...]
+    checks: tuple[CheckSummary, ...]
+    measurements: tuple[MeasurementSummary, ...]
+    stages: tuple[StageTime, ...]
+    deploys: tuple[DeploySummary, ...]
+    kit_version: str
+    versions: tuple[VersionSeen, ...]
+    simulated: tuple[str, ...]
+    """What is not genuine hardware, in plain sentences; empty on a real rack."""
+    notes: tuple[str, ...]
+    evidence: EvidenceSummary
+
+    @model_validator(mode="after")
+    def _no_better_than_its_verdicts(self) -> Self:
+        earned = outcome_of(v.status for v in self.verdicts if v.required)
+        if _BEST_FIRST.index(self.outcome) < _BEST_FIRST.index(earned):
+            raise ValueError(f"the certificate says {self.outcome}, its verdicts say {earned}")
+        if self.exit_status != self.outcome.exit_status:
+            raise ValueError(f"exit status {self.exit_status} is not that of {self.outcome}")
+        return self
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.rack.nodes)

@@ -1,0 +1,118 @@
+"""Sentences and groupings that all faces share, so that the page and the terminal never tell different stories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ClusterShell.NodeSet import NodeSetException
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement, NodeInfo
+from rackproof.core.rack import fold
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Verdict
+
+CLASS_ORDER = ("local", "nfs", "parallel", "object")
+
+
+def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
+    """Why the outcome is what it is."""
+    required = [v for v in verdicts if v.required]
+    seen = Counter(v.status for v in required)
+    total = _plural(len(required), "required verdict")
+    if not required:
+        return "Nothing was required of this rack, so nothing is proven."
+    words = ((Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
+    no_number = " and ".join(f"{seen[s]} {'is' if seen[s] == 1 else 'are'} {word}" for s, word in words if seen[s])
+    if outcome is Outcome.NOT_CERTIFIED:
+        where = fold_subjects(v.subject for v in required if v.status is Status.FAIL)
+        text = f"{seen[Status.FAIL]} of {total} failed, on {where}"
+        return f"{text}; of the others {no_number}." if no_number else f"{text}."
+    if outcome is Outcome.INCOMPLETE:
+        if not no_number:
+            return f"The judge holds the evidence to be incomplete, although none of {total} says so."
+        return f"Nothing failed, but not all of {total} rest on a usable number: {no_number}."
+    passed = f"All {total} passed" if len(required) > 1 else "The one required verdict passed"
+    return f"{passed}, {seen[Status.WARN]} of them with a warning." if seen[Status.WARN] else f"{passed}."
+
+
+def simulation_statements(
+    nodes: Sequence[NodeInfo], architecture: Architecture, measurements: Iterable[Measurement]
+) -> tuple[str, ...]:
+    """What a reader must not mistake for hardware; empty when everything is genuine."""
+    statements = []
+    virtual = [n.name for n in nodes if n.virtual]
+    if virtual and len(virtual) == len(nodes):
+        statements.append("All nodes are virtual machines.")
+    elif virtual:
+        statements.append(f"{fold_subjects(virtual)}: virtual machines.")
+    replayed = [n.name for n in nodes if n.simulated_gpus]
+    if replayed:
+        statements.append(
+            f"GPUs of {fold_subjects(replayed)} are simulated: recorded device tools answer in their place."
+        )
+    if architecture.fabric.kind == "soft-roce":
+        statements.append("RDMA is Soft-RoCE: the kernel computes it, no adapter does.")
+    metrics = sorted({m.metric for m in measurements if m.simulated})
+    if metrics:
+        statements.append(f"Measured on simulated devices: {', '.join(metrics)}.")
+    return tuple(statements)
+
+
+def fold_subjects(subjects: Iterable[str]) -> str:
+    """``gpu-[01-02], gpu-01 ↔ gpu-02, rack``: nodes folded, pairs and the rack spelled out."""
+    unique = sorted(set(subjects))
+    nodes = [s for s in unique if "|" not in s and s != "rack"]
+    parts = []
+    if nodes:
+        try:
+            parts.append(fold(nodes))
+        except NodeSetException:  # a name that ClusterShell's syntax cannot hold is shown as it is
+            parts.append(", ".join(nodes))
+    parts += [subject_text(s) for s in unique if "|" in s or s == "rack"]
+    return ", ".join(parts) if parts else "no node"
+
+
+def subject_text(subject: str) -> str:
+    """A pair is stored as ``a|b`` and read as ``a ↔ b``."""
+    return subject.replace("|", " ↔ ")
+
+
+def name_of(identifier: str) -> str:
+    """``base.sysctl`` of ``base.sysctl[vm.swappiness]``."""
+    return identifier.partition("[")[0]
+
+
+def item_of(identifier: str) -> str:
+    """``vm.swappiness`` of ``base.sysctl[vm.swappiness]``; empty where there is none."""
+    return identifier.partition("[")[2].removesuffix("]")
+
+
+def area_of(verdict: Verdict, storage_classes: dict[str, str]) -> str:
+    """The part of the rack that a verdict speaks about: ``checks: base``, ``storage: nfs``, ``links`` …
+
+    Checks are grouped by their module, the part of the id before the first dot; storage criteria by storage class.
+    """
+    if verdict.kind == "check":
+        return f"checks: {name_of(verdict.id).partition('.')[0]}"
+    family = (verdict.metric or "other").partition(".")[0]
+    if family == "storage":
+        name = verdict.labels.get("storage", "")
+        return f"storage: {storage_classes.get(name, name or 'any')}"
+    return {"link": "links", "collective": "collectives"}.get(family, family)
+
+
+def area_order(area: str) -> tuple[int, int, str]:
+    """Checks first, then storage from near to far, then the network."""
+    family, _, rest = area.partition(": ")
+    families = ("checks", "storage", "links", "collectives")
+    return (
+        families.index(family) if family in families else len(families),
+        CLASS_ORDER.index(rest) if rest in CLASS_ORDER else len(CLASS_ORDER),
+        area,
+    )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,257 @@
+"""Measurements as tables: what stands in which row and column, not how it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from rackproof.core.evidence import Scope
+from rackproof.core.metrics import METRICS
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.certificate import natural
+from rackproof.report.findings import verdicts_about, worst
+from rackproof.report.quantities import ABSENT, significant, size, unit_text
+from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.statements import fold_subjects, subject_text
+
+T = TypeVar("T")
+
+ROWS = 250
+"""Of one table; rows beyond it that passed are counted, not shown. What did not pass is always shown."""
+
+_SHORT = {
+    "storage.read_bandwidth": "read",
+    "storage.write_bandwidth": "write",
+    "storage.random_read_iops": "random read",
+    "storage.random_read_latency": "latency",
+    "link.rdma_write_bandwidth": "RDMA write",
+    "link.rdma_write_latency": "RDMA latency",
+    "link.tcp_bandwidth": "TCP",
+    "collective.busbw": "bus",
+    "collective.algbw": "algorithm",
+    "collective.wrong_values": "wrong values",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``group`` stands above neighbouring columns that share it."""
+
+    title: str
+    unit: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``status`` is the worst verdict on this number, None when no criterion speaks about it."""
+
+    text: str
+    note: str = ""
+    status: Status | None = None
+    raw: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    title: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``remarks`` say why a number is absent."""
+
+    title: str
+    caption: str
+    corner: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...] = ()
+    omitted: int = 0
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """(title, how many columns) of the row above the column titles; empty when no column has a group."""
+        if not any(c.group for c in self.columns):
+            return ()
+        return tuple((title, len(list(run))) for title, run in groupby(c.group for c in self.columns))
+
+
+def short_name(metric: str) -> str:
+    return _SHORT.get(metric, metric)
+
+
+def storage_tables(certificate: Certificate) -> tuple[Table, ...]:
+    """One table a storage: its clients and the rack against what was measured."""
+    of_storage: dict[str, list[MeasurementSummary]] = {s.name: [] for s in certificate.architecture.storages}
+    for m in certificate.measurements:
+        if m.metric.startswith("storage."):
+            of_storage.setdefault(m.labels.get("storage", ""), []).append(m)
+    known = {s.name: s for s in certificate.architecture.storages}
+    tables = []
+    for name, group in of_storage.items():
+        if not group:
+            continue
+        s = known.get(name)
+        about = [s.class_, s.fstype, f"over {s.transport.upper()}" if s.transport else "", s.mountpoint] if s else []
+        tables.append(
+            _matrix(certificate, group, name or "unnamed", ", ".join(a for a in about if a), "Client", _workload)
+        )
+    return tuple(tables)
+
+
+def link_table(certificate: Certificate) -> Table | None:
+    """Pairs of nodes against the tests between them."""
+    group = [m for m in certificate.measurements if m.metric.startswith("link.")]
+    several_rails = len({m.labels.get("rail") for m in group}) > 1
+
+    def column(m: MeasurementSummary) -> str:
+        rail = m.labels.get("rail")
+        return f"{short_name(m.metric)}, rail {rail}" if several_rails and rail is not None else short_name(m.metric)
+
+    return _matrix(certificate, group, "Between nodes", "one row a pair", "Pair", column) if group else None
+
+
+def collective_table(certificate: Certificate) -> Table | None:
+    """Message sizes against operations."""
+    group = [m for m in certificate.measurements if m.metric.startswith("collective.")]
+    engines = {m.labels.get("engine") for m in group}
+
+    def operation(m: MeasurementSummary) -> str:
+        engine = f" ({m.labels.get('engine')})" if len(engines) > 1 else ""
+        return f"{m.labels.get('op', 'operation')}{engine}"
+
+    def column(m: MeasurementSummary) -> str:
+        return short_name(m.metric)
+
+    def row(m: MeasurementSummary) -> str:
+        return bytes_text(m.labels.get("bytes", ""))
+
+    if not group:
+        return None
+    group.sort(key=lambda m: (natural({"bytes": m.labels.get("bytes", "")}), m.labels.get("op", ""), m.metric))
+    members = fold_subjects(name for m in group for name in m.members)
+    caption = ", ".join([members, *(f"engine {e}" for e in engines if e and len(engines) == 1)])
+    return _matrix(certificate, group, "Collective operations", caption, "Message", column, row, operation)
+
+
+def other_table(certificate: Certificate) -> Table | None:
+    """Measurements of a kind that has no table of its own."""
+    families = ("storage.", "link.", "collective.")
+    group = [m for m in certificate.measurements if not m.metric.startswith(families)]
+
+    def column(m: MeasurementSummary) -> str:
+        return ", ".join([m.metric, *(f"{k} {v}" for k, v in sorted(m.labels.items()))])
+
+    return _matrix(certificate, group, "Other measurements", "", "Subject", column) if group else None
+
+
+def _workload(m: MeasurementSummary) -> str:
+    block = m.labels.get("block_bytes", "")
+    # Latency is that of the random reads beside it: the same block size need not be said twice.
+    return " ".join(part for part in (short_name(m.metric), bytes_text(block) if block else "") if part)
+
+
+def bytes_text(text: str) -> str:
+    return size(int(text)) if text.isdecimal() else text
+
+
+def _matrix(
+    certificate: Certificate,
+    group: Sequence[MeasurementSummary],
+    title: str,
+    caption: str,
+    corner: str,
+    column: Callable[[MeasurementSummary], str],
+    row: Callable[[MeasurementSummary], str] | None = None,
+    over: Callable[[MeasurementSummary], str] = lambda m: "",
+) -> Table:
+    """Rows are subjects in the order of the inventory unless ``row`` says otherwise.
+
+    Several measurements of one cell (which the labels should rule out) stand side by side: none is hidden.
+    """
+    by_subject = row is None
+    row = row or (lambda m: m.subject)
+    order = {metric: i for i, metric in enumerate(METRICS)}
+    ordered = sorted(group, key=lambda m: (over(m), order.get(m.metric, len(order))))
+
+    def place(m: MeasurementSummary) -> tuple[str, str, str]:
+        return (over(m), column(m), m.unit)
+
+    columns = list(dict.fromkeys(place(m) for m in ordered))
+    cells: dict[str, dict[tuple[str, str, str], list[MeasurementSummary]]] = {}
+    for m in group:
+        cells.setdefault(row(m), {}).setdefault(place(m), []).append(m)
+    names = list(cells)
+    if by_subject:
+        names.sort(key=_order(certificate.node_names))
+    rows, remarks = [], []
+    statuses: dict[str, Status | None] = {}
+    about = verdicts_about(certificate)
+    for name in names:
+        line = []
+        for key in columns:
+            found = cells[name].get(key, [])
+            line.append(_cell(found, about))
+            what = " ".join(part for part in key[:2] if part)
+            remarks += [f"{subject_text(name)}, {what}: {m.reason}" for m in found if m.median is None]
+        rows.append(Row(subject_text(name), tuple(line)))
+        statuses[subject_text(name)] = max((c.status for c in line if c.status), key=lambda s: s.rank, default=None)
+    shown, omitted = limited(rows, lambda r: statuses[r.title])
+    return Table(
+        title=title,
+        caption=", ".join(part for part in (caption, _sampling(group)) if part),
+        corner=corner,
+        columns=tuple(Column(name, unit_text(unit), above) for above, name, unit in columns),
+        rows=tuple(shown),
+        remarks=tuple(dict.fromkeys(remarks)),
+        omitted=omitted,
+    )
+
+
+def _cell(found: Sequence[MeasurementSummary], about: Callable[[MeasurementSummary], list[Verdict]]) -> Cell:
+    if not found:
+        return Cell(ABSENT)
+    return Cell(
+        text="; ".join("unmeasured" if m.median is None else significant(m.median) for m in found),
+        note="" if len(found) > 1 else _spread(found[0]),
+        status=worst(v for m in found for v in about(m)),
+        raw=tuple(dict.fromkeys(sha for m in found for sha in m.raw)),
+        simulated=any(m.simulated for m in found),
+    )
+
+
+def _spread(m: MeasurementSummary) -> str:
+    """``98.1 to 103``: between which samples the median lies."""
+    return f"{significant(min(m.samples))} to {significant(max(m.samples))}" if len(m.samples) > 1 else ""
+
+
+def _sampling(group: Iterable[MeasurementSummary]) -> str:
+    """What the small print of the cells means."""
+    counts = sorted({len(m.samples) for m in group if m.samples})
+    if not counts or counts == [1]:
+        return ""
+    return f"median and range of {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} samples"
+
+
+def _order(nodes: Sequence[str]) -> Callable[[str], tuple[bool, int, str]]:
+    """Nodes as in the inventory, then pairs, the rack last."""
+    position = {name: i for i, name in enumerate(nodes)}
+    return lambda name: (name == Scope.RACK.value, position.get(name, len(position)), name)
+
+
+def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], int]:
+    """Drop rows that passed (or that nothing judges) from the end until the table is short enough."""
+    surplus = max(0, len(rows) - ROWS)
+    kept: list[T] = []
+    for row in reversed(rows):
+        if surplus and status(row) in (None, Status.PASS):
+            surplus -= 1
+        else:
+            kept.append(row)
+    return kept[::-1], len(rows) - len(kept)

@@ -1,0 +1,117 @@
+"""The last lines of ``rackproof certify``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from rackproof.core.status import Outcome, Status
+from rackproof.report.findings import Finding, findings
+from rackproof.report.schema import Certificate
+from rackproof.report.statements import area_of, area_order
+from rackproof.report.text import one_line
+
+FINDINGS = 10
+"""Shown here; the page has them all."""
+
+_STYLE = {
+    Status.PASS: "green",
+    Status.WARN: "yellow",
+    Status.FAIL: "bold red",
+    Status.INVALID: "magenta",
+    Status.UNMEASURED: "cyan",
+}
+_OUTCOME_STYLE = {Outcome.CERTIFIED: "green", Outcome.NOT_CERTIFIED: "red", Outcome.INCOMPLETE: "yellow"}
+
+
+def summary(certificate: Certificate, console: Console, page: str = "certificate.html") -> None:
+    """Print counts by area, the worst findings and the outcome. ``page`` is where the certificate can be read.
+
+    Everything is built from ``Text``: what a node said is never taken for markup.
+    """
+    said = _Said(console.encoding)
+    console.print(_counts(certificate, said))
+    console.print()
+    shown = [f for f in findings(certificate.verdicts) if f.required or f.status is Status.FAIL]
+    for finding in shown[:FINDINGS]:
+        _print_finding(console, finding, said)
+    if len(shown) > FINDINGS:
+        console.print(Text(f"and {len(shown) - FINDINGS} more in the page\n"))
+    console.print(_verdict(certificate, said))
+    console.print(Text.assemble(("page  ", "dim"), said(page)), soft_wrap=True)
+
+
+class _Said:
+    """Text as one line that this terminal can print: a report must not die of a missing character."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+
+    def __call__(self, text: str) -> str:
+        text = one_line(text)
+        try:
+            text.encode(self._encoding)
+        except UnicodeEncodeError:
+            text = text.translate(_ASCII).encode(self._encoding, "replace").decode(self._encoding)
+        return text
+
+
+_ASCII = str.maketrans({"≥": ">=", "≤": "<=", "↔": "<->", "·": ".", "–": "-", "−": "-", "×": "x", "µ": "u", "…": "..."})
+
+
+def _counts(certificate: Certificate, said: _Said) -> Table:
+    classes = {s.name: s.class_ for s in certificate.architecture.storages}
+    areas: dict[str, Counter[Status]] = {}
+    for v in certificate.verdicts:
+        areas.setdefault(area_of(v, classes), Counter())[v.status] += 1
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("", overflow="fold")
+    for status in Status:
+        table.add_column(status.value, justify="right", no_wrap=True)
+    for area in sorted(areas, key=area_order):
+        counts = areas[area]
+        cells = (Text(str(counts[s]), _STYLE[s]) if counts[s] else Text(said("·"), "dim") for s in Status)
+        table.add_row(Text(said(area)), *cells)
+    return table
+
+
+def _print_finding(console: Console, finding: Finding, said: _Said) -> None:
+    head = Text.assemble((finding.status.value, _STYLE[finding.status]), " ", (said(finding.title), "bold"))
+    head.append(f" on {said(finding.subjects)}")
+    if not finding.required:
+        head.append(" (advisory)", style="dim")
+    console.print(head)
+    lines = _messages(finding, said)
+    if finding.hint:
+        lines.append(Text.assemble(("do: ", "dim"), said(finding.hint)))
+    for line in lines:
+        console.print(Padding(line, (0, 0, 0, 5), expand=False))
+    console.print()
+
+
+def _messages(finding: Finding, said: _Said, limit: int = 3) -> list[Text]:
+    named = len(finding.messages) > 1 or finding.verdict_ids != finding.ids
+    lines = [
+        Text(said(f"{where}: {message}" if named else message))
+        for where, message in finding.messages[:limit]
+        if message
+    ]
+    omitted = len(finding.messages) - limit
+    return [*lines, Text(f"and {omitted} more", style="dim")] if omitted > 0 else lines
+
+
+def _verdict(certificate: Certificate, said: _Said) -> Panel:
+    style = _OUTCOME_STYLE[certificate.outcome]
+    text = Text.assemble((certificate.outcome.value, f"bold {style}"), "\n", said(certificate.statement))
+    arch = certificate.architecture
+    against = f"{arch.title}, {arch.id} {arch.version}, profile {certificate.profile}"
+    text.append(f"\n{said(against)}", style="dim")
+    for statement in certificate.simulated:
+        text.append(f"\n{said(statement)}", style="yellow")
+    return Panel(text, border_style=style, padding=(0, 1))

@@ -1,0 +1,191 @@
+"""Verdicts as tables: checks against nodes, criteria against their subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.certificate import natural
+from rackproof.report.findings import worst
+from rackproof.report.quantities import ABSENT, distance, quantity
+from rackproof.report.schema import Certificate
+from rackproof.report.statements import fold_subjects, item_of, name_of, subject_text
+from rackproof.report.tables import Cell, Row, bytes_text, limited
+
+NODE_COLUMNS = 6
+"""A rack of at most this many nodes has one column a node in the tables of checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionRow:
+    """``items`` are the cases of one subject that gave the very same answer: 0 wrong values at every message size."""
+
+    subject: str
+    items: tuple[str, ...]
+    measured: str
+    ceiling: str
+    value: str
+    distance: str
+    samples: str
+    status: Status
+    message: str
+    raw: tuple[str, ...]
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionGroup:
+    """One criterion and its subjects, worst first."""
+
+    id: str
+    title: str
+    bar: str
+    required: bool
+    statistic: str
+    source: str
+    reason: str
+    rows: tuple[CriterionRow, ...]
+    omitted: int
+
+
+def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
+    grouped: dict[str, list[Verdict]] = {}
+    for v in verdicts:
+        if v.kind == "criterion":
+            grouped.setdefault(name_of(v.id), []).append(v)
+    groups = []
+    for identifier, members in grouped.items():
+        members.sort(key=lambda v: (-v.status.rank, v.subject, v.labels.get("op", ""), natural(v.labels)))
+        shown, omitted = limited(_folded_items(_criterion_row(v) for v in members), lambda row: row.status)
+        first = members[0]
+        groups.append(
+            CriterionGroup(
+                id=identifier,
+                title=first.title,
+                bar=", ".join(dict.fromkeys(v.bar for v in members if v.bar)) or "no bar",
+                required=first.required,
+                statistic=first.statistic or "",
+                source=first.source or "",
+                reason=first.reason or "",
+                rows=tuple(shown),
+                omitted=omitted,
+            )
+        )
+    return tuple(groups)
+
+
+def _criterion_row(v: Verdict) -> CriterionRow:
+    share = v.measured is not None
+    spread = "" if v.cv_pct is None else f", CV {quantity(v.cv_pct, 'percent')}"
+    return CriterionRow(
+        subject=subject_text(v.subject),
+        items=(_item_text(v),) if item_of(v.id) else (),
+        measured=quantity(v.measured, v.measured_unit) if share else quantity(v.value, v.unit),
+        ceiling=quantity(v.ceiling, v.ceiling_unit),
+        value=quantity(v.value, v.unit) if share else ABSENT,
+        distance=distance(v.distance_pct),
+        samples=f"{len(v.samples)}{spread}" if v.samples else ABSENT,
+        status=v.status,
+        message=v.message if v.status is not Status.PASS else "",
+        raw=v.raw,
+        simulated=v.simulated,
+    )
+
+
+def _item_text(v: Verdict) -> str:
+    """The item of a criterion; sizes in bytes are spelled as sizes."""
+    sizes = {v.labels.get("bytes"), v.labels.get("block_bytes")}
+    return " ".join(bytes_text(part) if part in sizes else part for part in item_of(v.id).split(","))
+
+
+def _folded_items(rows: Iterable[CriterionRow]) -> list[CriterionRow]:
+    folded: dict[CriterionRow, list[CriterionRow]] = {}
+    for row in rows:
+        same = replace(row, items=(), raw=()) if row.status is Status.PASS else row
+        folded.setdefault(same, []).append(row)
+    return [
+        replace(
+            same,
+            items=tuple(item for row in group for item in row.items),
+            raw=tuple(dict.fromkeys(sha for row in group for sha in row.raw)),
+        )
+        for same, group in folded.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckGroup:
+    """One check; its rows are its items, or one row without a title where it has none."""
+
+    id: str
+    title: str
+    required: bool
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTable:
+    """All checks, by module. ``columns`` are nodes on a small rack, ``Passed on`` and ``Others`` on a large one."""
+
+    columns: tuple[str, ...]
+    modules: tuple[tuple[str, tuple[CheckGroup, ...]], ...]
+
+
+def check_table(verdicts: Iterable[Verdict], nodes: Sequence[str]) -> CheckTable:
+    checks: dict[str, dict[str, list[Verdict]]] = {}
+    subjects = set()
+    for v in verdicts:
+        if v.kind == "check":
+            checks.setdefault(name_of(v.id), {}).setdefault(item_of(v.id), []).append(v)
+            subjects.add(v.subject)
+    small = len(nodes) <= NODE_COLUMNS and subjects <= set(nodes)
+    columns = tuple(nodes) if small else ("Passed on", "Others")
+    modules: dict[str, list[CheckGroup]] = {}
+    for name, items in checks.items():
+        first = next(iter(items.values()))[0]
+        rows = tuple(Row(item, _by_node(group, nodes) if small else _folded(group)) for item, group in items.items())
+        modules.setdefault(name.partition(".")[0], []).append(CheckGroup(name, first.title, first.required, rows))
+    return CheckTable(columns, tuple((module, tuple(groups)) for module, groups in modules.items()))
+
+
+def _by_node(group: Sequence[Verdict], nodes: Sequence[str]) -> tuple[Cell, ...]:
+    of_node = {v.subject: v for v in group}
+    return tuple(_answer(of_node[n]) if n in of_node else Cell(ABSENT) for n in nodes)
+
+
+def _answer(v: Verdict) -> Cell:
+    return Cell(v.status.value, "", v.status, v.raw, v.simulated)
+
+
+def _folded(group: Sequence[Verdict]) -> tuple[Cell, ...]:
+    passed = [v.subject for v in group if v.status is Status.PASS]
+    others = [v for v in group if v.status is not Status.PASS]
+    texts = [
+        f"{status} {fold_subjects(v.subject for v in others if v.status is status)}"
+        for status in sorted({v.status for v in others}, key=lambda s: -s.rank)
+    ]
+    return (
+        Cell(f"{len(passed)}: {fold_subjects(passed)}") if passed else Cell(ABSENT),
+        Cell("; ".join(texts), "", worst(others), others[0].raw) if others else Cell(ABSENT),
+    )
+
+
+def checks_by_node(certificate: Certificate) -> tuple[tuple[str, dict[str, tuple[int, int, Status | None]]], ...]:
+    """For each node and module of checks: how many passed, of how many, and the worst status."""
+    grouped: dict[str, dict[str, list[Verdict]]] = {name: {} for name in certificate.node_names}
+    for v in certificate.verdicts:
+        if v.kind == "check":
+            area = name_of(v.id).partition(".")[0]
+            grouped.setdefault(v.subject, {}).setdefault(area, []).append(v)
+    return tuple(
+        (
+            node,
+            {
+                area: (sum(v.status is Status.PASS for v in group), len(group), worst(group))
+                for area, group in areas.items()
+            },
+        )
+        for node, areas in grouped.items()
+    )

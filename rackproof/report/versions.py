@@ -1,0 +1,51 @@
+"""Which versions produced the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from rackproof.core.evidence import Measurement, RunInfo
+
+CONTROLLER = "controller"
+
+
+class VersionSeen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    component: str
+    version: str
+    where: tuple[str, ...]
+    """``controller``, or the nodes whose measurements name it."""
+
+
+def versions_seen(run: RunInfo, measurements: Iterable[Measurement]) -> tuple[VersionSeen, ...]:
+    """Versions on the controller, and those that measurements carry in their conditions.
+
+    A condition speaks of a version when its key is ``versions`` (a mapping), ``version`` (of the benchmark whose
+    metric it is) or ends in ``_version``.
+    """
+    seen: dict[tuple[str, str], set[str]] = {}
+    for component, version in {"rackproof": run.rackproof, **run.controller}.items():
+        seen.setdefault((component, version), set()).add(CONTROLLER)
+    for m in measurements:
+        for key, value in m.conditions.items():
+            for component, version in _named(key, value, m.metric):
+                seen.setdefault((component, version), set()).update(m.members)
+    return tuple(
+        VersionSeen(component=component, version=version, where=tuple(sorted(where)))
+        for (component, version), where in sorted(seen.items())
+    )
+
+
+def is_version(key: str) -> bool:
+    return key in ("versions", "version") or key.endswith("_version")
+
+
+def _named(key: str, value: object, metric: str) -> Iterable[tuple[str, str]]:
+    if not is_version(key) or value is None:
+        return ()
+    if isinstance(value, Mapping):
+        return tuple((str(name), str(v)) for name, v in value.items())
+    return ((metric.partition(".")[0] if key == "version" else key.removesuffix("_version"), str(value)),)

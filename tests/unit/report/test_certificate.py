@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from pydantic import ValidationError
+
+from rackproof.core.evidence import Kind, Record
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Judgement
+from rackproof.report.certificate import build_certificate, from_json, json_schema, stage_times, to_json
+from rackproof.report.schema import Certificate
+
+from .sample import (
+    GPUS,
+    HEAD,
+    Raw,
+    architecture,
+    check_results,
+    check_verdicts,
+    criterion_verdicts,
+    deploys,
+    judged,
+    measurements,
+    passing,
+    rejudged,
+    run_info,
+    sample,
+    stages,
+)
+
+
+def test_counts_add_up_to_the_verdicts() -> None:
+    certificate, _ = sample()
+    counts = certificate.counts
+    assert sum(counts.required.values()) + sum(counts.advisory.values()) == len(certificate.verdicts)
+    assert counts.required[Status.FAIL] == 2
+    assert counts.required[Status.INVALID] == 1
+    assert counts.required[Status.UNMEASURED] == 2
+    assert set(counts.required) == set(counts.advisory) == set(Status)
+
+
+def test_statement_of_each_outcome() -> None:
+    failed, _ = sample()
+    assert failed.outcome is Outcome.NOT_CERTIFIED
+    assert failed.exit_status == 1
+    assert failed.statement == (
+        "2 of 75 required verdicts failed, on gpu-02; of the others 1 is invalid and 2 are unmeasured."
+    )
+    passed, _ = passing()
+    assert passed.statement == "All 70 required verdicts passed, 1 of them with a warning."
+    without_fail = rejudged(failed, [v for v in failed.verdicts if v.status is not Status.FAIL])
+    assert without_fail.outcome is Outcome.INCOMPLETE
+    assert without_fail.statement == (
+        "Nothing failed, but not all of 73 required verdicts rest on a usable number: "
+        "1 is invalid and 2 are unmeasured."
+    )
+    nothing = rejudged(failed, [])
+    assert (nothing.outcome, nothing.exit_status) == (Outcome.INCOMPLETE, 2)
+    assert "nothing is proven" in nothing.statement
+
+
+@pytest.mark.parametrize("claimed", [Outcome.CERTIFIED, Outcome.INCOMPLETE])
+def test_no_certificate_is_better_than_its_verdicts(claimed: Outcome) -> None:
+    certificate, _ = sample()
+    judgement = Judgement(
+        architecture="virtual-rack", architecture_version="1.0", outcome=claimed, verdicts=certificate.verdicts
+    )
+    with pytest.raises(ValueError, match="its verdicts say NOT CERTIFIED"):
+        build_certificate(
+            run_info(), architecture(), judgement, [], [], [], [], [], HEAD, 1, finished="2026-11-21T10:10:17Z"
+        )
+
+
+def test_changed_certificate_is_refused() -> None:
+    certificate, _ = sample()
+    document = json.loads(to_json(certificate))
+    document["outcome"], document["exit_status"] = "CERTIFIED", 0
+    with pytest.raises(ValidationError, match="its verdicts say NOT CERTIFIED"):
+        from_json(json.dumps(document))
+
+
+def test_json_survives_the_round_trip() -> None:
+    certificate, _ = sample()
+    assert from_json(to_json(certificate)) == certificate
+
+
+def test_json_is_the_same_whatever_order_the_evidence_came_in() -> None:
+    raw = Raw()
+    checks, found = check_results(raw), measurements(raw)
+    verdicts = check_verdicts(checks) + criterion_verdicts(found)
+    commands, done = raw.commands, deploys(raw)
+
+    def once(seed: int) -> bytes:
+        shuffled = [list(things) for things in (found, checks, verdicts, commands)]
+        for things in shuffled:
+            Random(seed).shuffle(things)  # noqa: S311
+        return to_json(
+            build_certificate(
+                run_info(), architecture(), judged(shuffled[2]), shuffled[0], shuffled[1], stages(), done,
+                shuffled[3], HEAD, 1204, finished="2026-11-21T10:10:17Z",
+            )
+        )  # fmt: skip
+
+    assert once(1) == once(2)
+
+
+def test_json_form() -> None:
+    text = to_json(sample()[0]).decode()
+    document = json.loads(text)
+    assert text.endswith("}\n")
+    assert document["schema"] == "rackproof.certificate/v1"
+    assert list(document) == sorted(document)
+    assert document["architecture"]["storages"][0]["class"] == "local"
+
+
+def test_infinite_numbers_become_null() -> None:
+    certificate, _ = passing()
+    odd = certificate.verdicts[-1].model_copy(update={"distance_pct": float("inf")})
+    document = json.loads(to_json(rejudged(certificate, [odd])))
+    assert document["verdicts"][0]["distance_pct"] is None
+
+
+def test_schema_describes_what_is_written() -> None:
+    schema = json_schema()
+    document = json.loads(to_json(sample()[0]))
+    assert set(schema["properties"]) == set(document)
+    assert schema["additionalProperties"] is False
+
+
+def test_simulation_is_said_in_plain_sentences() -> None:
+    assert sample()[0].simulated == (
+        "All nodes are virtual machines.",
+        "GPUs of gpu-[01-02] are simulated: recorded device tools answer in their place.",
+        "RDMA is Soft-RoCE: the kernel computes it, no adapter does.",
+    )
+
+
+def test_real_rack_has_nothing_simulated() -> None:
+    real = architecture().model_copy(update={"fabric": architecture().fabric.model_copy(update={"kind": "roce"})})
+    nodes = [n.model_copy(update={"virtual": False, "simulated_gpus": False}) for n in run_info().nodes]
+    certificate = rejudged(passing()[0], [], architecture=real, run=run_info(nodes))
+    assert certificate.simulated == ()
+
+
+def test_a_simulated_measurement_is_never_silent() -> None:
+    found = [m.model_copy(update={"simulated": m.metric == "link.tcp_bandwidth"}) for m in measurements(Raw())]
+    certificate = rejudged(passing()[0], [], measurements=found)
+    assert "Measured on simulated devices: link.tcp_bandwidth." in certificate.simulated
+
+
+def test_versions_come_from_controller_and_conditions() -> None:
+    seen = {v.component: (v.version, v.where) for v in sample()[0].versions}
+    assert seen["rackproof"] == ("0.1.0", ("controller",))
+    assert seen["fio"] == ("3.39", GPUS)
+    assert seen["perftest"] == ("25.01", GPUS)
+
+
+def test_unmeasured_keeps_its_reason() -> None:
+    absent = [m for m in sample()[0].measurements if m.median is None]
+    assert {m.reason for m in absent} == {
+        "fio exited with 1: No space left on device",
+        "a client has no number, so there is no sum",
+    }
+
+
+def test_raw_index_skips_only_empty_stderr() -> None:
+    certificate, raw = sample()
+    indexed = {(r.command, r.which) for r in certificate.evidence.raw}
+    assert ("chronyc -c tracking", "stderr") in indexed
+    assert {(c.command, "stdout") for c in raw.commands} <= indexed
+    assert len([i for i in indexed if i[1] == "stderr"]) == 1
+
+
+def test_rejudging_against_another_file_is_noted() -> None:
+    certificate, _ = passing()
+    other = build_certificate(
+        run_info(), architecture(), judged(certificate.verdicts), [], [], [], [], [], HEAD, 1,
+        finished="2026-11-21T10:10:17Z", architecture_sha256="f" * 64,
+    )  # fmt: skip
+    assert other.architecture.sha256 == "f" * 64
+    assert "judged against virtual-rack (sha256 ffffffffffff)" in other.notes[0]
+    assert certificate.notes == ()
+
+
+def test_stage_times_of_a_run_that_was_cut_and_resumed() -> None:
+    def record(seq: int, second: int, body: dict[str, object], kind: Kind = Kind.STAGE) -> Record:
+        time = f"2026-11-21T10:00:{second:02d}Z"
+        return Record(seq=seq, time=time, kind=kind, body=dict(body), prev="", hash="")
+
+    times = stage_times(
+        [
+            record(0, 0, {"stage": "bench", "event": "begin"}),
+            record(1, 5, {"text": "resumed"}, Kind.NOTE),
+            record(2, 6, {"stage": "bench", "event": "begin"}),
+            record(3, 9, {"stage": "bench", "event": "end", "elapsed_s": 3.1}),
+        ]
+    )
+    assert [(t.started[-3:-1], t.finished and t.finished[-3:-1], t.elapsed_s) for t in times] == [
+        ("00", None, None),
+        ("06", "09", 3.1),
+    ]
+
+
+def test_models_refuse_unknown_keys() -> None:
+    document = json.loads(to_json(sample()[0])) | {"surprise": 1}
+    with pytest.raises(ValidationError, match="surprise"):
+        Certificate.model_validate(document)

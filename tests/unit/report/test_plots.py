@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rackproof.core.status import Status
+from rackproof.report.plots import collective_plot, nice_ticks, rosette, storage_plots, summary_of
+
+from .sample import HEAD, Raw, measurements, passing, rejudged, sample
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"),
+    [
+        (0.0297, (0.0, 0.01, 0.02, 0.03)),
+        (412.0, (0, 200, 400, 600)),
+        (1.0, (0.0, 0.5, 1.0)),
+        (0.0, (0.0, 1.0)),
+        (350.0, (0, 100, 200, 300, 400)),
+    ],
+)
+def test_ticks_are_round_and_reach_the_top(top: float, ticks: tuple[float, ...]) -> None:
+    assert nice_ticks(top) == pytest.approx(ticks)
+    assert nice_ticks(top)[-1] >= top
+
+
+def test_bars_are_proportional_and_start_at_zero() -> None:
+    read = storage_plots(sample()[0])[0]
+    local = next(g for g in read.groups if g.title == "scratch")
+    rdma = next(g for g in read.groups if g.title == "nfs-rdma")
+    assert rdma.bars[0].width / local.bars[0].width == pytest.approx(19.86 / 412.4, rel=0.02)
+    assert [b.name for b in local.bars] == ["gpu-01", "gpu-02"]
+
+
+def test_bar_of_a_failure_says_so_and_knows_where_the_bar_is() -> None:
+    read = storage_plots(sample()[0])[0]
+    slow = next(g for g in read.groups if g.title == "nfs-rdma").bars[1]
+    assert slow.status is Status.FAIL
+    assert slow.tick is not None
+    assert slow.tick > slow.width
+
+
+def test_absent_number_is_a_word_not_a_bar() -> None:
+    write = storage_plots(sample()[0])[1]
+    absent = next(g for g in write.groups if g.title == "cephfs").bars[1]
+    assert (absent.value, absent.width) == ("unmeasured", 0.0)
+
+
+def test_storage_without_any_number_is_named_beside_the_plot() -> None:
+    found = [
+        m.model_copy(update={"samples": (), "reason": "fio missing"}) if m.labels.get("storage") == "cephfs" else m
+        for m in measurements(Raw())
+    ]
+    assert storage_plots(rejudged(passing()[0], [], measurements=found))[0].absent == ("cephfs",)
+
+
+def test_nothing_measured_is_no_plot() -> None:
+    found = [m.model_copy(update={"samples": (), "reason": "no"}) for m in measurements(Raw())]
+    certificate = rejudged(passing()[0], [], measurements=found)
+    assert storage_plots(certificate) == ()
+    assert collective_plot(certificate) is None
+
+
+def test_lines_on_a_logarithmic_axis() -> None:
+    plot = collective_plot(sample()[0])
+    assert plot is not None
+    assert [line.name for line in plot.lines] == ["all_gather", "all_reduce", "alltoall"]
+    xs = [x for x, _ in plot.lines[0].points]
+    steps = [b - a for a, b in pairwise(xs)]
+    assert max(steps) - min(steps) < 0.2
+    assert all(plot.top <= y <= plot.bottom for line in plot.lines for _, y in line.points)
+    assert plot.x_ticks[-1].text == "4\u00a0MiB"
+
+
+def test_one_size_alone_is_still_a_plot() -> None:
+    found = [m for m in measurements(Raw()) if m.labels.get("bytes") == "1024"]
+    plot = collective_plot(rejudged(passing()[0], [], measurements=found))
+    assert plot is not None
+    assert [len(line.points) for line in plot.lines] == [1, 1, 1]
+
+
+def test_every_picture_is_told_in_words() -> None:
+    read = storage_plots(sample()[0])[0]
+    assert summary_of(read).startswith("Read, 1\u00a0MiB blocks, in MB/s. scratch: gpu-01 412, gpu-02 397;")
+
+
+def test_rosette_follows_from_the_hash() -> None:
+    assert rosette(HEAD) == rosette(HEAD)
+    assert rosette(HEAD) != rosette("0" + HEAD[1:])
+    assert rosette("") == rosette("0")
