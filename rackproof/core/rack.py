@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,9 @@ class Rack:
 def fold(names: Iterable[str]) -> str:
     """``gpu-01, gpu-02, gpu-03`` as ``gpu-[01-03]``; an empty collection is ``no node``."""
     names = list(names)
-    return str(NodeSet.fromlist(names)) if names else "no node"
+    if not names:
+        return "no node"
+    try:
+        return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
+    except NodeSetParseError:  # a name that is no plain host name, such as pyinfra's @local/…
+        return ",".join(names)

@@ -32,8 +32,9 @@ TIMEOUT_S = 3600.0
 INTERRUPT_S = 10.0
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \(.*\))?$")
+_OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\))?$")
 _HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
+_PROBLEM = re.compile(r"^(?:--> \w+ error in [^:]*|(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception))): (?P<text>.+)$")
 _CONNECT = re.compile(
     r"^(Could not connect|Authentication error|Could not resolve|SSH error|Host key|No host key)", re.I
 )
@@ -46,6 +47,8 @@ class _NodeLog:
     unchanged: int = 0
     failed: list[str] = field(default_factory=list)
     reason: str | None = None
+    said: str = ""
+    """Its last line that is no status: what an error that follows is about."""
 
 
 class Transcript:
@@ -60,15 +63,16 @@ class Transcript:
         line = _ANSI.sub("", raw).rstrip()
         if match := _OPERATION.match(line):
             self.operation = match["name"].strip()
+            for log in self.nodes.values():
+                log.said = ""
             return
         if match := _HOST.match(line):
             log = self.nodes.get(match["node"])
             if log is not None:
                 self._node(log, match["text"].strip())
             return
-        text = line.strip()
-        if text and ("Error" in text or "rror:" in text or "xception" in text or text.startswith("An ")):
-            self.problems.append(text.removeprefix("--> ").strip())
+        if match := _PROBLEM.match(line.strip()):
+            self.problems.append(f"{match['kind'] or 'error'}: {match['text']}")
 
     def _node(self, log: _NodeLog, text: str) -> None:
         if text.startswith("Connected"):
@@ -82,11 +86,11 @@ class Transcript:
         elif text.startswith("Error"):
             log.connected = True
             log.failed.append(self.operation)
-            log.reason = log.reason or f"{self.operation}: {text}"
+            log.reason = log.reason or f"{self.operation}: {log.said or text}"
         elif _CONNECT.match(text):
             log.reason = log.reason or text
-        elif log.reason is None and ("rror" in text or "denied" in text):
-            log.reason = text
+        else:
+            log.said = text
 
 
 def select(rack: Rack, limit: Sequence[str]) -> list[str]:
@@ -195,6 +199,8 @@ def _run(
             process.wait()
     for reader in readers:
         reader.join(5)
+    stdout.close()
+    stderr.close()
     return process.returncode, bytes(out), bytes(err), why
 
 

@@ -1,0 +1,174 @@
+"""The deploy wrapper tells the truth where pyinfra's exit status does not.
+
+Real pyinfra runs, on this machine through its ``@local`` connector, below a temporary folder.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
+from rackproof.run.converge import Transcript, converge, select
+
+NODES = [Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 4)]
+RACK = Rack("inv.py", (*NODES, Node("storage-01", ("storage",))))
+RECORDED = """\
+--> Connecting to hosts...
+    [gpu-01] Connected
+    [gpu-02] Could not connect ([Errno None] Unable to connect to port 22 on 10.0.0.2)
+    [gpu-03] Connected
+
+--> Starting operation: Base | Packages (update=True)
+    [gpu-01] Success
+    [gpu-03] No changes
+--> Starting operation: Base | Sysctl
+    [gpu-03] sysctl: cannot stat /proc/sys/net/none
+    [gpu-03] Error: executed 0 commands
+    [gpu-01] No changes
+"""
+
+
+def inventory(folder: Path, text: str = 'gpu = ["@local"]\n') -> Rack:
+    (folder / "inv.py").write_text(text)
+    return Rack(str(folder / "inv.py"), (Node("@local", ("gpu",)),))
+
+
+def deploy(folder: Path, body: str) -> str:
+    path = folder / "deploy.py"
+    path.write_text(f"from pyinfra.operations import files, server\n{body}\n")
+    return str(path)
+
+
+def test_a_transcript_tells_what_happened_to_each_node() -> None:
+    transcript = Transcript(["gpu-01", "gpu-02", "gpu-03", "gpu-04"])
+    for line in RECORDED.splitlines():
+        transcript.feed(line)
+    one, two, three, four = transcript.nodes.values()
+    assert (one.connected, one.changed, one.unchanged, one.failed) == (True, ["Base | Packages"], 1, [])
+    assert not two.connected
+    assert "Unable to connect" in (two.reason or "")
+    assert three.failed == ["Base | Sysctl"]
+    assert "cannot stat" in (three.reason or "")
+    assert not four.connected
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ((), ["gpu-01", "gpu-02", "gpu-03", "storage-01"]),
+        (("gpu",), ["gpu-01", "gpu-02", "gpu-03"]),
+        (("gpu-0[12]", "storage"), ["gpu-01", "gpu-02", "storage-01"]),
+    ],
+)
+def test_limit_takes_names_groups_and_globs(limit: tuple[str, ...], expected: list[str]) -> None:
+    assert select(RACK, limit) == expected
+
+
+def test_a_limit_that_matches_nothing_is_refused_by_name() -> None:
+    with pytest.raises(InventoryError, match=r"--limit login matches no node; the rack has gpu-\[01-03\],storage-01"):
+        select(RACK, ["gpu-01", "login"])
+
+
+def test_a_success_is_a_success_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    rack, path = inventory(tmp_path), deploy(tmp_path, f'files.directory(name="Make", path="{tmp_path}/made")')
+    first = converge(rack, deploy=path).record
+    second = converge(rack, deploy=path).record
+    assert first.ok
+    assert first.nodes[0].changed == ("Make",)
+    assert second.ok
+    assert second.nodes[0].changed == ()
+    assert second.nodes[0].unchanged == 1
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(tmp_path: Path) -> None:
+    rack, path = inventory(tmp_path), deploy(tmp_path, f'files.directory(name="Make", path="{tmp_path}/made")')
+    record = converge(rack, deploy=path, dry=True).record
+    assert record.ok
+    assert record.nodes[0].changed == ("Make",)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_failed_operation_is_named_with_its_node(tmp_path: Path) -> None:
+    record = converge(
+        inventory(tmp_path), deploy=deploy(tmp_path, 'server.shell(name="Break", commands=["false"])')
+    ).record
+    assert not record.ok
+    assert record.nodes[0].failed == ("Break",)
+    assert "@local failed: Break" in (record.reason or "")
+
+
+def test_an_undefined_template_variable_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "x.j2").write_text("{{ nowhere }}\n")
+    body = f'files.template(name="Render", src="{tmp_path}/x.j2", dest="{tmp_path}/x")'
+    record = converge(inventory(tmp_path), deploy=deploy(tmp_path, body)).record
+    assert not record.ok
+    assert "nowhere" in (record.reason or "")
+
+
+def test_an_unreachable_node_is_never_a_success_and_the_other_is_kept(tmp_path: Path) -> None:
+    text = 'gpu = ["@local", ("away", {"ssh_hostname": "127.0.0.1", "ssh_port": 9, "ssh_user": "nobody"})]\n'
+    inventory(tmp_path, text)
+    rack = Rack(str(tmp_path / "inv.py"), (Node("@local", ("gpu",)), Node("away", ("gpu",))))
+    record = converge(rack, deploy=deploy(tmp_path, f'files.directory(name="Make", path="{tmp_path}/made")')).record
+    local, away = record.nodes
+    assert not record.ok
+    assert "away not reached" in (record.reason or "")
+    assert not away.reached
+    assert local.changed == ("Make",)
+
+
+def test_a_deploy_file_that_raises_is_a_failure(tmp_path: Path) -> None:
+    record = converge(inventory(tmp_path), deploy=deploy(tmp_path, "undefined_name")).record
+    assert not record.ok
+    assert "undefined_name" in (record.reason or "")
+
+
+def test_a_misspelt_deploy_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="no such deploy file"):
+        converge(inventory(tmp_path), deploy=str(tmp_path / "nowhere.py"))
+
+
+def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    body = 'server.shell(name="Sleep", commands=["sleep 60"])'
+    began = time.monotonic()
+    record = converge(inventory(tmp_path), deploy=deploy(tmp_path, body), timeout_s=4).record
+    assert time.monotonic() - began < 30
+    assert not record.ok
+    assert record.reason == "not finished within 4 s"
+
+
+def test_ctrl_c_is_not_a_success_and_leaves_a_record(tmp_path: Path) -> None:
+    inventory(tmp_path)
+    path = deploy(
+        tmp_path,
+        f'files.directory(name="Make", path="{tmp_path}/made")\nserver.shell(name="Sleep", commands=["sleep 60"])',
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "rackproof",
+        "deploy",
+        str(tmp_path / "inv.py"),
+        path,
+        "--output",
+        str(tmp_path / "reports"),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "made").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode not in (0, None)
+    assert "interrupted" in out
+    assert list((tmp_path / "reports").glob("*/evidence.jsonl"))
