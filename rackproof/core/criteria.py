@@ -147,13 +147,15 @@ class _Case:
         if share is not None:
             expected += f" of {share.of}"
             actual += f" ({share.who}{amount(share.measured, own)} of {amount(share.ceiling, own)})"
-        remark = f"; {number.remark}" if number.remark else ""
+        remarks = f"; {number.remark}" if number.remark else ""
+        if result.status is Status.WARN and self.bar.warn is not None:
+            remarks = f"; warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}{remarks}"
         return Verdict(
             **self.common,
             **self._own(number),
             subject=subject,
             status=result.status,
-            message=f"expected {expected}, actual {actual}{remark}",
+            message=f"expected {expected}, actual {actual}{remarks}",
             value=value,
             bar_value=result.edge,
             distance_pct=result.distance_pct,

@@ -11,6 +11,10 @@ from rackproof.core.consistency import KeyPath, Problem
 from rackproof.errors import ArchitectureError
 
 
+# libyaml is ten times faster; the pure parser says the same in slightly other words.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 class Document:
     """``data`` is what the text says; ``name`` stands for the file in errors.
 
@@ -21,7 +25,7 @@ class Document:
         self.name = name
         loader = None
         try:
-            loader = yaml.SafeLoader(text)
+            loader = _Loader(text)
             root = loader.get_single_node()
             if root is None:
                 raise ArchitectureError(f"{name}:1: the file is empty")

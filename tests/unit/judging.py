@@ -1,0 +1,136 @@
+"""Small architectures, runs and evidence for the judge's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.consistency import problems
+from rackproof.core.evidence import CheckOutcome, CheckResult, Measurement, NodeInfo, RunInfo, Scope
+from rackproof.core.judge import judge
+from rackproof.core.metrics import METRICS
+from rackproof.core.verdict import Judgement, Verdict
+
+GPU = ("gpu-01", "gpu-02")
+NODES = (*GPU, "sto-01")
+
+
+def criterion(**fields: Any) -> dict[str, Any]:
+    """A valid criterion on node reads of the storage ``nfs``, at least 20 MB/s, unless told otherwise."""
+    return {
+        "id": "nfs.read",
+        "title": "Reading",
+        "metric": "storage.read_bandwidth",
+        "where": {"storage": "nfs"},
+        "scope": "node",
+        "pass": {"op": "ge", "value": 20, "unit": "MB/s"},
+        "source": "us",
+        "reason": "Because it is so.",
+        "hint": "Look at it.",
+    } | fields
+
+
+def document(*criteria: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    storage = {"class": "nfs", "fstype": "nfs4", "source": "/srv", "server_role": "storage"}
+    return {
+        "apiVersion": "refarch/v1",
+        "metadata": {
+            "id": "small",
+            "version": "1.2.3",
+            "title": "Small rack",
+            "scope": "Tests only",
+            "sources": {"us": {"doc": "ourselves", "status": "proposed"}},
+        },
+        "roles": {"gpu": {"count": {"min": 1}}, "storage": {"count": {"min": 1, "max": 1}}},
+        "system": {"time": {"max_offset_ms": 10}},
+        "fabric": {"kind": "soft-roce", "mtu": 9000},
+        "storage": {
+            "nfs": {**storage, "mountpoint": "/mnt/nfs"},
+            "local": {**storage, "class": "local", "mountpoint": "/mnt/local"},
+        },
+        "tools": {"packages": ["fio"], "programs": ["fio"]},
+        "profiles": {"lab": {}},
+        "criteria": list(criteria),
+    } | fields
+
+
+def architecture(*criteria: dict[str, Any], **fields: Any) -> Architecture:
+    """A consistent architecture with these criteria."""
+    made = Architecture.model_validate(document(*criteria, **fields))
+    assert [problem.message for problem in problems(made)] == []
+    return made
+
+
+def run_info(*names: str, simulated: tuple[str, ...] = ()) -> RunInfo:
+    """``gpu-…`` nodes are in the group gpu, the others in storage."""
+    return RunInfo(
+        run="r1",
+        started="2026-01-02T03:04:05Z",
+        rackproof="0",
+        inventory="inventories/x.py",
+        architecture="small",
+        architecture_sha256="0" * 64,
+        profile="lab",
+        nodes=tuple(
+            NodeInfo(
+                name=name,
+                groups=("gpu",) if name.startswith("gpu") else ("storage",),
+                simulated_gpus=name in simulated,
+            )
+            for name in names or NODES
+        ),
+    )
+
+
+def measurement(
+    members: str | tuple[str, ...],
+    *samples: float,
+    metric: str = "storage.read_bandwidth",
+    scope: Scope | None = None,
+    unit: str | None = None,
+    reason: str | None = None,
+    **labels: str,
+) -> Measurement:
+    """Of a node where ``members`` is a name, of a pair where it is two; reading ``nfs`` unless told otherwise."""
+    members = (members,) if isinstance(members, str) else members
+    if metric.startswith("storage.") and not labels:
+        labels = {"storage": "nfs", "block_bytes": "1048576"}
+    return Measurement(
+        metric=metric,
+        scope=scope or (Scope.NODE if len(members) == 1 else Scope.PAIR),
+        members=members,
+        labels=labels,
+        unit=unit or METRICS[metric].unit,
+        samples=samples,
+        reason=reason if samples or reason else "not measured",
+        raw=(f"raw-of-{'-'.join(members)}",),
+        step="s",
+    )
+
+
+def check(node: str, name: str = "base.kernel", outcome: str = "passed", item: str = "", **fields: Any) -> CheckResult:
+    return CheckResult(
+        check=name,
+        node=node,
+        item=item,
+        outcome=CheckOutcome(outcome),
+        protects="Everything.",
+        hint="Look.",
+        **{"message": "" if outcome == "passed" else f"{name} is not so", **fields},
+    )
+
+
+CHECKED = tuple(check(name) for name in NODES)
+"""One passing check for every node."""
+
+
+def judged(made: Architecture, *measurements: Measurement, run: RunInfo | None = None) -> Judgement:
+    """With every node checked."""
+    return judge(made, run or run_info(), measurements, CHECKED)
+
+
+def verdicts(judgement: Judgement, id_: str = "nfs.read") -> dict[str, Verdict]:
+    """Verdicts on one id by subject."""
+    found = [verdict for verdict in judgement.verdicts if verdict.id == id_]
+    assert len({verdict.subject for verdict in found}) == len(found)
+    return {verdict.subject: verdict for verdict in found}
