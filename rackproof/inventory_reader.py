@@ -23,13 +23,14 @@ def main(path: str) -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    from pyinfra.api import Config, State
+    from pyinfra.api.config import Config
+    from pyinfra.api.state import State
     from pyinfra.context import ctx_config, ctx_state
     from pyinfra_cli.inventory import _get_any_tuple_first, _get_groups_from_filename, make_inventory_from_files
 
     sys.path.append(os.getcwd())  # as the pyinfra command does
-    ctx_config.set(Config())
-    ctx_state.set(State())
+    ctx_config.set(Config())  # type: ignore[no-untyped-call]  # pyinfra's own lack of types
+    ctx_state.set(State())  # type: ignore[no-untyped-call]
     for group, hosts in _get_groups_from_filename(path).items():
         names = [_get_any_tuple_first(host) for host in _get_any_tuple_first(hosts)]
         twice = sorted(name for name, count in Counter(names).items() if count > 1)

@@ -169,5 +169,7 @@ def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) ->
         }
         click.echo(json.dumps(answer))
     else:
-        summary(certificate, Console(), page)
+        summary(
+            certificate, Console(), str(page) if page else f"{folder}/verdicts.json (no certificate: one stage only)"
+        )
     raise click.exceptions.Exit(certificate.exit_status)
