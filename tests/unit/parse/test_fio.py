@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rackproof.parse import ParseError
+from rackproof.parse.fio import Direction, parse_fio
+
+from . import tool_output
+
+
+def document(name: str) -> dict[str, Any]:
+    text = tool_output(name)
+    return json.loads(text[text.index("\n{") + 1 :] if not text.startswith("{") else text)  # type: ignore[no-any-return]
+
+
+def direction(value: Direction | None) -> Direction:
+    assert value is not None
+    return value
+
+
+def test_numbers_of_fio_3_are_its_own_to_the_last_digit() -> None:
+    name = "fio-3.33-two-clients.txt"
+    result, raw = parse_fio(tool_output(name)), document(name)["client_stats"]
+    assert result.version == "3.33"
+    assert result.clients == ("gpu-01", "gpu-02")
+    for job, entry in zip(result.jobs, raw, strict=False):
+        read = direction(job.read)
+        assert (job.jobname, job.client, job.port, job.error) == ("seqread", entry["hostname"], 8765, 0)
+        assert read.bandwidth_bytes_per_s == entry["read"]["bw_bytes"]
+        assert read.iops == entry["read"]["iops"]
+        assert read.io_bytes == entry["read"]["io_bytes"]
+        assert read.runtime_ms == entry["read"]["runtime"]
+        assert read.total_ios == entry["read"]["total_ios"]
+        assert read.clat is not None
+        assert read.clat.mean_ns == entry["read"]["clat_ns"]["mean"]
+        assert read.clat.percentile(99) == entry["read"]["clat_ns"]["percentile"]["99.000000"]
+        assert read.clat.percentile(12.5) is None
+
+
+def test_the_sum_over_all_clients_is_kept_apart() -> None:
+    result = parse_fio(tool_output("fio-3.33-two-clients.txt"))
+    assert len(result.jobs) == 2
+    assert result.all_clients is not None
+    assert direction(result.all_clients.read).bandwidth_bytes_per_s == 1479520892
+    assert [job.client for job in result.of_client("gpu-02")] == ["gpu-02"]
+
+
+def test_a_single_client_has_no_sum() -> None:
+    result = parse_fio(tool_output("fio-3.33-one-client.txt"))
+    assert result.clients == ("gpu-01",)
+    assert result.all_clients is None
+
+
+def test_a_client_that_fio_dropped_is_missing_and_its_complaint_is_kept() -> None:
+    result = parse_fio(tool_output("fio-3.33-client-dropped.txt"))
+    assert result.clients == ("gpu-01",)
+    assert any("is not a directory" in message for message in result.messages)
+
+
+def test_a_direction_that_did_nothing_has_no_latency() -> None:
+    write = direction(parse_fio(tool_output("fio-3.33-one-client.txt")).jobs[0].write)
+    assert (write.bandwidth_bytes_per_s, write.io_bytes) == (0, 0)
+    assert write.clat is None
+    assert write.lat is None
+
+
+def test_latency_that_fio_was_told_not_to_measure_is_absent_instead_of_0() -> None:
+    read = direction(parse_fio(tool_output("fio-3.33-no-latency.json")).jobs[0].read)
+    assert read.io_bytes > 0
+    assert read.clat is None
+
+
+def test_unified_directions_and_the_note_before_the_document() -> None:
+    result = parse_fio(tool_output("fio-3.33-mixed.txt"))
+    (job,) = result.jobs
+    assert job.read is None
+    assert job.write is None
+    mixed = direction(job.mixed)
+    assert (mixed.io_bytes, mixed.bandwidth_bytes_per_s) == (262144, 131072000)
+    assert mixed.clat is not None
+    assert mixed.lat is not None
+    assert mixed.lat.percentile(50) is not None
+    assert mixed.lat.mean_ns >= mixed.clat.mean_ns
+    assert result.messages[0].startswith("note: both iodepth >= 1")
+
+
+def test_fio_2_counts_kib_and_microseconds() -> None:
+    result = parse_fio(tool_output("fio-2.1-two-jobs.json"))
+    assert result.version == "2.1.11"
+    assert result.clients == ()
+    read = direction(result.jobs[0].read)
+    assert read.bandwidth_bytes_per_s == 131072 * 1024
+    assert read.io_bytes == 524288 * 1024
+    assert read.io_bytes / read.runtime_ms * 1000 == pytest.approx(read.bandwidth_bytes_per_s)
+    assert read.total_ios is None
+    assert read.clat is not None
+    assert read.clat.mean_ns == pytest.approx(1_203_410)
+    assert read.clat.percentile(99) == 2_480_000
+    assert read.clat.percentile(0) is None
+
+
+def test_jobs_with_an_error_are_listed() -> None:
+    assert [(job.jobname, job.error) for job in parse_fio(tool_output("fio-2.1-two-jobs.json")).failed] == [
+        ("seqwrite", 28)
+    ]
+
+
+def test_fio_2_client_mode_with_unified_directions() -> None:
+    result = parse_fio(tool_output("fio-2.6-two-clients-mixed.json"))
+    assert result.clients == ("gpu-01", "gpu-02")
+    assert result.all_clients is not None
+    total = direction(result.all_clients.mixed)
+    assert total.bandwidth_bytes_per_s == 16384 * 1024
+    assert total.clat is None
+    assert total.lat is not None
+    assert total.lat.mean_ns == 1_800_500
+
+
+def edit(change: Callable[[dict[str, Any]], object]) -> str:
+    value = document("fio-3.33-two-clients.txt")
+    change(value)
+    return json.dumps(value)
+
+
+def entry(value: dict[str, Any]) -> Any:
+    return value["client_stats"][0]
+
+
+BAD: list[tuple[str, str, str]] = [
+    ("empty", "", "no output"),
+    ("only messages", "fio: connect: Connection refused\n", "no JSON document; .*Connection refused"),
+    ("cut off", tool_output("fio-3.33-two-clients.txt")[:9000], "cut off or damaged"),
+    ("cut off by one character", tool_output("fio-3.33-no-latency.json").rstrip()[:-1], "cut off or damaged"),
+    ("another tool's document", '{"start": {}, "end": {}}\n', "no JSON document"),
+    ("twice", tool_output("fio-3.33-no-latency.json") * 2, "more than one"),
+    ("no job", edit(lambda d: d["client_stats"].clear()), "reports no job"),
+    ("no list of jobs", edit(lambda d: d.pop("client_stats")), "either jobs or client_stats"),
+    ("no version", edit(lambda d: d.update({"fio version": "3.33"})), "no version"),
+    ("no direction", edit(lambda d: [entry(d).pop(k) for k in ("read", "write")]), "read, write and mixed are missing"),
+    ("no host", edit(lambda d: entry(d).pop("hostname")), "hostname is missing"),
+    ("no error", edit(lambda d: entry(d).pop("error")), r"client_stats\[0\].error is missing"),
+    ("bandwidth is text", edit(lambda d: entry(d)["read"].update(bw_bytes="fast")), "bw_bytes is no number"),
+    ("negative", edit(lambda d: entry(d)["read"].update(bw_bytes=-1)), "below 0"),
+    ("latency is a list", edit(lambda d: entry(d)["read"].update(clat_ns=[1])), "clat_ns is no object"),
+    ("odd percentile", edit(lambda d: entry(d)["read"]["clat_ns"].update(percentile={"p99": 1})), "is no percentile"),
+    ("two sums", edit(lambda d: d["client_stats"].append(d["client_stats"][2])), "2 sums"),
+]
+
+
+@pytest.mark.parametrize(("output", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_fio(output)

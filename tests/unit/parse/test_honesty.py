@@ -1,0 +1,183 @@
+"""What must hold for every parser: a damaged output is refused or yields part of the truth, nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rackproof.parse import (
+    ParseError,
+    chrony,
+    ethtool,
+    fio,
+    iperf3,
+    mounts,
+    mpi_collectives,
+    nccl_tests,
+    netdev,
+    nvidia_smi,
+    nvidia_topology,
+    perftest,
+    rdma,
+)
+
+from . import TOOLS, tool_output
+
+Parser = Callable[[str | bytes], Any]
+
+
+def bandwidth_json(output: str | bytes) -> Any:
+    return perftest.parse_bandwidth_json(output, perftest.BandwidthUnit.GBIT)
+
+
+PARSERS: dict[str, tuple[Parser, str]] = {
+    "fio": (fio.parse_fio, "fio-*"),
+    "iperf3": (iperf3.parse_iperf3, "iperf3-*"),
+    "bandwidth": (perftest.parse_bandwidth, "perftest-write-bw-*.txt"),
+    "bandwidth json": (bandwidth_json, "perftest-write-bw.json"),
+    "latency": (perftest.parse_latency, "perftest-write-lat*.txt"),
+    "nccl": (nccl_tests.parse_nccl_tests, "nccl-*"),
+    "mpi": (mpi_collectives.parse_mpi_collectives, "mpi-*"),
+    "nvidia-smi": (nvidia_smi.parse_nvidia_smi, "nvidia-smi-*.xml"),
+    "nvidia-smi -L": (nvidia_smi.parse_nvidia_smi_list, "nvidia-smi-L*.txt"),
+    "topology": (nvidia_topology.parse_topology, "topology-*"),
+    "nvlink": (nvidia_topology.parse_nvlink_status, "nvlink-*"),
+    "mountinfo": (mounts.parse_mountinfo, "mountinfo.txt"),
+    "proc mounts": (mounts.parse_proc_mounts, "proc-mounts.txt"),
+    "mountstats": (mounts.parse_mountstats, "mountstats.txt"),
+    "rdma link": (rdma.parse_rdma_link, "rdma-link.*"),
+    "ibv_devinfo": (rdma.parse_ibv_devinfo, "ibv-devinfo.txt"),
+    "ibstat": (rdma.parse_ibstat, "ibstat.txt"),
+    "tracking": (chrony.parse_chrony_tracking, "chrony-tracking*.csv"),
+    "sources": (chrony.parse_chrony_sources, "chrony-sources.csv"),
+    "ip": (netdev.parse_ip, "ip-*.json"),
+    "ethtool": (ethtool.parse_ethtool, "ethtool-[!d]*.txt"),
+    "ethtool -i": (ethtool.parse_ethtool_driver, "ethtool-driver-*.txt"),
+}
+ERRORS = {"iperf3-3.12-refused.json"}
+CASES = [
+    pytest.param(parser, path.name, id=path.name)
+    for parser, pattern in PARSERS.values()
+    for path in sorted(TOOLS.glob(pattern))
+    if path.name not in ERRORS
+]
+FREE_TEXT = "messages"
+"""Remarks for people around the document; a cut-off one is harmless."""
+EACH_PARSER = pytest.mark.parametrize("parser", [parser for parser, _ in PARSERS.values()], ids=list(PARSERS))
+EACH_OUTPUT = pytest.mark.parametrize(("parser", "name"), CASES)
+QUICK = settings(
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def part_of(part: Any, whole: Any) -> bool:
+    """Everything that ``part`` says, ``whole`` says too; None and an empty collection say nothing."""
+    if part is None or part == whole:
+        return True
+    if type(part) is not type(whole):
+        return False
+    if isinstance(part, tuple):
+        return all(any(part_of(item, other) for other in whole) for item in part)
+    if isinstance(part, Mapping):
+        return all(key in whole and part_of(value, whole[key]) for key, value in part.items())
+    if dataclasses.is_dataclass(part):
+        return all(
+            f.name == FREE_TEXT or part_of(getattr(part, f.name), getattr(whole, f.name))
+            for f in dataclasses.fields(part)
+        )
+    return False
+
+
+def attempt(parser: Parser, output: str | bytes) -> Any:
+    """The result, or None when it was refused; any exception but ParseError fails the test."""
+    try:
+        return parser(output)
+    except ParseError:
+        return None
+
+
+def test_every_output_is_covered() -> None:
+    covered = {str(case.values[1]) for case in CASES} | ERRORS | {"chrony-no-daemon.txt"}
+    assert {path.name for path in TOOLS.iterdir()} == covered
+
+
+@EACH_OUTPUT
+def test_outputs_parse_alike_as_text_as_bytes_and_from_a_terminal(parser: Parser, name: str) -> None:
+    text = tool_output(name)
+    result = parser(text)
+    assert result is not None
+    assert parser(text.encode()) == result
+    assert parser(text.replace("\n", "\r\n")) == result
+
+
+@EACH_OUTPUT
+def test_outputs_that_end_between_two_lines_are_refused_or_part_of_the_truth(parser: Parser, name: str) -> None:
+    text = tool_output(name)
+    whole = parser(text)
+    ends = [index + 1 for index, character in enumerate(text) if character == "\n"]
+    for end in ends[:: max(1, len(ends) // 40)]:
+        assert part_of(attempt(parser, text[:end]), whole)
+
+
+@EACH_OUTPUT
+@QUICK
+@given(data=st.data())
+def test_outputs_cut_anywhere_are_refused_or_part_of_the_truth(parser: Parser, name: str, data: st.DataObject) -> None:
+    text = tool_output(name)
+    cut = data.draw(st.integers(min_value=0, max_value=len(text)))
+    assert part_of(attempt(parser, text[:cut]), parser(text))
+
+
+@EACH_OUTPUT
+@QUICK
+@given(data=st.data())
+def test_damaged_outputs_never_raise_anything_but_a_parse_error(parser: Parser, name: str, data: st.DataObject) -> None:
+    text = tool_output(name)
+    start = data.draw(st.integers(min_value=0, max_value=len(text)))
+    length = data.draw(st.integers(min_value=0, max_value=40))
+    filling = data.draw(
+        st.text(max_size=10) | st.sampled_from(["\n", " ", "0", "-1", "nan", "9" * 25, "{", '"', "N/A"])
+    )
+    attempt(parser, text[:start] + filling + text[start + length :])
+
+
+@EACH_OUTPUT
+@QUICK
+@given(data=st.data())
+def test_shuffled_lines_never_raise_anything_but_a_parse_error(parser: Parser, name: str, data: st.DataObject) -> None:
+    lines = tool_output(name).splitlines()[:40]
+    attempt(parser, "\n".join(data.draw(st.permutations(lines))) + "\n")
+
+
+@EACH_PARSER
+@settings(QUICK, max_examples=50)
+@given(text=st.text(max_size=200))
+def test_foreign_text_is_refused(parser: Parser, text: str) -> None:
+    assert not attempt(parser, text)
+
+
+@EACH_PARSER
+@settings(QUICK, max_examples=50)
+@given(data=st.binary(max_size=200))
+def test_foreign_bytes_are_refused(parser: Parser, data: bytes) -> None:
+    assert not attempt(parser, data)
+
+
+@EACH_PARSER
+@pytest.mark.parametrize("output", ["", " ", "\n", b"", "\r\n", "\0", b"\xff"], ids=repr)
+def test_an_output_that_says_nothing_is_refused(parser: Parser, output: str | bytes) -> None:
+    with pytest.raises(ParseError):
+        parser(output)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in TOOLS.iterdir()))
+def test_the_output_of_another_tool_is_refused(name: str) -> None:
+    own = {id(case.values[0]) for case in CASES if case.values[1] == name}
+    for parser, _ in PARSERS.values():
+        if id(parser) not in own:
+            assert attempt(parser, tool_output(name)) is None

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.parse import ParseError
+from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo, parse_mountstats, parse_proc_mounts
+
+from . import tool_output
+
+MOUNTINFO = tool_output("mountinfo.txt")
+MOUNTSTATS = tool_output("mountstats.txt")
+
+
+def found(mounts: tuple[Mount, ...], mountpoint: str) -> Mount:
+    mount = find_mount(mounts, mountpoint)
+    assert mount is not None
+    return mount
+
+
+def test_mountinfo_tells_mount_and_file_system_options_apart() -> None:
+    mounts = parse_mountinfo(MOUNTINFO)
+    assert len(mounts) == 8
+    root = found(mounts, "/")
+    assert (root.source, root.fstype, root.device, root.root) == ("/dev/vda1", "ext4", "254:1", "/")
+    assert root.options == ("rw", "relatime")
+    assert root.super_options == ("rw", "errors=remount-ro")
+    assert root.option("errors") == "remount-ro"
+    assert root.option("relatime") == ""
+    assert root.option("noatime") is None
+    assert not root.read_only
+    assert found(mounts, "/run/credentials").read_only
+
+
+def test_optional_fields_may_be_none_or_several() -> None:
+    nfs = next(mount for mount in parse_mountinfo(MOUNTINFO) if mount.fstype == "nfs4")
+    assert nfs.source == "10.77.0.10:/export"
+    assert (nfs.option("vers"), nfs.option("proto"), nfs.option("nconnect")) == ("4.2", "rdma", "4")
+
+
+def test_the_mount_on_top_is_the_one_that_is_seen() -> None:
+    assert found(parse_mountinfo(MOUNTINFO), "/mnt/data").fstype == "tmpfs"
+
+
+def test_blanks_are_unescaped_and_an_empty_source_is_kept() -> None:
+    mounts = parse_mountinfo(MOUNTINFO)
+    assert found(mounts, "/mnt/with blank").fstype == "ceph"
+    assert found(mounts, "/mnt/data").source == ""
+    assert found(mounts, "/mnt/bound").root == "/sub"
+    assert find_mount(mounts, "/mnt/none") is None
+
+
+def test_proc_mounts() -> None:
+    mounts = parse_proc_mounts(tool_output("proc-mounts.txt"))
+    nfs = found(mounts, "/mnt/with blank\\backslash")
+    assert (nfs.source, nfs.fstype, nfs.option("vers")) == ("10.77.0.10:/export", "nfs4", "4.2")
+    assert nfs.read_only
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("", "no output"),
+        ("cat: /proc/self/mountinfo: Permission denied\n", "no line of mountinfo"),
+        (MOUNTINFO[:-1], "cut off"),
+        (MOUNTINFO.replace(" - ext4", " ext4"), "no line of mountinfo"),
+        (MOUNTINFO.replace("254:1", "x:y"), "no line of mountinfo"),
+        (MOUNTINFO.replace("24 1 ", "a 1 "), "mount id is no integer"),
+        (MOUNTINFO.replace(" / / rw", " / root rw"), "no mount point"),
+        (MOUNTINFO.replace(" rw,errors=remount-ro", ""), "no line of mountinfo"),
+        (MOUNTINFO.replace("- ext4 ", "-  "), "no file system type"),
+    ],
+)
+def test_bad_mountinfo_raises_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_mountinfo(output)
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("\n\n", "no output"),
+        ("/dev/vda1 / ext4 rw\n", "no line of /proc/mounts"),
+        ("/dev/vda1 / ext4 rw 0 0\n\n", "no line of /proc/mounts"),
+        ("/dev/vda1 / ext4  0 0\n", "no options"),
+        ("/dev/vda1 / ext4 rw,nconnect=16", "cut off"),
+    ],
+)
+def test_bad_proc_mounts_raise_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_proc_mounts(output)
+
+
+def test_connections_of_nfs_mounts_are_counted() -> None:
+    tcp, rdma = parse_mountstats(MOUNTSTATS)
+    assert (tcp.source, tcp.mountpoint, tcp.fstype) == ("10.77.0.10:/export", "/mnt/data", "nfs4")
+    assert (tcp.connections, tcp.protocol, tcp.age_s) == (4, "tcp", 4711)
+    assert tcp.option("nconnect") == "4"
+    assert tcp.transports[1].counters[0] == 701
+    assert (rdma.mountpoint, rdma.connections, rdma.protocol) == ("/mnt/with blank", 1, "rdma")
+
+
+def test_options_do_not_prove_connections() -> None:
+    lines = [line for line in MOUNTSTATS.splitlines() if "tcp 70" not in line or "tcp 700" in line]
+    mount = parse_mountstats("\n".join(lines) + "\n")[0]
+    assert (mount.option("nconnect"), mount.connections) == ("4", 1)
+
+
+def test_transports_of_two_kinds_are_no_single_protocol() -> None:
+    assert parse_mountstats(MOUNTSTATS.replace("tcp 700", "rdma 700"))[0].protocol is None
+
+
+def test_a_node_without_nfs_has_no_nfs_mounts() -> None:
+    assert parse_mountstats("device /dev/vda1 mounted on / with fstype ext4\n") == ()
+
+
+BLOCK = MOUNTSTATS[MOUNTSTATS.index("device 10.77.0.10:/export ") : MOUNTSTATS.index("device /dev/nvme0n1")]
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("", "no output"),
+        ("cat: /proc/self/mountstats: No such file or directory\n", "unexpected first line"),
+        (BLOCK[: BLOCK.index("\tper-op")], "statistics of /mnt/data are cut off"),
+        (BLOCK[: BLOCK.index("\tRPC iostats")], "statistics of /mnt/data are cut off"),
+        (BLOCK.replace("xprt:", "port:"), "has no transport"),
+        (BLOCK.replace("\topts:", "\tnops:"), "has no opts"),
+        (BLOCK.replace("\tage:\t4711", "\tage:\tlong"), "age is no integer"),
+        (BLOCK.replace("tcp 700 0 1", "tcp 700 x 1"), "counter of a transport is no integer"),
+        (BLOCK.replace("tcp 700 0 1 0 0 100 100 0 120 0 2 3 4", "tcp 700"), "unknown transport"),
+        (BLOCK.replace(" statvers=1.1", ""), "unexpected line"),
+        (BLOCK.rstrip(), "cut off"),
+    ],
+)
+def test_bad_mountstats_raise_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_mountstats(output)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.parse import ParseError
+from rackproof.parse.nvidia_smi import EccErrors, RemappedRows, parse_nvidia_smi, parse_nvidia_smi_list
+
+from . import tool_output
+
+HOPPER = tool_output("nvidia-smi-590-2gpu.xml")
+
+
+def test_driver_590() -> None:
+    report = parse_nvidia_smi(HOPPER)
+    assert (report.driver, report.cuda, report.attached_gpus, report.missing) == ("590.48.01", "13.1", 2, 0)
+    assert report.messages == ()
+    good, bad = report.gpus
+    assert (good.bus_id, good.name, good.serial) == ("00000000:18:00.0", "NVIDIA H200", "0165424000000")
+    assert (good.uuid, good.minor_number) == ("GPU-00000000-1111-2222-3333-444444444444", 0)
+    assert (good.persistence, good.mig, good.ecc, good.compute_mode) == ("Enabled", "Disabled", "Enabled", "Default")
+    assert (good.memory_total_mib, good.memory_used_mib, good.utilization_pct) == (143771, 0, 0)
+    assert (good.temperature_c, good.memory_temperature_c) == (31, 38)
+    assert (good.pcie_generation, good.pcie_generation_max, good.pcie_width, good.pcie_width_max) == (5, 5, 16, 16)
+    assert (good.sm_clock_mhz, good.memory_clock_mhz, good.sm_clock_max_mhz) == (345, 3201, 1980)
+    assert (good.fabric_state, good.fabric_status, good.recovery_action) == ("Completed", "Success", "None")
+    assert good.throttle_reasons == ("gpu_idle",)
+    assert bad.throttle_reasons == ("gpu_idle", "hw_thermal_slowdown")
+    assert good.problems == ()
+
+
+def test_power_of_drivers_that_print_no_power_draw_is_the_instantaneous_one() -> None:
+    gpu = parse_nvidia_smi(HOPPER).gpus[0]
+    assert (gpu.power_draw_w, gpu.power_limit_w, gpu.default_power_limit_w) == (77.88, 700, 700)
+
+
+def test_ecc_counters_are_summed_over_memories() -> None:
+    good, bad = parse_nvidia_smi(HOPPER).gpus
+    assert good.ecc_volatile == EccErrors(corrected=0, uncorrected=0)
+    assert bad.ecc_volatile == EccErrors(corrected=2, uncorrected=1)
+    assert bad.ecc_aggregate == EccErrors(corrected=3, uncorrected=1)
+    assert bad.remapped_rows == RemappedRows(corrected=0, uncorrected=1, pending=True, failed=False)
+
+
+def test_not_available_is_none_and_never_0() -> None:
+    gpu = parse_nvidia_smi(HOPPER).gpus[0]
+    assert gpu.retired_pages_single_bit is None
+    unknown = HOPPER.replace("correctable>0<", "correctable>N/A<").replace("parity>0<", "parity>N/A<")
+    unknown = unknown.replace("secded>0<", "secded>N/A<")
+    assert parse_nvidia_smi(unknown).gpus[0].ecc_volatile == EccErrors(corrected=None, uncorrected=None)
+
+
+def test_driver_510() -> None:
+    (gpu,) = parse_nvidia_smi(tool_output("nvidia-smi-510-p100.xml")).gpus
+    assert gpu.serial == "0324217000001", "a serial number keeps its leading zero"
+    assert (gpu.power_draw_w, gpu.power_limit_w) == (26.16, 200), "the enforced limit is the one in force"
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_width_max) == (1, 8, 16)
+    assert gpu.ecc_aggregate == EccErrors(corrected=3, uncorrected=0)
+    assert (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit) == (1, 0)
+    assert gpu.throttle_reasons == ("hw_slowdown",)
+    assert gpu.remapped_rows is None
+    assert (gpu.mig, gpu.fabric_state, gpu.memory_temperature_c, gpu.utilization_pct) == (None, None, None, None)
+
+
+def test_gpus_that_are_attached_but_not_described_are_counted_and_not_invented() -> None:
+    report = parse_nvidia_smi(tool_output("nvidia-smi-590-one-missing.xml"))
+    assert (report.attached_gpus, len(report.gpus), report.missing) == (8, 2, 6)
+    assert report.messages == ("WARNING: infoROM is corrupted at gpu 0000:2A:00.0",)
+
+
+def test_errors_in_place_of_values_are_listed() -> None:
+    lost, good = parse_nvidia_smi(tool_output("nvidia-smi-590-lost.xml")).gpus
+    assert (lost.temperature_c, lost.utilization_pct) == (None, None)
+    assert set(lost.problems) == {"temperature/gpu_temp: GPU is lost", "utilization/gpu_util: [Unknown Error]"}
+    assert good.problems == ()
+
+
+def test_a_node_whose_driver_counts_no_gpu() -> None:
+    report = parse_nvidia_smi(tool_output("nvidia-smi-no-gpu.xml"))
+    assert report.attached_gpus == 0
+    assert report.gpus == ()
+
+
+BAD: list[tuple[str, str, str]] = [
+    ("empty", "", "no output"),
+    ("no driver", "NVIDIA-SMI has failed because it couldn't communicate\n", "no XML report; .*couldn't communicate"),
+    ("no devices", "No devices were found\n", "No devices were found"),
+    ("cut off", HOPPER[:4000], "cut off"),
+    ("closing tag lost", HOPPER.replace("</gpu>", "", 1), "damaged"),
+    ("two reports", HOPPER * 2, "damaged"),
+    ("attached but none described", HOPPER[: HOPPER.index("\t<gpu ")] + "</nvidia_smi_log>", "describes no GPU"),
+    ("the same GPU twice", HOPPER.replace("2A:00.0", "18:00.0"), "a GPU twice"),
+    ("no name", HOPPER.replace("NVIDIA H200", ""), "no name"),
+    ("memory in another unit", HOPPER.replace("143771 MiB", "140 GiB"), "fb_memory_usage/total is no integer"),
+    ("temperature is text", HOPPER.replace(" 31 C ", "warm"), "temperature/gpu_temp is no number of C"),
+    ("odd yes", HOPPER.replace("Yes", "Maybe"), "neither Yes nor No"),
+    (
+        "entities",
+        HOPPER.replace('SYSTEM "nvsmi_device_v12.dtd"', '[<!ENTITY a "x">]').replace("NVIDIA H200", "&a;"),
+        "damaged",
+    ),
+]
+
+
+@pytest.mark.parametrize(("output", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_nvidia_smi(output)
+
+
+def test_list_of_gpus() -> None:
+    gpus = parse_nvidia_smi_list(tool_output("nvidia-smi-L.txt"))
+    assert [gpu.index for gpu in gpus] == list(range(8))
+    assert (gpus[7].name, gpus[7].uuid) == ("NVIDIA H200", "GPU-00000007-1111-2222-3333-444444444444")
+
+
+def test_list_with_mig_devices() -> None:
+    first, second = parse_nvidia_smi_list(tool_output("nvidia-smi-L-mig.txt"))
+    assert [(device.profile, device.index) for device in first.mig] == [("3g.71gb", 0), ("1g.18gb", 1)]
+    assert first.mig[0].uuid.startswith("MIG-")
+    assert second.mig == ()
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("", "no output"),
+        ("No devices found.\n", "No devices found"),
+        (
+            tool_output("nvidia-smi-L.txt")
+            + "Unable to determine the device handle for gpu 0000:DB:00.0: GPU is lost.\n",
+            "GPU is lost",
+        ),
+        (tool_output("nvidia-smi-L.txt")[:-5], "cut off"),
+    ],
+)
+def test_bad_list_raises_with_the_reason(output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse_nvidia_smi_list(output)
