@@ -29,8 +29,8 @@ class NetDevice:
     """operstate: UP, DOWN, UNKNOWN (drivers that do not say, the loopback) …"""
     flags: tuple[str, ...]
     """UP: switched on by the administrator. LOWER_UP: the link is there."""
-    kind: str
-    """ether, loopback, infiniband …"""
+    kind: str | None
+    """ether, loopback, infiniband …; None where ``-4`` or ``-6`` leaves it out."""
     mac: str | None
     master: str | None
     """Bridge or bond that it belongs to."""
@@ -59,7 +59,7 @@ def _device(entry: Json) -> NetDevice:
         mtu_bytes=entry.integer("mtu", minimum=1),
         state=entry.string("operstate"),
         flags=entry.strings("flags"),
-        kind=entry.string("link_type"),
+        kind=entry.string("link_type") if entry.has("link_type") else None,
         mac=entry.string("address") if entry.has("address") else None,
         master=entry.string("master") if entry.has("master") else None,
         addresses=tuple(

@@ -38,6 +38,11 @@ def test_devices_that_a_filter_hides_are_skipped() -> None:
     assert [device.name for device in parse_ip(tool_output("ip-addr-filtered.json"))] == ["fabric0"]
 
 
+def test_one_family_only_leaves_the_kind_out() -> None:
+    devices = parse_ip(tool_output("ip-addr.json").replace('"link_type":"ether",', ""))
+    assert [device.kind for device in devices] == ["loopback", None, None]
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
