@@ -126,7 +126,8 @@ CHECKED = tuple(check(name) for name in NODES)
 
 def judged(made: Architecture, *measurements: Measurement, run: RunInfo | None = None) -> Judgement:
     """With every node checked."""
-    return judge(made, run or run_info(), measurements, CHECKED)
+    run = run or run_info()
+    return judge(made, run, measurements, [check(node.name) for node in run.nodes])
 
 
 def verdicts(judgement: Judgement, id_: str = "nfs.read") -> dict[str, Verdict]:

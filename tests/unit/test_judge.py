@@ -1,0 +1,433 @@
+"""Criteria: what is measured against what was promised."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from rackproof.core.evidence import Scope
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Judgement
+from tests.unit.judging import GPU, NODES, architecture, criterion, judged, measurement, run_info, verdicts
+
+RACK = Scope.RACK
+SHARE = {
+    "op": "ge",
+    "value": 60,
+    "unit": "percent",
+    "of": {"metric": "link.tcp_bandwidth", "where": {"rail": "0"}, "scope": "pair", "reduce": "median"},
+}
+
+
+def link(gbps: float, *more: float, pair: tuple[str, str] = ("gpu-01", "gpu-02")) -> Any:
+    return measurement(pair, gbps, *more, metric="link.tcp_bandwidth", rail="0")
+
+
+def statuses(judgement: Judgement, id_: str = "nfs.read") -> dict[str, str]:
+    return {subject: verdict.status.value for subject, verdict in verdicts(judgement, id_).items()}
+
+
+class TestEveryMember:
+    def test_each_node_of_the_group_has_its_own_verdict(self) -> None:
+        result = judged(architecture(criterion()), measurement("gpu-01", 25.0), measurement("gpu-02", 15.0))
+        assert statuses(result) == {"gpu-01": "PASS", "gpu-02": "FAIL"}
+        assert result.outcome is Outcome.NOT_CERTIFIED
+        passed, failed = verdicts(result).values()
+        assert passed.message == "expected ≥ 20 MB/s, actual 25 MB/s"
+        assert failed.message == "expected ≥ 20 MB/s, actual 15 MB/s"
+        assert (failed.value, failed.unit, failed.bar, failed.bar_value) == (15.0, "MB/s", "≥ 20 MB/s", 20.0)
+        assert failed.distance_pct == -25.0
+        assert (failed.samples, failed.raw, failed.statistic) == ((15.0,), ("raw-of-gpu-02",), "median")
+        assert (failed.source, failed.reason, failed.hint) == ("us", "Because it is so.", "Look at it.")
+        assert (failed.metric, failed.labels) == ("storage.read_bandwidth", {"storage": "nfs"})
+        assert failed.measured is failed.ceiling is None
+
+    def test_a_node_without_a_measurement_is_unmeasured(self) -> None:
+        result = judged(architecture(criterion()), measurement("gpu-01", 25.0))
+        assert statuses(result) == {"gpu-01": "PASS", "gpu-02": "UNMEASURED"}
+        verdict = verdicts(result)["gpu-02"]
+        assert verdict.message == "no measurement of storage.read_bandwidth[storage=nfs]"
+        assert verdict.value is None
+        assert verdict.bar == "≥ 20 MB/s"
+        assert result.outcome is Outcome.INCOMPLETE
+
+    def test_the_benchmark_s_own_reason_is_given(self) -> None:
+        result = judged(
+            architecture(criterion()),
+            measurement("gpu-01", 25.0),
+            measurement("gpu-02", reason="fio: exit status 1: no space left"),
+        )
+        verdict = verdicts(result)["gpu-02"]
+        assert (verdict.status, verdict.message) == (Status.UNMEASURED, "fio: exit status 1: no space left")
+        assert verdict.raw == ("raw-of-gpu-02",)
+
+    def test_a_reason_is_found_although_labels_were_not_known_yet(self) -> None:
+        """A tool that did not start has no sizes."""
+        made = architecture(
+            criterion(
+                metric="collective.busbw",
+                where={"op": "all_reduce", "bytes": 1024},
+                scope="rack",
+                **{"pass": {"op": "ge", "value": 1, "unit": "GB/s"}},
+            )
+        )
+        failed = measurement(GPU, metric="collective.busbw", scope=RACK, op="all_reduce", reason="mpirun: rc 1")
+        other = measurement(GPU, metric="collective.busbw", scope=RACK, op="alltoall", reason="not this one")
+        assert verdicts(judged(made, other, failed))["rack"].message == "mpirun: rc 1"
+
+    def test_samples_beside_a_reason_are_not_trusted(self) -> None:
+        result = judged(architecture(criterion()), measurement("gpu-01", 25.0, reason="killed half way"))
+        assert verdicts(result)["gpu-01"].message == "killed half way"
+        assert verdicts(result)["gpu-01"].status is Status.UNMEASURED
+
+    def test_other_storages_and_other_nodes_do_not_answer(self) -> None:
+        other = measurement("gpu-01", 99.0, storage="local", block_bytes="4096")
+        server = measurement("sto-01", 99.0)
+        assert statuses(judged(architecture(criterion()), other, server)) == dict.fromkeys(GPU, "UNMEASURED")
+
+    def test_a_group_without_nodes_is_one_unmeasured_verdict(self) -> None:
+        result = judged(architecture(criterion()), run=run_info("sto-01"))
+        (verdict,) = verdicts(result).values()
+        assert (verdict.subject, verdict.status) == ("rack", Status.UNMEASURED)
+        assert verdict.message == "no node in group gpu"
+
+    def test_all_means_every_node_of_the_run(self) -> None:
+        result = judged(architecture(criterion(members="all")))
+        assert set(verdicts(result)) == set(NODES)
+
+    def test_every_unordered_pair_has_a_verdict_in_either_direction(self) -> None:
+        made = architecture(
+            criterion(
+                metric="link.tcp_bandwidth",
+                where={"rail": 0},
+                scope="pair",
+                **{"pass": {"op": "ge", "value": 1, "unit": "Gb/s"}},
+            )
+        )
+        result = judged(
+            made, link(2.0), link(2.0, pair=("gpu-03", "gpu-01")), run=run_info("gpu-01", "gpu-02", "gpu-03", "sto-01")
+        )
+        assert statuses(result) == {
+            "gpu-01|gpu-02": "PASS",
+            "gpu-01|gpu-03": "PASS",
+            "gpu-02|gpu-03": "UNMEASURED",
+        }
+        (alone,) = verdicts(judged(made, run=run_info("gpu-01", "sto-01"))).values()
+        assert (alone.status, alone.message) == (Status.UNMEASURED, "gpu-01 is alone, a pair needs two nodes")
+
+    def test_a_list_of_labels_asks_for_one_verdict_each(self) -> None:
+        made = architecture(criterion(where={"storage": ["nfs", "local"]}))
+        result = judged(made, measurement("gpu-01", 25.0), measurement("gpu-02", 25.0))
+        assert statuses(result, "nfs.read[nfs]") == dict.fromkeys(GPU, "PASS")
+        assert statuses(result, "nfs.read[local]") == dict.fromkeys(GPU, "UNMEASURED")
+        assert verdicts(result, "nfs.read[local]")["gpu-01"].labels == {"storage": "local"}
+
+
+class TestTheRack:
+    MADE = architecture(criterion(scope="rack"))
+
+    def test_all_nodes_of_the_group_must_have_taken_part(self) -> None:
+        result = judged(self.MADE, measurement(("gpu-01",), 99.0, scope=RACK))
+        (verdict,) = verdicts(result).values()
+        assert (verdict.subject, verdict.status) == ("rack", Status.UNMEASURED)
+        assert verdict.message == "measured on 1 of 2 nodes; gpu-02 missing"
+
+    @pytest.mark.parametrize("members", [GPU, GPU[::-1], NODES])
+    def test_further_nodes_and_their_order_do_not_matter(self, members: tuple[str, ...]) -> None:
+        assert statuses(judged(self.MADE, measurement(members, 99.0, scope=RACK))) == {"rack": "PASS"}
+
+    def test_a_measurement_of_exactly_the_group_is_preferred(self) -> None:
+        result = judged(self.MADE, measurement(NODES, 1.0, scope=RACK), measurement(GPU, 30.0, scope=RACK))
+        assert verdicts(result)["rack"].value == 30.0
+
+    def test_missing_nodes_are_folded(self) -> None:
+        names = [f"gpu-{number:02d}" for number in range(1, 9)]
+        result = judged(self.MADE, measurement(("gpu-01", "gpu-05"), 9.0, scope=RACK), run=run_info(*names, "sto-01"))
+        assert verdicts(result)["rack"].message == "measured on 2 of 8 nodes; gpu-[02-04,06-08] missing"
+
+
+class TestSamples:
+    def test_the_statistic_is_taken_over_all_samples(self) -> None:
+        samples = (10.0, 50.0, 30.0, 20.0)
+        for statistic, value in (("median", 25.0), ("mean", 27.5), ("min", 10.0)):
+            result = judged(architecture(criterion(statistic=statistic)), measurement("gpu-01", *samples))
+            verdict = verdicts(result)["gpu-01"]
+            assert (verdict.value, verdict.samples, verdict.statistic) == (value, samples, statistic)
+
+    @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 1e16])
+    def test_what_cannot_be_is_invalid(self, bad: float) -> None:
+        verdict = verdicts(judged(architecture(criterion()), measurement("gpu-01", 30.0, bad)))["gpu-01"]
+        assert (verdict.status, verdict.value, verdict.samples) == (Status.INVALID, None, ())
+        assert verdict.message.startswith("a sample is ")
+
+    def test_a_latency_of_nought_was_not_measured_but_a_rate_can_be_nought(self) -> None:
+        latency = architecture(
+            criterion(metric="storage.random_read_latency", **{"pass": {"op": "le", "value": 5, "unit": "ms"}})
+        )
+        result = judged(latency, measurement("gpu-01", 0.0, metric="storage.random_read_latency"))
+        assert verdicts(result)["gpu-01"].status is Status.INVALID
+        assert statuses(judged(architecture(criterion()), measurement("gpu-01", 0.0)))["gpu-01"] == "FAIL"
+
+    def test_no_wrong_value_is_a_pass_and_one_is_not(self) -> None:
+        made = architecture(
+            criterion(
+                metric="collective.wrong_values",
+                where={"op": "all_reduce", "bytes": 1024},
+                scope="rack",
+                statistic="max",
+                **{"pass": {"op": "eq", "value": 0, "unit": "1"}},
+            )
+        )
+
+        def of(*wrong: float) -> Any:
+            labels = {"op": "all_reduce", "bytes": "1024", "engine": "mpi"}
+            taken = measurement(GPU, *wrong, metric="collective.wrong_values", scope=RACK, **labels)
+            return verdicts(judged(made, taken))["rack"]
+
+        assert of(0.0, 0.0).status is Status.PASS
+        assert of(0.0, 0.0).message == "expected = 0, actual 0"
+        assert (of(0.0, 0.0, 1.0).status, of(0.0, 0.0, 1.0).message) == (Status.FAIL, "expected = 0, actual 1")
+
+    def test_too_few_samples_are_unmeasured(self) -> None:
+        result = judged(architecture(criterion(min_samples=3)), measurement("gpu-01", 30.0, 31.0))
+        verdict = verdicts(result)["gpu-01"]
+        assert verdict.status is Status.UNMEASURED
+        assert verdict.message == "expected 3 or more samples, actual 2"
+        assert verdict.samples == (30.0, 31.0)
+
+    def test_too_noisy_is_invalid_on_either_side_of_the_bar(self) -> None:
+        made = architecture(criterion(max_cv_pct=20))
+        result = judged(made, measurement("gpu-01", 30.0, 60.0), measurement("gpu-02", 2.0, 6.0))
+        for name in GPU:
+            assert verdicts(result)[name].status is Status.INVALID
+        verdict = verdicts(result)["gpu-01"]
+        assert verdict.message == "samples scatter by 47.1 %, more than 20 %: 30, 60 MB/s"
+        assert (verdict.value, verdict.samples) == (45.0, (30.0, 60.0))
+        assert verdict.cv_pct == pytest.approx(47.14, abs=0.01)
+        assert result.outcome is Outcome.INCOMPLETE
+
+    def test_one_sample_is_judged_and_said_to_be_one(self) -> None:
+        verdict = verdicts(judged(architecture(criterion(max_cv_pct=20)), measurement("gpu-01", 30.0)))["gpu-01"]
+        assert verdict.status is Status.PASS
+        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample, scatter unknown"
+
+    def test_a_warning_says_from_where_on(self) -> None:
+        made = architecture(criterion(**{"pass": {"op": "ge", "value": 20, "warn": 40, "unit": "MB/s"}}))
+        result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 50.0))
+        verdict = verdicts(result)["gpu-01"]
+        assert verdict.status is Status.WARN
+        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; warns below 40 MB/s"
+        assert result.outcome is Outcome.CERTIFIED
+
+    def test_units_of_evidence_and_bar_may_differ(self) -> None:
+        made = architecture(criterion(**{"pass": {"op": "ge", "value": 0.16, "unit": "Gb/s"}}))
+        verdict = verdicts(judged(made, measurement("gpu-01", 0.025, unit="GB/s")))["gpu-01"]
+        assert (verdict.status, verdict.unit) == (Status.PASS, "Gb/s")
+        assert verdict.value == pytest.approx(0.2)
+        assert verdict.samples == (pytest.approx(0.2),)
+
+    @pytest.mark.parametrize("unit", ["us", "MBps", ""])
+    def test_a_unit_that_is_not_the_metric_s_is_invalid(self, unit: str) -> None:
+        taken = measurement("gpu-01", 30.0).model_copy(update={"unit": unit})
+        verdict = verdicts(judged(architecture(criterion()), taken))["gpu-01"]
+        assert verdict.status is Status.INVALID
+        assert "unit" in verdict.message or "converted" in verdict.message
+
+
+class TestSeveralMeasurements:
+    def test_the_latest_with_samples_counts_and_is_said_to_replace(self) -> None:
+        made = architecture(criterion())
+        result = judged(made, measurement("gpu-01", 90.0), measurement("gpu-01", 10.0))
+        verdict = verdicts(result)["gpu-01"]
+        assert (verdict.status, verdict.value) == (Status.FAIL, 10.0)
+        assert verdict.message.endswith("; the latest of 2 measurements")
+
+    def test_a_later_number_replaces_an_earlier_reason(self) -> None:
+        result = judged(
+            architecture(criterion()), measurement("gpu-01", reason="not reached"), measurement("gpu-01", 30.0)
+        )
+        assert verdicts(result)["gpu-01"].message == "expected ≥ 20 MB/s, actual 30 MB/s"
+
+    def test_a_later_reason_replaces_a_reason_but_no_number(self) -> None:
+        made = architecture(criterion())
+        first, second = measurement("gpu-01", reason="first"), measurement("gpu-01", reason="second")
+        assert verdicts(judged(made, first, second))["gpu-01"].message == "second"
+        assert verdicts(judged(made, measurement("gpu-01", 30.0), second))["gpu-01"].status is Status.PASS
+
+    def test_two_answers_to_one_question_are_invalid(self) -> None:
+        small = measurement("gpu-01", 5.0, storage="nfs", block_bytes="4096")
+        for order in ((small, measurement("gpu-01", 30.0)), (measurement("gpu-01", 30.0), small)):
+            verdict = verdicts(judged(architecture(criterion()), *order))["gpu-01"]
+            assert verdict.status is Status.INVALID
+            assert verdict.message == (
+                "more than one measurement answers this: "
+                "storage.read_bandwidth[block_bytes=1048576,storage=nfs]; "
+                "storage.read_bandwidth[block_bytes=4096,storage=nfs]"
+            )
+
+    def test_half_an_answer_is_not_taken_for_the_whole(self) -> None:
+        """Two rails answer, one of them with a failure: the good rail must not speak for both."""
+        made = architecture(
+            criterion(
+                metric="link.tcp_bandwidth",
+                where={},
+                scope="pair",
+                **{"pass": {"op": "ge", "value": 1, "unit": "Gb/s"}},
+            )
+        )
+        dead = measurement(GPU, metric="link.tcp_bandwidth", rail="1", reason="refused")
+        assert verdicts(judged(made, link(9.0), dead))["gpu-01|gpu-02"].status is Status.INVALID
+
+
+class TestShares:
+    MADE = architecture(criterion(scope="rack", **{"pass": SHARE}))
+
+    def test_a_share_shows_both_numbers(self) -> None:
+        verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(0.944)))["rack"]
+        assert verdict.status is Status.PASS
+        assert verdict.message == (
+            "expected ≥ 60 % of link.tcp_bandwidth[rail=0], actual 71.3 % (84.1 MB/s of 118 MB/s)"
+        )
+        assert verdict.value == pytest.approx(71.27, abs=0.01)
+        assert (verdict.unit, verdict.bar, verdict.bar_value) == ("percent", "≥ 60 %", 60.0)
+        assert (verdict.measured, verdict.measured_unit) == (84.1, "MB/s")
+        assert (verdict.ceiling, verdict.ceiling_unit) == (pytest.approx(118.0), "MB/s")
+        assert verdict.ceiling_of == "link.tcp_bandwidth[rail=0]"
+        assert verdict.raw == ("raw-of-gpu-01-gpu-02",)
+        assert verdict.samples == (84.1,)
+
+    def test_below_the_share_fails(self) -> None:
+        verdict = verdicts(judged(self.MADE, measurement(GPU, 50.0, scope=RACK), link(0.944)))["rack"]
+        assert verdict.status is Status.FAIL
+        assert verdict.distance_pct == pytest.approx(-29.4, abs=0.1)
+
+    def test_a_missing_reference_is_named(self) -> None:
+        verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK)))["rack"]
+        assert verdict.status is Status.UNMEASURED
+        assert verdict.message == (
+            "nothing to take a share of: link.tcp_bandwidth[rail=0]: unmeasured on gpu-01|gpu-02 (1 of 1): "
+            "no measurement of link.tcp_bandwidth[rail=0]"
+        )
+
+    def test_one_pair_without_a_number_leaves_no_reference(self) -> None:
+        run = run_info("gpu-01", "gpu-02", "gpu-03", "sto-01")
+        taken = measurement(("gpu-01", "gpu-02", "gpu-03"), 84.1, scope=RACK)
+        verdict = verdicts(judged(self.MADE, taken, link(0.9), link(0.9, pair=("gpu-01", "gpu-03")), run=run))["rack"]
+        assert verdict.status is Status.UNMEASURED
+        assert "unmeasured on gpu-02|gpu-03 (1 of 3)" in verdict.message
+
+    @pytest.mark.parametrize("zero", [0.0, 5e-324])
+    def test_a_reference_of_nought_is_invalid(self, zero: float) -> None:
+        verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(zero)))["rack"]
+        assert verdict.status is Status.INVALID
+        assert verdict.message == "nothing to take a share of: link.tcp_bandwidth[rail=0] is 0"
+
+    def test_an_impossible_reference_is_invalid(self) -> None:
+        verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(math.nan)))["rack"]
+        assert verdict.status is Status.INVALID
+
+    def test_a_noisy_reference_is_invalid_where_its_scatter_is_limited(self) -> None:
+        of = SHARE["of"] | {"max_cv_pct": 10}  # type: ignore[operator]
+        made = architecture(criterion(scope="rack", **{"pass": SHARE | {"of": of}}))
+        taken = measurement(GPU, 84.1, scope=RACK)
+        assert verdicts(judged(made, taken, link(0.5, 1.5)))["rack"].status is Status.INVALID
+        assert verdicts(judged(self.MADE, taken, link(0.5, 1.5)))["rack"].status is Status.PASS
+
+    def test_each_member_is_compared_with_its_own_reference(self) -> None:
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each"}
+        made = architecture(criterion(**{"pass": {"op": "ge", "value": 0.5, "unit": "ratio", "of": of}}))
+        result = judged(
+            made,
+            measurement("gpu-01", 40.0),
+            measurement("gpu-02", 40.0),
+            measurement("gpu-01", 50.0, storage="local", block_bytes="1"),
+            measurement("gpu-02", 100.0, storage="local", block_bytes="1"),
+        )
+        assert statuses(result) == {"gpu-01": "PASS", "gpu-02": "FAIL"}
+        assert verdicts(result)["gpu-02"].message == (
+            "expected ≥ 0.5 of storage.read_bandwidth[storage=local], actual 0.4 (40 MB/s of 100 MB/s)"
+        )
+
+
+class TestReducedMembers:
+    def test_min_needs_every_member(self) -> None:
+        made = architecture(criterion(reduce="min"))
+        (verdict,) = verdicts(judged(made, measurement("gpu-01", 99.0))).values()
+        assert (verdict.subject, verdict.status) == ("rack", Status.UNMEASURED)
+        assert verdict.message == (
+            "unmeasured on gpu-02 (1 of 2): no measurement of storage.read_bandwidth[storage=nfs]"
+        )
+
+    @pytest.mark.parametrize(("reduce", "value"), [("min", 10.0), ("median", 20.0), ("sum", 40.0)])
+    def test_one_number_for_the_group(self, reduce: str, value: float) -> None:
+        made = architecture(criterion(reduce=reduce))
+        (verdict,) = verdicts(judged(made, measurement("gpu-01", 10.0), measurement("gpu-02", 30.0))).values()
+        assert (verdict.value, verdict.samples) == (value, (10.0, 30.0))
+        assert verdict.statistic == f"{reduce} of nodes, median of each"
+        assert verdict.raw == ("raw-of-gpu-01", "raw-of-gpu-02")
+
+    def test_one_invalid_member_spoils_the_group(self) -> None:
+        made = architecture(criterion(reduce="sum"))
+        (verdict,) = verdicts(judged(made, measurement("gpu-01", 10.0), measurement("gpu-02", -1.0))).values()
+        assert verdict.status is Status.INVALID
+        assert verdict.message == "invalid on gpu-02 (1 of 2): a sample is -1 MB/s, which cannot be"
+
+    FAIR = architecture(criterion(reduce="min_over_median", **{"pass": {"op": "ge", "value": 0.5, "unit": "ratio"}}))
+
+    def test_fairness_names_the_slowest(self) -> None:
+        result = judged(
+            self.FAIR,
+            *(measurement(name, value) for name, value in (("gpu-01", 20.0), ("gpu-02", 8.0), ("gpu-03", 20.0))),
+            run=run_info("gpu-01", "gpu-02", "gpu-03", "sto-01"),
+        )
+        verdict = verdicts(result)["rack"]
+        assert verdict.status is Status.FAIL
+        assert verdict.message == "expected ≥ 0.5 of the median of nodes, actual 0.4 (gpu-02: 8 MB/s of 20 MB/s)"
+        assert (verdict.measured, verdict.ceiling, verdict.ceiling_of) == (8.0, 20.0, "the median of nodes")
+
+    def test_fairness_of_one_is_unmeasured_and_of_nothing_invalid(self) -> None:
+        (alone,) = verdicts(judged(self.FAIR, measurement("gpu-01", 20.0), run=run_info("gpu-01", "sto-01"))).values()
+        assert alone.status is Status.UNMEASURED
+        assert "at least two" in alone.message
+        (nought,) = verdicts(judged(self.FAIR, measurement("gpu-01", 0.0), measurement("gpu-02", 0.0))).values()
+        assert nought.status is Status.INVALID
+
+
+class TestTheWhole:
+    def test_advisory_criteria_do_not_decide(self) -> None:
+        made = architecture(criterion(), criterion(id="nice", severity="advisory", where={"storage": "local"}))
+        result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 30.0))
+        assert {v.required for v in verdicts(result, "nice").values()} == {False}
+        assert set(statuses(result, "nice").values()) == {"UNMEASURED"}
+        assert result.outcome is Outcome.CERTIFIED
+
+    def test_simulated_measurements_are_marked(self) -> None:
+        taken = measurement("gpu-01", 30.0).model_copy(update={"simulated": True})
+        result = judged(architecture(criterion()), taken, measurement("gpu-02", 30.0))
+        assert [v.simulated for v in verdicts(result).values()] == [True, False]
+
+    def test_a_simulated_reference_marks_the_share(self) -> None:
+        made = architecture(criterion(scope="rack", **{"pass": SHARE}))
+        taken = measurement(GPU, 84.1, scope=RACK), link(0.9).model_copy(update={"simulated": True})
+        assert verdicts(judged(made, *taken))["rack"].simulated
+
+    def test_verdicts_are_sorted_and_survive_being_written(self) -> None:
+        made = architecture(
+            criterion(id="z"), criterion(id="a"), criterion(id="n", where={"storage": ["nfs", "local"]})
+        )
+        result = judged(made, measurement("gpu-02", 30.0, 80.0), measurement("gpu-01", math.nan))
+        keys = [(v.kind, v.id, v.subject) for v in result.verdicts]
+        assert keys == sorted(keys)
+        assert len(set(keys)) == len(keys)
+        text = result.model_dump_json()
+        assert '"schema":"rackproof.verdicts/v1"' in text
+        assert Judgement.model_validate_json(text) == result
+
+    def test_one_kind_alone_has_an_outcome_of_its_own(self) -> None:
+        result = judged(architecture(criterion()), measurement("gpu-01", 1.0), measurement("gpu-02", 1.0))
+        assert result.outcome is Outcome.NOT_CERTIFIED
+        assert result.restricted_to("check").outcome is Outcome.CERTIFIED
+        assert {v.kind for v in result.restricted_to("criterion").verdicts} == {"criterion"}
+        assert result.restricted_to("criterion").outcome is Outcome.NOT_CERTIFIED

@@ -1,0 +1,96 @@
+"""Judging what a run has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rackproof.core.evidence import GENESIS, CheckResult, Kind, Measurement, Record, RunInfo, make_record
+from rackproof.core.judge import judge, judge_records
+from rackproof.core.status import Outcome, Status
+from rackproof.errors import RunError
+from tests.unit.judging import CHECKED, architecture, check, criterion, measurement, run_info, verdicts
+
+MADE = architecture(criterion())
+BEGIN = {"stage": "validate", "event": "begin"}
+END = {"stage": "validate", "event": "end", "elapsed_s": 1.0, "ok": True}
+
+
+def recorded(*bodies: Any) -> list[Record]:
+    """A chain of records; models and bodies of stages."""
+    kinds = {
+        RunInfo: Kind.RUN,
+        CheckResult: Kind.CHECK,
+        Measurement: Kind.MEASUREMENT,
+        dict: Kind.STAGE,
+        str: Kind.NOTE,
+    }
+    chain: list[Record] = []
+    for seq, body in enumerate(bodies):
+        plain = {"text": body} if isinstance(body, str) else body
+        if not isinstance(plain, dict):
+            plain = plain.model_dump(mode="json", by_alias=True)
+        prev = chain[-1].hash if chain else GENESIS
+        chain.append(make_record(seq, "2026-01-02T03:04:05Z", kinds[type(body)], plain, prev))
+    return chain
+
+
+def status_of(*answers: Any, before: Sequence[Any] = ()) -> Status:
+    """Of ``base.x`` on gpu-01."""
+    result = judge_records(MADE, recorded(run_info(), *before, BEGIN, *CHECKED, *answers))
+    return verdicts(result, "base.x")["gpu-01"].status
+
+
+def test_records_are_judged_like_the_evidence_in_them() -> None:
+    taken = [measurement("gpu-01", 30.0), measurement("gpu-02", 12.5, 13.5)]
+    result = judge_records(MADE, recorded(run_info(), "a note", BEGIN, *CHECKED, END, *taken))
+    assert result == judge(MADE, run_info(), taken, CHECKED)
+    assert result.outcome is Outcome.NOT_CERTIFIED
+
+
+def test_a_resumed_run_measures_again_and_the_latest_number_counts() -> None:
+    first = [measurement("gpu-01", reason="not reached"), measurement("gpu-02", 99.0)]
+    again = [measurement("gpu-01", 30.0), measurement("gpu-02", 1.0)]
+    result = judge_records(MADE, recorded(run_info(), *CHECKED, *first, "resumed", *again))
+    assert {s: v.status.value for s, v in verdicts(result).items()} == {"gpu-01": "PASS", "gpu-02": "FAIL"}
+
+
+def x(outcome: str) -> CheckResult:
+    return check("gpu-01", "base.x", outcome)
+
+
+def test_a_stage_that_begins_again_replaces_its_answers() -> None:
+    assert status_of(x("passed"), before=(BEGIN, x("failed"), END)) is Status.PASS
+    assert status_of(x("failed"), before=(BEGIN, x("passed"), END)) is Status.FAIL
+
+
+def test_a_later_look_that_saw_nothing_does_not_leave_an_old_pass_standing() -> None:
+    assert status_of(x("unmeasured"), before=(BEGIN, x("passed"), END)) is Status.UNMEASURED
+
+
+def test_an_answer_stands_where_the_stage_did_not_reach_it_again() -> None:
+    assert status_of(before=(BEGIN, x("failed"), "interrupted")) is Status.FAIL
+
+
+def test_within_one_stage_the_worst_answer_counts() -> None:
+    assert status_of(x("failed"), x("passed")) is Status.FAIL
+    assert status_of(x("unmeasured"), x("passed"), before=(BEGIN, x("failed"))) is Status.UNMEASURED
+
+
+def test_without_a_run_there_is_nothing_to_judge() -> None:
+    with pytest.raises(RunError, match="no run record"):
+        judge_records(MADE, [])
+
+
+def test_the_first_run_record_says_what_is_to_be_proven() -> None:
+    """A second one with fewer nodes must not shrink what has to be measured."""
+    result = judge_records(MADE, recorded(run_info(), run_info("gpu-01", "sto-01"), *CHECKED))
+    assert set(verdicts(result)) == {"gpu-01", "gpu-02"}
+
+
+def test_a_record_that_cannot_be_understood_is_named() -> None:
+    broken = make_record(7, "t", Kind.MEASUREMENT, {"metric": "storage.read_bandwidth"}, GENESIS)
+    with pytest.raises(RunError, match=r"^record 7 is no measurement: scope: Field required$"):
+        judge_records(MADE, [*recorded(run_info()), broken])
