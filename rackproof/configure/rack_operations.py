@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore
 from pyinfra import logger
@@ -16,6 +18,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
+from pyinfra.api.state import State
 from pyinfra.context import host, inventory
 
 from rackproof.configure import facts, mounts, trust
@@ -24,14 +27,27 @@ from rackproof.configure.operations import Commands, file_states, refuse, unread
 
 T = TypeVar("T")
 
-_Key = tuple[int, bool, str, str]
-_answers: dict[_Key, object] = {}
-_locks: dict[_Key, BoundedSemaphore] = defaultdict(lambda: BoundedSemaphore(1))
+_Key = tuple[bool, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What was asked in one run."""
+
+    known: dict[_Key, object] = field(default_factory=dict)
+    locks: dict[_Key, BoundedSemaphore] = field(default_factory=lambda: defaultdict(lambda: BoundedSemaphore(1)))
+
+
+_runs: WeakKeyDictionary[State, _Answers] = WeakKeyDictionary()
 
 
 def _key(other: Host, what: str) -> _Key:
     # What was read while planning is old news when the plan is carried out.
-    return id(other.state), bool(other.state.is_executing), other.name, what
+    return bool(other.state.is_executing), other.name, what
+
+
+def _forget(other: Host, what: str) -> None:
+    _runs[other.state].known.pop(_key(other, what), None)
 
 
 def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
@@ -40,9 +56,10 @@ def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | Non
     None when the node has already failed in this run, cannot be reached, or has no answer; no answer is not kept.
     """
     key = _key(other, what)
-    with _locks[key]:
-        if key in _answers:
-            return _answers[key]  # type: ignore[return-value]  # stored below, under the same question
+    answers = _runs.setdefault(other.state, _Answers())
+    with answers.locks[key]:
+        if key in answers.known:
+            return answers.known[key]  # type: ignore[return-value]  # stored below, under the same question
         if other in other.state.failed_hosts:
             return None
         try:
@@ -53,7 +70,7 @@ def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | Non
             logger.warning("%s: %s", other.name, error)
             return None
         if answer is not None:
-            _answers[key] = answer
+            answers.known[key] = answer
         return answer
 
 
@@ -70,7 +87,7 @@ def own_key() -> Commands:
         yield from unreadable("the node's ssh keys")
     elif identity.user_key is None:
         yield StringCommand(trust.keygen_script(host.name))
-        _answers.pop(_key(node, "identity"), None)
+        _forget(node, "identity")
     else:
         host.noop("root has a key")
 

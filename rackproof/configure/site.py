@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
@@ -115,7 +116,7 @@ def _data(each: Host) -> dict[str, Any]:
     return dict(each.data.dict())  # type: ignore[no-untyped-call]
 
 
-_sites: dict[tuple[int, str], Site] = {}
+_sites: WeakKeyDictionary[Inventory, dict[str, Site]] = WeakKeyDictionary()
 
 
 def here() -> Site:
@@ -124,8 +125,8 @@ def here() -> Site:
     Raises DeployError, one line, when inventory or architecture cannot be used: nothing has been touched then.
     """
     source: Inventory = host.inventory
-    key = (id(source), host.name)
-    if key not in _sites:
+    sites = _sites.setdefault(source, {})
+    if host.name not in sites:
         identifier = host.data.get("architecture")
         if not identifier:
             raise DeployError(f"{host.name}: no architecture; set it in inventories/group_data/all.py")
@@ -136,5 +137,5 @@ def here() -> Site:
             settings = node_settings(node, architecture.fabric.rails)
         except RackproofError as error:
             raise DeployError(str(error)) from None
-        _sites[key] = Site(rack, architecture, node, settings)
-    return _sites[key]
+        sites[host.name] = Site(rack, architecture, node, settings)
+    return sites[host.name]

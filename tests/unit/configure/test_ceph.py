@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.configure.ceph import CephPlan, CephState, OtherCluster, cluster_fsid, needs_bootstrap, parse_state
+from rackproof.configure.drives import DriveState, ForeignDrive
+from tests.unit.configure.rack import architecture, site
+
+BLANK = DriveState(("/dev/nvme1n1",), "disk", zero=True)
+BLUESTORE = DriveState(("/dev/nvme1n1",), "disk", "ceph_bluestore", signatures=("ceph_bluestore",))
+
+
+def plan() -> CephPlan:
+    cluster = architecture().ceph
+    assert cluster is not None
+    return site("storage-01").ceph_plan(cluster)
+
+
+def test_identifiers_are_stable_and_belong_to_one_server() -> None:
+    cluster = plan().cluster
+    assert plan().fsid == cluster_fsid(cluster, "storage-01", "10.77.0.11")
+    assert plan().fsid != cluster_fsid(cluster, "storage-02", "10.77.0.11")
+
+
+def test_clients_know_the_cluster_without_asking_it() -> None:
+    (mount,) = [each for each in site("gpu-01").client_mounts() if each.fstype == "ceph"]
+    assert plan().fsid in mount.what
+
+
+def test_a_blank_drive_is_bootstrapped_and_a_finished_cluster_is_not() -> None:
+    assert needs_bootstrap(plan(), CephState(None, None), BLANK) is True
+    assert needs_bootstrap(plan(), CephState(plan().fingerprint, plan().osd_uuid), BLUESTORE) is False
+
+
+def test_an_interrupted_bootstrap_is_completed() -> None:
+    assert needs_bootstrap(plan(), CephState(None, plan().osd_uuid), BLUESTORE) is True
+
+
+@pytest.mark.parametrize("osd", [None, "1b671a64-40d5-491e-99b0-da01ff1f3341"])
+def test_the_drive_of_another_cluster_is_not_touched(osd: str | None) -> None:
+    with pytest.raises(ForeignDrive, match="actual ceph_bluestore"):
+        needs_bootstrap(plan(), CephState(None, osd), BLUESTORE)
+
+
+def test_a_cluster_with_other_parameters_is_not_touched() -> None:
+    with pytest.raises(OtherCluster, match="size=3"):
+        needs_bootstrap(plan(), CephState(plan().fingerprint.replace("size=1", "size=3"), None), BLUESTORE)
+
+
+def test_the_answer_is_read() -> None:
+    assert parse_state(["done=fsid fs size=1", "osd=uuid"]) == CephState("fsid fs size=1", "uuid")
+    assert parse_state([]) == CephState(None, None)
+    with pytest.raises(ValueError, match="not about Ceph"):
+        parse_state(["sed: broken"])

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.kernel import (
+    Setting,
+    normal,
+    parse_values,
+    plan_values,
+    sysctl_path,
+    values_command,
+    write_script,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("net.core.rmem_max", "/proc/sys/net/core/rmem_max"),
+        ("net.ipv4.conf.eth0/100.rp_filter", "/proc/sys/net/ipv4/conf/eth0.100/rp_filter"),
+    ],
+)
+def test_sysctl_keys_are_files(key: str, path: str) -> None:
+    assert sysctl_path(key) == path
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [("4096\t131072\t67108864", "4096 131072 67108864"), ("always [madvise] never", "madvise"), ("1", "1"), ("", "")],
+)
+def test_values_are_compared_without_their_spelling(raw: str, value: str) -> None:
+    assert normal(raw) == value
+
+
+def test_only_differences_are_planned() -> None:
+    actual = {"/proc/sys/vm/swappiness": "60", "/proc/sys/net/ipv4/tcp_rmem": "4096 131072 67108864"}
+    plan = plan_values({"vm.swappiness": "1", "net.ipv4.tcp_rmem": "4096 131072  67108864"}, {}, actual)
+    assert plan == (Setting("/proc/sys/vm/swappiness", "60", "1"),)
+
+
+def test_a_key_that_the_kernel_lacks_is_planned_and_fails_loudly() -> None:
+    (setting,) = plan_values({"net.nosuch": "1"}, {}, {})
+    assert setting.actual is None
+    done = subprocess.run(["sh", "-c", write_script([setting])], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "/proc/sys/net/nosuch: this kernel has no such setting" in done.stderr
+
+
+def test_a_pattern_reaches_every_match_and_asks_for_none() -> None:
+    pattern = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    actual = {pattern.replace("*", str(k)): governor for k, governor in enumerate(["powersave", "performance"])}
+    plan = plan_values({}, {pattern: "performance"}, actual)
+    assert [setting.path for setting in plan] == [pattern.replace("*", "0")]
+    assert plan_values({}, {pattern: "performance"}, {}) == ()
+
+
+def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("always [madvise] never\n")
+    command = values_command(["kernel.ostype", "no.such.key"], [f"{tmp_path}/*", f"{tmp_path}/none*/x"])
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    values = parse_values(done.stdout.splitlines())
+    assert values == {"/proc/sys/kernel/ostype": "Linux", f"{tmp_path}/one": "madvise"}
+
+
+def test_what_grep_did_not_say_is_no_answer() -> None:
+    with pytest.raises(ValueError, match="not an answer"):
+        parse_values(["grep: broken"])

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rackproof.configure.network import (
+    Link,
+    Port,
+    PortProblem,
+    apply_script,
+    hosts_block,
+    parse_links,
+    plan_ports,
+)
+
+PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
+LINK = Link("fabric0", "52:54:77:20:00:0b", 9000, True, ("10.77.0.21/24",))
+OTHER = Link("enp0s3", "52:54:77:10:00:0b", 1500, True, ("10.0.2.15/24",))
+
+
+def test_a_port_as_declared_needs_nothing() -> None:
+    assert plan_ports([PORT], [OTHER, LINK]) == ()
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        (replace(LINK, name="enp0s16"), "enp0s16 becomes fabric0"),
+        (replace(LINK, mtu=1500), "MTU 1500 becomes 9000"),
+        (replace(LINK, up=False), "down"),
+        (replace(LINK, addresses=("10.77.0.21/16",)), "no address 10.77.0.21/24"),
+    ],
+)
+def test_every_difference_is_a_reason(link: Link, reason: str) -> None:
+    (change,) = plan_ports([PORT], [OTHER, link])
+    assert change.reasons == (reason,)
+
+
+def test_a_rename_takes_the_port_down_first_and_waits_for_the_address() -> None:
+    script = apply_script(plan_ports([PORT], [replace(LINK, name="enp0s16")]))
+    steps = ["enp0s16 down", "enp0s16 name fabric0", "networkctl reload", "mtu 9000 up", "reconfigure fabric0", "until"]
+    assert [script.index(step) for step in steps] == sorted(script.index(step) for step in steps)
+
+
+def test_a_port_that_only_lost_its_mtu_is_not_taken_down() -> None:
+    assert " down" not in apply_script(plan_ports([PORT], [replace(LINK, mtu=1500)]))
+
+
+def test_a_vlan_on_the_port_is_not_mistaken_for_it() -> None:
+    vlan = replace(LINK, name="fabric0.7", addresses=())
+    assert plan_ports([PORT], [LINK, vlan]) == ()
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([OTHER], "fabric0: expected one NIC with MAC address 52:54:77:20:00:0b, actual 0; present: enp0s3 52:54"),
+        ([], "present: none"),
+        ([replace(LINK, name="a"), replace(LINK, name="b")], "actual 2"),
+        ([replace(LINK, name="enp0s16"), replace(OTHER, name="fabric0")], "the name is taken"),
+    ],
+)
+def test_what_cannot_be_configured_is_said(links: list[Link], message: str) -> None:
+    with pytest.raises(PortProblem, match=message):
+        plan_ports([PORT], links)
+
+
+def test_a_path_finds_the_port_as_a_mac_address_does() -> None:
+    port = replace(PORT, mac=None, path="pci-0000:3b:00.0")
+    assert plan_ports([port], [OTHER, replace(LINK, path="pci-0000:3b:00.0")]) == ()
+
+
+def test_the_answer_of_ip_is_read_with_the_permanent_address() -> None:
+    answer = [
+        {"ifname": "lo", "link_type": "loopback", "flags": ["UP"], "mtu": 65536, "address": "00:00:00:00:00:00"},
+        {
+            "ifname": "fabric0", "link_type": "ether", "flags": ["BROADCAST", "UP"], "mtu": 9000,
+            "address": "02:00:00:00:00:01", "permaddr": "52:54:77:20:00:0B",
+            "addr_info": [
+                {"family": "inet", "local": "10.77.0.21", "prefixlen": 24},
+                {"family": "inet6", "local": "fe80::1", "prefixlen": 64},
+            ],
+        },
+    ]  # fmt: skip
+    lines = [*json.dumps(answer, indent=1).splitlines(), "--", "lo ", "fabric0 pci-0000:00:10.0"]
+    assert parse_links(lines) == (replace(LINK, path="pci-0000:00:10.0"),)
+
+
+def test_an_answer_without_its_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="--"):
+        parse_links(["[]"])
+
+
+def test_names_resolve_to_the_first_rail_and_every_rail_has_its_own() -> None:
+    block = hosts_block({"gpu-01": ("10.77.0.21", "10.77.1.21"), "storage-01": ("10.77.0.11",)})
+    assert block.splitlines() == [
+        "10.77.0.21 gpu-01 gpu-01-fabric0",
+        "10.77.1.21 gpu-01-fabric1",
+        "10.77.0.11 storage-01 storage-01-fabric0",
+    ]

@@ -1,0 +1,189 @@
+"""Operations against a host that answers from a table: what they send, what they refuse, and when they do nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from pyinfra.api.exceptions import FactProcessError
+
+from rackproof.configure import facts, operations, rack_operations
+from rackproof.configure.drives import Drive, DriveState
+from rackproof.configure.files import FileState, RemoteFile
+from rackproof.configure.mounts import CEPH_SECRET
+from rackproof.configure.network import Link, Port
+from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
+from rackproof.configure.units import SystemState, Unit, UnitState
+from tests.unit.configure.rack import architecture, site
+from tests.unit.configure.stub import StubHost, run
+
+DRIVE = Drive("/dev/nvme0n1", "rp-local")
+PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
+CEPH_PLAN = site("storage-01").ceph_plan(architecture().ceph)  # type: ignore[arg-type]
+
+EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
+    (operations.packages, {"names": ["fio"]}, [facts.InstalledPackages]),
+    (operations.files, {"entries": [RemoteFile("/etc/a", "x")]}, [facts.FileStates]),
+    (operations.kernel_values, {"sysctl": {"vm.swappiness": "1"}, "patterns": {}}, [facts.KernelValues]),
+    (operations.units, {"wanted": [Unit("a.service")]}, [facts.UnitStates]),
+    (operations.ports, {"wanted": [PORT]}, [facts.Links]),
+    (operations.filesystem, {"drive": DRIVE}, [facts.DriveState]),
+    (operations.mounted, {"wanted": site().client_mounts()}, [facts.MountTable]),
+    (operations.ceph_cluster, {"plan": CEPH_PLAN}, [facts.CephState, facts.DriveState]),
+    (operations.programs, {"names": ["fio"]}, [facts.Programs]),
+    (rack_operations.ssh_trust, {"names": {}, "mpi_nodes": []}, [facts.FileStates]),
+]
+
+
+@pytest.mark.parametrize(("operation", "arguments", "asked"), EVERY, ids=[o[0]._inner.__name__ for o in EVERY])
+def test_a_node_that_cannot_be_read_is_not_changed(
+    operation: Any, arguments: dict[str, Any], asked: list[type]
+) -> None:
+    host = StubHost(dict.fromkeys(asked))
+    (command,) = run(operation, host, **arguments)
+    assert command.endswith("exit 1")
+    assert "nothing was changed" in command
+
+
+FILE = FileState("regular file", "644", "root", "root", hashlib.sha256(b"x").hexdigest())
+CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
+    (operations.packages, {"names": ["fio"]}, {facts.InstalledPackages: frozenset({"fio"})}),
+    (operations.files, {"entries": [RemoteFile("/etc/a", "x")]}, {facts.FileStates: {"/etc/a": FILE}}),
+    (
+        operations.kernel_values,
+        {"sysctl": {"vm.swappiness": "1"}, "patterns": {}},
+        {facts.KernelValues: {"/proc/sys/vm/swappiness": "1"}},
+    ),
+    (
+        operations.units,
+        {"wanted": [Unit("a.service")]},
+        {
+            facts.UnitStates: SystemState(
+                {"a.service": UnitState("loaded", "active", "enabled", False)}, frozenset(), {}
+            )
+        },
+    ),
+    (operations.ports, {"wanted": [PORT]}, {facts.Links: (Link("fabric0", PORT.mac, 9000, True, (PORT.address,)),)}),
+    (
+        operations.filesystem,
+        {"drive": DRIVE},
+        {facts.DriveState: DriveState(("/dev/nvme0n1",), "disk", "ext4", "rp-local", signatures=("ext4",))},
+    ),
+    (operations.mounted, {"wanted": ()}, {facts.MountTable: ({}, frozenset())}),
+    (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "answers"), CONVERGED, ids=[o[0]._inner.__name__ for o in CONVERGED]
+)
+def test_a_converged_node_is_asked_once_and_sent_nothing(
+    operation: Any, arguments: dict[str, Any], answers: dict[type, Any]
+) -> None:
+    host = StubHost(answers)
+    assert run(operation, host, **arguments) == []
+    assert len(host.asked) == 1
+    assert len(host.noops) == 1
+
+
+def test_only_missing_packages_are_installed() -> None:
+    (script,) = run(
+        operations.packages, StubHost({facts.InstalledPackages: frozenset({"fio"})}), names=["chrony", "fio"]
+    )
+    assert "--no-install-recommends -- chrony;" in script
+
+
+def test_a_foreign_drive_ends_the_operation_on_this_node_only() -> None:
+    foreign = DriveState(("/dev/nvme0n1",), "disk", "ext4", "data", signatures=("ext4",))
+    host = StubHost({facts.DriveState: foreign})
+    (command,) = run(operations.filesystem, host, drive=DRIVE)
+    assert "mkfs" not in command
+    assert command.endswith("exit 1")
+    assert host.logged == [
+        command.removeprefix("echo ").removesuffix(" >&2; exit 1").strip("'\"").replace("'\"'\"'", "'")
+    ]
+
+
+def test_a_missing_program_is_an_error_only_after_the_packages_were_installed() -> None:
+    answers = {facts.Programs: frozenset[str]()}
+    assert run(operations.programs, StubHost(answers, executing=False), names=["fio"]) == []
+    (command,) = run(operations.programs, StubHost(answers), names=["fio"])
+    assert "not on PATH: fio" in command
+
+
+def identity_host(name: str, key: str | None, files: dict[str, FileState] | None = None) -> StubHost:
+    identity = Identity((f"ssh-ed25519 HOST{name}",), key)
+    return StubHost({facts.Identity: identity, facts.FileStates: files or {}}, name=name)
+
+
+def test_a_node_makes_its_own_key_once() -> None:
+    (script,) = run(rack_operations.own_key, identity_host("gpu-01", None))
+    assert "ssh-keygen -q -t ed25519" in script
+    assert run(rack_operations.own_key, identity_host("gpu-01", "ssh-ed25519 user")) == []
+
+
+def test_trust_is_written_from_what_the_nodes_answered_and_each_is_asked_once() -> None:
+    here, other = identity_host("gpu-01", "ssh-ed25519 one"), identity_host("gpu-02", "ssh-ed25519 two")
+    other.state = here.state
+    names = {"gpu-01": ["10.77.0.21"], "gpu-02": ["10.77.0.22"]}
+    (script,) = run(rack_operations.ssh_trust, here, other, names=names, mpi_nodes=["gpu-01", "gpu-02"])
+    assert KNOWN_HOSTS in script
+    assert AUTHORIZED_KEYS in script
+    assert run(rack_operations.ssh_trust, here, other, names=names, mpi_nodes=[]) != []
+    assert [fact for fact, _ in other.asked] == [facts.Identity]
+
+
+def test_storage_nodes_let_nobody_in() -> None:
+    here, other = identity_host("storage-01", None), identity_host("gpu-01", "ssh-ed25519 one")
+    other.state = here.state
+    (script,) = run(
+        rack_operations.ssh_trust, here, other, names={"storage-01": [], "gpu-01": []}, mpi_nodes=["gpu-01"]
+    )
+    assert AUTHORIZED_KEYS not in script
+
+
+class Server(StubHost):
+    def __init__(self, content: bytes | None, state: Any) -> None:
+        super().__init__({}, name="storage-01")
+        self.content, self.state = content, state
+
+    def get_file(self, path: str, buffer: Any) -> bool:
+        if self.content is None:
+            raise FileNotFoundError(path)
+        buffer.write(self.content)
+        return True
+
+
+def test_the_ceph_key_is_copied_without_ever_being_in_a_command() -> None:
+    client = StubHost({facts.FileStates: {}})
+    (script,) = run(rack_operations.ceph_secret, client, Server(b"AQBsecret==\n", client.state), server="storage-01")
+    assert CEPH_SECRET in script
+    assert "AQBsecret" not in script
+
+
+def test_without_its_server_a_client_keeps_its_key_or_says_what_is_missing() -> None:
+    has = StubHost({facts.FileStates: {CEPH_SECRET: FILE}})
+    assert run(rack_operations.ceph_secret, has, Server(None, has.state), server="storage-01") == []
+    lacks = StubHost({facts.FileStates: {}})
+    (command,) = run(rack_operations.ceph_secret, lacks, Server(None, lacks.state), server="storage-01")
+    assert "storage-01 has no Ceph client key" in command
+    planning = StubHost({facts.FileStates: {}}, executing=False)
+    (command,) = run(rack_operations.ceph_secret, planning, Server(None, planning.state), server="storage-01")
+    assert "exit 1" not in command
+
+
+@pytest.mark.parametrize("output", [[], ["installed fio"], ["installed fio", "rackproof-en"]])
+def test_a_fact_that_was_cut_off_fails(output: list[str]) -> None:
+    with pytest.raises(FactProcessError, match="cut off"):
+        facts.InstalledPackages().process(output)
+
+
+def test_a_fact_with_an_unexpected_answer_fails() -> None:
+    with pytest.raises(FactProcessError, match="unexpected answer"):
+        facts.Links().process(["{", "--", facts.END])
+
+
+def test_a_complete_fact_is_parsed() -> None:
+    assert facts.InstalledPackages().process(["installed fio", facts.END]) == {"fio"}
+    assert facts.CephState().process([facts.END]) == facts.ceph.CephState(None, None)

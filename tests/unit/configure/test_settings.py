@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.configure.settings import node_settings
+from rackproof.core.rack import Node
+from rackproof.errors import InventoryError
+
+GOOD = {"fabric_addresses": ["10.77.0.21/24"], "fabric_macs": ["52:54:77:20:00:0B"], "ssh_port": 2201}
+
+
+def test_settings_read_host_data_and_leave_other_keys_alone() -> None:
+    settings = node_settings(Node("gpu-01", ("gpu",), {**GOOD, "simulated_gpus": True}), rails=1)
+    assert str(settings.fabric_addresses[0].network) == "10.77.0.0/24"
+    assert settings.fabric_macs == ("52:54:77:20:00:0b",)
+    assert settings.simulated_gpus is True
+    assert settings.virtual is False
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fabric_addresses": []}, r"gpu-01: fabric_addresses: the architecture has 1 rail\(s\)"),
+        ({"fabric_addresses": ["10.77.0.300/24"]}, r"gpu-01: fabric_addresses\.0: "),
+        ({"fabric_macs": []}, "gpu-01: give either fabric_macs or fabric_paths"),
+        ({"fabric_paths": ["pci-0000:3b:00.0"]}, "gpu-01: give either fabric_macs or fabric_paths"),
+        ({"fabric_macs": ["a", "b"]}, "gpu-01: fabric_macs: expected 1 entries"),
+    ],
+)
+def test_contradictions_are_refused_with_node_and_key(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InventoryError, match=message):
+        node_settings(Node("gpu-01", ("gpu",), {**GOOD, **change}), rails=1)
+
+
+def test_absent_addresses_are_named() -> None:
+    with pytest.raises(InventoryError, match="gpu-01: fabric_addresses: field required"):
+        node_settings(Node("gpu-01", ("gpu",), {"fabric_macs": ["x"]}), rails=1)

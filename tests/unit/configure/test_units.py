@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.configure.units import SystemState, Unit, UnitState, parse_states, plan_units
+
+RUNNING = UnitState("loaded", "active", "enabled", need_reload=False)
+
+
+def system(pending: tuple[str, ...] = (), manager: dict[str, str] | None = None, **units: UnitState) -> SystemState:
+    return SystemState({f"{name}.service": state for name, state in units.items()}, frozenset(pending), manager or {})
+
+
+def test_a_running_enabled_unit_needs_nothing() -> None:
+    assert not plan_units([Unit("a.service")], system(a=RUNNING))
+
+
+@pytest.mark.parametrize(
+    ("unit", "state", "expected"),
+    [
+        (
+            Unit("a.service"),
+            UnitState("loaded", "inactive", "disabled", False),
+            ["enable a.service", "start a.service"],
+        ),
+        (Unit("a.service"), UnitState("loaded", "failed", "enabled", False), ["start a.service"]),
+        (Unit("a.service"), UnitState("not-found", "inactive", "", False), ["enable a", "start a"]),
+        (Unit("a.service"), UnitState("masked", "inactive", "masked", False), ["unmask", "enable", "start"]),
+        (Unit("a.service", enabled=None), UnitState("loaded", "inactive", "static", False), ["start a.service"]),
+        (Unit("a.service", running=None), UnitState("loaded", "inactive", "disabled", False), ["enable a.service"]),
+        (Unit("a.service", enabled=False, running=False), RUNNING, ["disable a.service", "stop a.service"]),
+        (Unit("a.service", masked=True), RUNNING, ["mask a.service"]),
+        (Unit("a.service", masked=True), UnitState("masked", "inactive", "masked", False), []),
+        (Unit("a.service", enabled=False, running=False), UnitState("not-found", "inactive", "", False), []),
+    ],
+)
+def test_reasons_follow_from_the_difference(unit: Unit, state: UnitState, expected: list[str]) -> None:
+    reasons = plan_units([unit], system(a=state)).reasons
+    assert len(reasons) == len(expected)
+    assert all(reason.startswith(start) for reason, start in zip(reasons, expected, strict=True))
+
+
+def test_a_mark_restarts_a_unit_and_is_taken_away_after_it() -> None:
+    plan = plan_units([Unit("a.service")], system(("restart:a.service",), a=RUNNING))
+    assert plan.reasons == ("restart a.service: its configuration changed",)
+    assert plan.script.index("systemctl restart -- a.service") < plan.script.index("rm -f -- /run/rackproof")
+
+
+def test_restart_makes_a_reload_superfluous() -> None:
+    plan = plan_units([Unit("a.service")], system(("restart:a.service", "reload:a.service"), a=RUNNING))
+    assert "reload -- a.service" not in plan.script
+    assert "/run/rackproof/pending/reload:a.service" in plan.script
+
+
+def test_a_mark_of_another_unit_is_left_for_its_own_operation() -> None:
+    assert not plan_units([Unit("a.service")], system(("restart:b.service",), a=RUNNING))
+
+
+def test_active_without_effect_is_restarted_and_proven_afterwards() -> None:
+    unit = Unit("a.service", proof="test -e /sys/module/x")
+    plan = plan_units([unit], system(a=UnitState("loaded", "active", "enabled", False, proven=False)))
+    assert plan.reasons == ("restart a.service: active without effect",)
+    assert "until (test -e /sys/module/x)" in plan.script
+    assert not plan_units([unit], system(a=UnitState("loaded", "active", "enabled", False, proven=True)))
+
+
+def test_changed_unit_files_are_read_before_anything_is_started() -> None:
+    state = UnitState("loaded", "inactive", "enabled", need_reload=True)
+    plan = plan_units([Unit("a.service")], system(a=state))
+    assert plan.script.index("daemon-reload") < plan.script.index("systemctl start")
+    assert plan_units([Unit("a.service")], system(("daemon-reload",), a=RUNNING)).reasons == ("unit files changed",)
+
+
+def test_manager_defaults_are_compared_with_what_is_in_force() -> None:
+    wanted = {"DefaultLimitMEMLOCK": "infinity"}
+    assert plan_units([], system(manager={"DefaultLimitMEMLOCK": "8388608"}), wanted).reasons == ("manager defaults",)
+    assert not plan_units([], system(manager={"DefaultLimitMEMLOCK": "infinity"}), wanted)
+
+
+ANSWER = """\
+chrony.service
+mnt-nfs\\x2dtcp.mount
+--
+Id=chrony.service
+LoadState=loaded
+ActiveState=active
+UnitFileState=enabled
+NeedDaemonReload=no
+
+Id=mnt-nfs\\x2dtcp.mount
+LoadState=not-found
+ActiveState=inactive
+UnitFileState=
+NeedDaemonReload=no
+--
+daemon-reload
+restart:mnt-nfs\\x2dtcp.mount
+--
+DefaultLimitMEMLOCK=infinity
+--
+chrony.service 1"""
+
+
+def test_answer_is_read_under_the_names_that_were_asked_for() -> None:
+    state = parse_states(ANSWER.replace("Id=chrony", "Id=chronyd").splitlines())
+    assert state.units["chrony.service"] == UnitState("loaded", "active", "enabled", False, proven=False)
+    assert state.units["mnt-nfs\\x2dtcp.mount"].load == "not-found"
+    assert state.pending == {"daemon-reload", "restart:mnt-nfs\\x2dtcp.mount"}
+    assert state.manager == {"DefaultLimitMEMLOCK": "infinity"}
+
+
+@pytest.mark.parametrize("cut", [3, 8, 14, 17, 19])
+def test_a_cut_off_answer_is_no_answer(cut: int) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        parse_states(ANSWER.splitlines()[:cut])

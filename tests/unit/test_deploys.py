@@ -1,0 +1,247 @@
+"""What the deploys declare for the virtual rack: files, units, mounts, without a node."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from deploys import base, ceph, fabric, gpu, rdma_soft, storage_client, storage_server, templates
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+from rackproof.core.rack import Rack
+from tests.unit.configure.rack import architecture, node, rack, site
+
+GPU, STORAGE = site("gpu-01"), site("storage-01")
+
+
+def entries(here: Site) -> list[Entry]:
+    """All files of a node, from all deploys that apply to it."""
+    found: list[Entry] = [*base.files(here), *fabric.files(here), *rdma_soft.files(here)]
+    if here.served("nfs"):
+        found += storage_server.files(here)
+    if here.served("parallel"):
+        found += ceph.files(ceph.cluster_plan(here))
+    if here.client_storage():
+        found += storage_client.files(here)
+    if here.has_role("gpu") and here.architecture.gpu:
+        found += gpu.files(here, here.architecture.gpu)
+    return found
+
+
+def content(here: Site, path: str) -> str:
+    (found,) = [entry for entry in entries(here) if entry.path == path]
+    assert isinstance(found, RemoteFile)
+    return found.content
+
+
+@pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
+def test_every_file_has_one_writer_says_whose_it_is_and_ends_with_a_newline(here: Site) -> None:
+    paths = [entry.path for entry in entries(here)]
+    assert len(paths) == len(set(paths))
+    for entry in entries(here):
+        if isinstance(entry, RemoteFile):
+            assert entry.content.endswith("\n"), entry.path
+            recording = "/simulated-gpu/" in entry.path
+            assert entry.block or recording or "Managed by rackproof" in entry.content, entry.path
+
+
+@pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
+def test_every_unit_that_a_file_restarts_is_managed(here: Site) -> None:
+    restarted = {
+        unit
+        for entry in entries(here)
+        if isinstance(entry, RemoteFile)
+        for unit in (*entry.restart, *entry.reload)
+        if not unit.endswith(".mount")  # the operation that mounts looks after those
+    }
+    managed = {unit.name for unit in (*base.units(here), *rdma_soft.units(here))}
+    if here.served("nfs"):
+        managed |= {unit.name for unit in storage_server.units(here)}
+        managed |= {unit.name for unit in ceph.units(ceph.cluster_plan(here))}
+    if here.client_storage():
+        managed |= {unit.name for unit in storage_client.units(here)}
+    assert restarted <= managed
+
+
+@pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
+def test_units_and_network_files_are_well_formed(here: Site) -> None:
+    checked = 0
+    for entry in entries(here):
+        if re.search(r"\.(mount|service|link|network)$|/rackproof\.conf$", entry.path) and "/systemd/" in entry.path:
+            parser = configparser.ConfigParser(strict=False, interpolation=None)
+            parser.optionxform = str  # type: ignore[assignment, method-assign]
+            assert isinstance(entry, RemoteFile)
+            parser.read_string(entry.content)
+            assert parser.sections(), entry.path
+            checked += 1
+    assert checked >= 4
+
+
+@pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
+def test_scripts_are_valid_shell(here: Site) -> None:
+    scripts = [e for e in entries(here) if isinstance(e, RemoteFile) and e.content.startswith("#!/bin/sh\n")]
+    assert scripts
+    for script in scripts:
+        assert script.mode == "755"
+        done = subprocess.run(["sh", "-n"], input=script.content, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{script.path}: {done.stderr}"
+
+
+def test_one_node_serves_the_time_and_the_others_follow_it() -> None:
+    server, client = content(STORAGE, "/etc/chrony/chrony.conf"), content(GPU, "/etc/chrony/chrony.conf")
+    assert "local stratum 10" in server
+    assert "allow 10.77.0.0/24" in server
+    assert "server 10.77.0.11 iburst" in client
+    assert "allow" not in client
+
+
+def test_upstream_time_servers_are_for_the_server_only() -> None:
+    (server,) = [f for f in base.files(STORAGE, ("192.0.2.1",)) if f.path == "/etc/chrony/chrony.conf"]
+    (client,) = [f for f in base.files(GPU, ("192.0.2.1",)) if f.path == "/etc/chrony/chrony.conf"]
+    assert isinstance(server, RemoteFile)
+    assert isinstance(client, RemoteFile)
+    assert "server 192.0.2.1 iburst" in server.content
+    assert "192.0.2.1" not in client.content
+
+
+def test_a_rack_may_leave_its_upgrades_alone() -> None:
+    system = architecture().system.model_copy(update={"unattended_upgrades": "allowed"})
+    here = site("gpu-01", arch=architecture().model_copy(update={"system": system}))
+    assert Absent("/etc/apt/apt.conf.d/99-rackproof") in base.files(here)
+    assert all(not unit.masked for unit in base.units(here))
+
+
+@pytest.mark.parametrize(
+    ("declared", "limits", "conf", "manager"),
+    [("unlimited", "unlimited", "infinity", "infinity"), (65536, "65536", "65536K", "67108864")],
+)
+def test_memory_limits_are_said_in_each_readers_unit(declared: object, limits: str, conf: str, manager: str) -> None:
+    system = architecture().system.model_copy(update={"limits_memlock": declared})
+    here = site("gpu-01", arch=architecture().model_copy(update={"system": system}))
+    assert f"root hard memlock {limits}\n" in content(here, "/etc/security/limits.d/60-rackproof.conf")
+    assert f"DefaultLimitMEMLOCK={conf}\n" in content(here, "/etc/systemd/system.conf.d/60-rackproof.conf")
+    assert base.manager_memlock(here) == manager
+
+
+def test_a_port_is_named_by_mac_address_or_by_path() -> None:
+    assert "PermanentMACAddress=52:54:77:20:00:15" in content(GPU, "/etc/systemd/network/10-fabric0.link")
+    slot = node("gpu-01", "gpu", 21, fabric_macs=[], fabric_paths=["pci-0000:3b:00.0"])
+    here = site("gpu-01", whole=Rack("test", (slot, rack().node("storage-01"))))
+    text = content(here, "/etc/systemd/network/10-fabric0.link")
+    assert "Path=pci-0000:3b:00.0" in text
+    assert "MACAddress=" not in text
+
+
+def test_several_rails_have_a_file_an_address_and_a_device_each() -> None:
+    two = architecture().fabric.model_copy(update={"rails": 2})
+    nodes = tuple(
+        node(n.name, n.groups[0], i, fabric_addresses=[f"10.77.{k}.{i}/24" for k in (0, 1)], fabric_macs=["a", "b"])
+        for i, n in enumerate(rack().nodes, start=1)
+    )
+    here = site("gpu-01", arch=architecture().model_copy(update={"fabric": two}), whole=Rack("test", nodes))
+    assert "Address=10.77.1.1/24" in content(here, "/etc/systemd/network/10-fabric1.network")
+    assert [unit.name for unit in rdma_soft.units(here)][1:] == ["rackproof-rxe@0.service", "rackproof-rxe@1.service"]
+    assert "10.77.1.3 storage-01-fabric1" in content(here, "/etc/hosts")
+    assert "net.ipv4.conf.fabric1.arp_announce = 2" in content(here, "/etc/sysctl.d/61-rackproof-fabric.conf")
+
+
+def test_exports_are_for_the_fabric_only_and_need_their_drive() -> None:
+    exports = content(STORAGE, "/etc/exports.d/rackproof.exports")
+    line = exports.splitlines()[-1]
+    assert re.fullmatch(r"/srv/nfs 10\.77\.0\.0/24\([a-z_,=0-9]+\)", line), line
+    assert {"sync", "mountpoint", "no_subtree_check", "fsid=1"} <= set(line.split("(")[1].rstrip(")").split(","))
+
+
+def test_the_nfs_server_is_not_up_until_it_listens_for_rdma_and_exports() -> None:
+    (unit,) = [unit for unit in storage_server.units(STORAGE) if unit.name == "nfs-server.service"]
+    assert unit.proof is not None
+    assert "^rdma 20049$" in unit.proof
+    assert "^/srv/nfs" in unit.proof
+    assert "rdma-port=20049" in content(STORAGE, "/etc/nfs.conf.d/rackproof.conf")
+
+
+def test_no_boot_waits_for_a_network_mount_and_every_one_is_tried_again() -> None:
+    network = [mount for mount in GPU.client_mounts() if mount.network]
+    assert len(network) == 3
+    script = content(GPU, "/usr/local/sbin/rackproof-mounts")
+    for mount in network:
+        unit = content(GPU, f"/etc/systemd/system/{mount.unit}")
+        assert "[Install]" not in unit
+        assert "nofail" in unit
+        assert "_netdev" in unit
+        assert f"'{mount.unit}'" in script
+    assert "WantedBy=local-fs.target" in content(GPU, "/etc/systemd/system/mnt-local.mount")
+
+
+def test_a_drive_that_the_inventory_does_not_name_is_an_error_before_anything_runs() -> None:
+    bare = Rack("test", (node("gpu-01", "gpu", 1, data_drive=None), node("storage-01", "storage", 2, nfs_drive=None)))
+    with pytest.raises(DeployError, match="gpu-01: data_drive"):
+        storage_client.local_drive(site("gpu-01", whole=bare))
+    with pytest.raises(DeployError, match="storage-01: nfs_drive"):
+        storage_server.export_drive(site("storage-01", whole=bare))
+
+
+def test_the_second_server_of_a_role_serves_nothing() -> None:
+    """One node is the server that the clients know; another one must not export an empty drive."""
+    second = site("storage-02", whole=Rack("test", (*rack().nodes, node("storage-02", "storage", 12))))
+    assert second.served("nfs") == second.served("parallel") == {}
+
+
+def test_simulated_gpus_are_many_different_and_as_declared() -> None:
+    declared = architecture().gpu
+    assert declared is not None
+    log = ET.fromstring(content(GPU, "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314  (our own text)
+    gpus = log.findall("gpu")
+    assert log.findtext("attached_gpus") == str(len(gpus)) == str(declared.count)
+    assert len({each.findtext("uuid") for each in gpus}) == len({each.get("id") for each in gpus}) == declared.count
+    for each in gpus:
+        assert each.findtext("product_name") == declared.model
+        assert each.findtext("fb_memory_usage/total") == f"{declared.memory_mib} MiB"
+        assert each.findtext("pci/pci_gpu_link_info/link_widths/current_link_width") == f"{declared.pcie_width}x"
+        assert each.findtext("ecc_mode/current_ecc") == declared.ecc
+    other = ET.fromstring(content(site("gpu-02"), "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314
+    assert not {each.findtext("uuid") for each in gpus} & {each.findtext("uuid") for each in other.findall("gpu")}
+
+
+def test_every_line_of_the_replayed_table_is_as_wide_as_the_others() -> None:
+    table = content(GPU, "/usr/local/share/rackproof/simulated-gpu/table.txt").splitlines()[1:]
+    assert {len(line) for line in table if line} == {91}
+
+
+def test_the_replayed_program_has_no_answer_to_what_was_not_written(tmp_path: Path) -> None:
+    for entry in entries(GPU):
+        if isinstance(entry, RemoteFile) and "/simulated-gpu/" in entry.path:
+            (tmp_path / Path(entry.path).name).write_text(entry.content)
+    program = tmp_path / "nvidia-smi"
+    program.write_text(templates.text("/usr/local/bin/nvidia-smi", recordings=tmp_path))
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", str(program), *arguments], capture_output=True, text=True, check=False)
+
+    assert ask().stdout.count("NVIDIA H200 (simulated)") == 8
+    assert ask("-L").stdout.startswith("GPU 0: NVIDIA H200 (simulated) (UUID: GPU-")
+    assert ask("nvlink", "-s").stdout.count("Link ") == 8 * 18
+    assert ask("topo", "-m").stdout.count("NV18") == 8 * 7
+    assert ask("-q", "-x").returncode == 0
+    unknown = ask("--query-gpu=name", "--format=csv")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "no recorded answer to: nvidia-smi --query-gpu=name --format=csv" in unknown.stderr
+
+
+@pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
+def test_rendering_twice_gives_the_same_bytes(here: Site) -> None:
+    assert entries(here) == entries(here)
+
+
+def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
+    declared: dict[str, Unit] = {}
+    for unit in (*base.units(STORAGE), *storage_server.units(STORAGE), *ceph.units(ceph.cluster_plan(STORAGE))):
+        assert declared.setdefault(unit.name, unit).running == unit.running
+    assert len(declared) > 6
