@@ -16,7 +16,7 @@ from rackproof.remote.command import KILL_AFTER_S, CommandResult, bounded, timed
 
 LANES = 4
 MAGIC = b"rackproof-batch/1"
-POLL_S = 0.1
+POLL_S = 0.2
 
 _SCRIPT = """\
 lane() {{
@@ -28,6 +28,7 @@ lane() {{
   : >"done$1"
 }}
 stop() {{
+  kill "$watch" 2>/dev/null
 {stops}
 }}
 main() {{
@@ -37,10 +38,8 @@ main() {{
   trap 'exit 143' TERM HUP INT
   cd "$d" || exit 1
 {lanes}
-  polls={polls}
-  while [ "$polls" -gt 0 ]; do
-    {finished} && break
-    polls=$((polls - 1))
+  sleep {budget} >/dev/null 2>&1 & watch=$!
+  until {finished} || ! kill -0 "$watch" 2>/dev/null; do
     sleep {poll}
   done
   set --
@@ -76,9 +75,9 @@ def script(commands: Sequence[str], timeout_s: float) -> bytes:
         # A lane holds none of the script's streams: one that hangs must not keep the connection open.
         lanes="\n".join(f"  lane {' '.join(lane)} >/dev/null 2>&1 & p{lane[0]}=$!" for lane in lanes),
         stops="\n".join(f'  [ -e done{lane[0]} ] || kill "$p{lane[0]}" 2>/dev/null' for lane in lanes),
-        polls=int(budget_s(timeout_s) / POLL_S),
+        budget=f"{budget_s(timeout_s):g}",
         poll=POLL_S,
-        finished=" && ".join(f"[ -e done{lane[0]} ]" for lane in lanes) or "true",
+        finished=f"{{ {' && '.join(f'[ -e done{lane[0]} ]' for lane in lanes) or 'true'}; }}",
         magic=MAGIC.decode(),
         commands="\n".join(
             f"c{number}() {{ {bounded(command, timeout_s)}; }}"

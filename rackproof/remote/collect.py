@@ -17,6 +17,8 @@ from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult
 from rackproof.remote.ssh import Fleet
 
 COMMAND_TIMEOUT_S = 20.0
+TRIP_GRACE_S = 60.0
+"""How much longer than its commands a round trip may take: an emulated node needs seconds to start a shell."""
 PATIENCE = 3
 """Commands that may fail to end on one node before it is not asked any more."""
 ROUNDS = 12
@@ -170,7 +172,7 @@ def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[
 
     def ask(connection: Live, node: str) -> CommandResult:
         limit = readers[node].timeout_s
-        return connection.run("sh -s", budget_s(limit) + GRACE_S, script(wanted[node], limit))
+        return connection.run("sh -s", budget_s(limit) + TRIP_GRACE_S, script(wanted[node], limit))
 
     answers: dict[str, CommandResult] = fleet.each(wanted, lambda connection: ask(connection, connection.node.name))
     learnt = False

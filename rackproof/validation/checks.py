@@ -4,7 +4,7 @@ A check is an ordinary test function. What it is given is found by name: ``host`
 and ``rack`` (as the inventory describes them), ``arch`` (what was promised) and ``item`` (one of ``each``)::
 
     @check(
-        "base.sysctl", reads="system.sysctl", each=lambda arch, node: arch.system.sysctl,
+        "base.sysctl", reads="system.sysctl", each=lambda arch, node, rack: arch.system.sysctl,
         protects="Buffers of the default size halve the bandwidth of a 100 Gb/s link.",
         hint="Run the deploy again; look for another file in /etc/sysctl.d that sets the key.",
     )
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.rack import Node
+from rackproof.core.rack import Node, Rack
 from rackproof.remote.recording import Unmeasured
 
 GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
@@ -36,8 +36,8 @@ EVERY_NODE = "all"
 _ATTRIBUTE = "rackproof_check"
 
 Function = TypeVar("Function", bound=Callable[..., None])
-Each = Callable[[Architecture, Node], Iterable[str]]
-When = Callable[[Architecture, Node], bool]
+Each = Callable[[Architecture, Node, Rack], Iterable[str]]
+When = Callable[[Architecture, Node, Rack], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Check:
     each: Each | None
     when: When | None
 
-    def items(self, arch: Architecture, node: Node) -> tuple[str, ...]:
+    def items(self, arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
         """Items of this check on a node: ``("",)`` for a check without items, nothing where it does not apply."""
         if EVERY_NODE not in self.roles and not set(self.roles) & set(node.groups):
             return ()
-        if self.when is not None and not self.when(arch, node):
+        if self.when is not None and not self.when(arch, node, rack):
             return ()
-        return ("",) if self.each is None else tuple(dict.fromkeys(self.each(arch, node)))
+        return ("",) if self.each is None else tuple(dict.fromkeys(self.each(arch, node, rack)))
 
 
 def check(

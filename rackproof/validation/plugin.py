@@ -64,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)
+    config.addinivalue_line("filterwarnings", "default")  # where warnings are errors, that is about somebody's tests
     if config.getoption("tbstyle", "auto") == "auto":
         option.tbstyle, option.reportchars = "no", ""  # neither tracebacks nor a list of them; see terminal.py
     config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
@@ -149,7 +150,7 @@ class Validation:
             Case(declared, node, item)
             for node in self.context.rack.nodes
             if limit is None or node.name in limit
-            for item in declared.items(self.context.arch, node)
+            for item in declared.items(self.context.arch, node, self.context.rack)
         ]
         metafunc.fixturenames.append(_CASE)
         metafunc.parametrize(_CASE, cases, ids=[case.id for case in cases], indirect=True)

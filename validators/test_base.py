@@ -1,0 +1,230 @@
+"""The operating system of every node, as the kernel and the daemons report it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from testinfra.host import Host
+
+from rackproof.configure.packages import declared_packages
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.chrony import Tracking, parse_chrony_tracking
+from rackproof.parse.text import whole_lines
+from rackproof.validation import check, expect, expect_all, read
+from rackproof.validation.answers import apt_settings, chosen, installed_packages, properties, sysctl_values
+
+PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
+TRACKING = "chronyc -n -c tracking"
+THP = "cat /sys/kernel/mm/transparent_hugepage/enabled"
+# Processors first: a list of governors that is empty has to be told from one that could not be read.
+GOVERNORS = (
+    "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
+    ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
+)
+KERNEL = (
+    'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
+    " [ ! -e /run/reboot-required ] || echo reboot required"
+)
+UPDATERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "dnf-automatic.timer")
+APT = "if command -v apt-config >/dev/null; then apt-config dump; else echo no apt; fi"
+
+
+def frozen(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.system.unattended_upgrades == "frozen"
+
+
+def tracking(host: Host) -> Tracking:
+    return parse_chrony_tracking(read(host, TRACKING))
+
+
+@check(
+    "base.packages",
+    reads="system.packages",
+    protects="A tool that is missing is noticed at three in the morning, when it is needed.",
+    hint="Run the deploy again and read apt's answer; a package that was removed by hand comes back.",
+)
+def test_packages(host: Host, arch: Architecture, node: Node) -> None:
+    missing = [name for name in declared_packages(arch, node) if name not in installed_packages(read(host, PACKAGES))]
+    if missing:
+        raise AssertionError(f"expected to be installed, actual missing: {', '.join(missing)}")
+
+
+@check(
+    "base.time_synchronised",
+    reads="system.time.server_role",
+    protects="Logs of different nodes cannot be put in order, and Ceph, Kerberos and certificates fail one by one.",
+    hint="chronyc sources on the node; is the time server's port 123 open on the fabric?",
+)
+def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
+    found = tracking(host)
+    expect(found.leap_status if found.synchronised else "not synchronised", "Normal", "clock")
+    servers = rack.group(arch.system.time.server_role)
+    if servers and node != servers[0]:
+        expect(found.reference, servers[0].fabric_address(), "reference")
+
+
+@check(
+    "base.time_offset",
+    reads="system.time.max_offset_ms",
+    protects="Events of different nodes cannot be lined up, and latencies between nodes come out negative.",
+    hint="chronyc tracking; a guest on a busy host, or an oscillator that drifts, shows in its frequency.",
+)
+def test_time_offset(host: Host, arch: Architecture) -> None:
+    offset_ms = abs(tracking(host).system_offset_s) * 1000
+    limit = arch.system.time.max_offset_ms
+    if not offset_ms <= limit:
+        raise AssertionError(f"expected an offset of at most {limit:g} ms, actual {offset_ms:.3f} ms")
+
+
+@check(
+    "base.memlock_login",
+    reads="system.limits_memlock",
+    protects="RDMA pins the memory that it registers; with a small limit MPI and NCCL fail, or fall back to TCP.",
+    hint="Look for a later file in /etc/security/limits.d, and for pam_limits in /etc/pam.d/su and sshd.",
+)
+def test_memlock_login(host: Host, arch: Architecture) -> None:
+    # A login of now: the connection that asks may be older than the limits.
+    last = whole_lines("ulimit", read(host, "su -l root -c 'ulimit -l'"))[-1].strip()
+    if not re.fullmatch(r"unlimited|\d+", last):
+        raise ParseError("ulimit", f"no limit: {last}")
+    expect(last, str(arch.system.limits_memlock), "locked memory of a login (KiB)")
+
+
+@check(
+    "base.memlock_services",
+    reads="system.limits_memlock",
+    protects="Slurm's and other daemons' jobs inherit the limit of services, and RDMA fails in jobs only.",
+    hint="systemctl show --property=DefaultLimitMEMLOCK; systemctl daemon-reexec, then restart the job daemon.",
+)
+def test_memlock_services(host: Host, arch: Architecture) -> None:
+    memlock = arch.system.limits_memlock
+    shown = properties(read(host, "systemctl show --property=DefaultLimitMEMLOCK"))
+    expected = "infinity" if memlock == "unlimited" else str(int(memlock) * 1024)
+    expect(_property(shown[0], "DefaultLimitMEMLOCK"), expected, "locked memory of services (bytes)")
+
+
+def _property(shown: dict[str, str], key: str) -> str:
+    if key not in shown:
+        raise ParseError("systemctl", f"no property {key}")
+    return shown[key]
+
+
+@check(
+    "base.sysctl",
+    reads="system.sysctl",
+    each=lambda arch, node, rack: arch.system.sysctl,
+    protects="Default buffers, swapping and page migration each cost a share of the bandwidth that nobody finds later.",
+    hint="sysctl KEY on the node; look for another file in /etc/sysctl.d, or a service, that sets the key.",
+)
+def test_sysctl(host: Host, arch: Architecture, item: str) -> None:
+    keys = " ".join(shlex.quote(key) for key in arch.system.sysctl)
+    values = sysctl_values(read(host, f"sysctl -e -- {keys}"))
+    expect(values.get(item, "no such key in this kernel"), " ".join(arch.system.sysctl[item].split()))
+
+
+@check(
+    "base.transparent_hugepages",
+    reads="system.transparent_hugepages",
+    protects="Compaction in the background stalls one rank for milliseconds, and with it every rank.",
+    hint="cat /sys/kernel/mm/transparent_hugepage/enabled; tuned or a kernel argument may set it again.",
+)
+def test_transparent_hugepages(host: Host, arch: Architecture) -> None:
+    expect(chosen(read(host, THP)), arch.system.transparent_hugepages)
+
+
+@check(
+    "base.cpu_governor",
+    reads="system.cpu_governor",
+    when=lambda arch, node, rack: arch.system.cpu_governor is not None,
+    protects="A core that has to speed up first makes small messages and kernel launches late.",
+    hint="cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; firmware may own the frequency.",
+)
+def test_cpu_governor(host: Host, arch: Architecture) -> None:
+    wrong = []
+    for line in whole_lines("sysfs", read(host, GOVERNORS)):
+        match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:/cpufreq/scaling_governor (\w+))?", line)
+        if match is None:
+            raise ParseError("sysfs", f"no processor: {line}")
+        if match[2] and match[2] != arch.system.cpu_governor:
+            wrong.append(f"{match[1]} {match[2]}")
+    if wrong:
+        raise AssertionError(f"expected {arch.system.cpu_governor} on every processor, actual {', '.join(wrong)}")
+
+
+@check(
+    "base.updates_stopped",
+    reads="system.unattended_upgrades",
+    when=frozen,
+    protects="A kernel or library that changes by itself in the night ends what the certificate says.",
+    hint="systemctl mask --now UNIT; the deploy does that for the timers that it knows.",
+)
+def test_updates_stopped(host: Host) -> None:
+    command = f"systemctl show --property=Id,LoadState,ActiveState,UnitFileState -- {' '.join(UPDATERS)}"
+    shown = properties(read(host, command))
+    if len(shown) != len(UPDATERS):
+        raise ParseError("systemctl", f"answered for {len(shown)} of {len(UPDATERS)} units")
+    problems = []
+    for unit in shown:
+        name, active = _property(unit, "Id"), _property(unit, "ActiveState")
+        state = _property(unit, "UnitFileState") or _property(unit, "LoadState")
+        if active not in ("inactive", "failed") or state in ("enabled", "enabled-runtime"):
+            problems.append(f"{name}: expected inactive and not enabled, actual {active} and {state}")
+    expect_all(problems)
+
+
+@check(
+    "base.apt_periodic",
+    reads="system.unattended_upgrades",
+    when=frozen,
+    protects="A kernel or library that changes by itself in the night ends what the certificate says.",
+    hint="apt-config dump APT::Periodic; a file in /etc/apt/apt.conf.d sorts after the kit's.",
+)
+def test_apt_periodic(host: Host) -> None:
+    text = read(host, APT)
+    if text.strip() == "no apt":
+        return
+    expect(apt_settings(text).get("APT::Periodic::Enable", "unset"), "0", "APT::Periodic::Enable")
+
+
+@check(
+    "base.failed_units",
+    reads="system",
+    protects="A service that failed at boot is usually the one whose absence shows up as something else.",
+    hint="systemctl --failed, then journalctl -u UNIT; systemctl reset-failed when it is history.",
+)
+def test_failed_units(host: Host) -> None:
+    shown = properties(read(host, "systemctl show --property=NFailedUnits,SystemState"))
+    count = _property(shown[0], "NFailedUnits")
+    if not count.isdigit():
+        raise ParseError("systemctl", f"no number of failed units: {count}")
+    if count != "0":
+        listed = read(host, "systemctl list-units --failed --plain --no-legend --no-pager")
+        names = [line.split()[0] for line in listed.splitlines() if line.strip()]
+        raise AssertionError(f"expected no failed unit, actual {', '.join(names)}")
+
+
+@check(
+    "base.kernel",
+    reads="system.packages",
+    protects="Without its modules a kernel cannot mount, and a newer one that waits for a reboot changes all numbers.",
+    hint="Reboot the node into the newest installed kernel, then validate again.",
+)
+def test_kernel(host: Host) -> None:
+    running, *rest = whole_lines("uname", read(host, KERNEL))
+    installed = [match[1] for line in rest if (match := re.fullmatch(r"/lib/modules/([^/]+)/modules\.dep", line))]
+    if not re.fullmatch(r"\d+\.\d+\S*", running) or len(installed) + rest.count("reboot required") != len(rest):
+        raise ParseError("uname", f"no kernel release: {running}")
+    if running not in installed:
+        raise AssertionError(
+            f"expected modules of the running kernel {running}, actual {', '.join(installed) or 'none'}"
+        )
+    expect(running, max(installed, key=_version), "running kernel, newest installed")
+    if "reboot required" in rest:
+        raise AssertionError("expected nothing to wait for a reboot, actual /run/reboot-required")
+
+
+def _version(release: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", release)]

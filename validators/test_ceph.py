@@ -1,0 +1,136 @@
+"""The Ceph cluster behind the parallel file system, as the cluster sees itself."""
+
+from __future__ import annotations
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.validation import Unmeasured, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS, Answer, CephStatus, answer_of, ceph_pool_sizes_of, ceph_status_of
+
+CEPH_STATUS = f"timeout -k 2 15 ceph --connect-timeout 10 -s -f json 2>/dev/null{STATUS}"
+CEPH_POOLS = f"timeout -k 2 15 ceph --connect-timeout 10 osd dump -f json 2>/dev/null{STATUS}"
+
+# Warnings that a cluster of one drive cannot help. Everything else is a reason to look.
+ACCEPTED_WITHOUT_COPIES = frozenset({"POOL_NO_REDUNDANCY"})
+
+
+def has_cluster(arch: Architecture, node: Node, rack: Rack) -> bool:
+    """The first node of the server role carries the cluster."""
+    return arch.ceph is not None and any(
+        storage.fstype == "ceph" and storage.server_role and rack.group(storage.server_role)[:1] == (node,)
+        for storage in arch.storage.values()
+    )
+
+
+def answer(host: Host, command: str) -> Answer:
+    found = answer_of("ceph", read(host, command))
+    if found.not_run:
+        raise Unmeasured(f"ceph: exit status {found.status}")
+    return found
+
+
+def status(host: Host) -> CephStatus:
+    found = answer(host, CEPH_STATUS)
+    if found.status != 0:
+        raise Unmeasured("the cluster does not answer; see ceph.answers")
+    return ceph_status_of(found.body)
+
+
+@check(
+    "ceph.answers",
+    reads="ceph",
+    when=has_cluster,
+    protects="Without a monitor quorum every client of the file system stops at its next metadata operation.",
+    hint="systemctl status 'ceph-mon@*'; the fabric's address must be up before the monitor starts.",
+)
+def test_answers(host: Host) -> None:
+    found = answer(host, CEPH_STATUS)
+    if found.timed_out or found.status != 0:
+        raise AssertionError(
+            f"expected an answer of the monitors within 10 s, actual none (exit status {found.status})"
+        )
+    ceph_status_of(found.body)
+
+
+@check(
+    "ceph.health",
+    reads="ceph",
+    when=has_cluster,
+    protects="What Ceph warns about today is what it stops for tomorrow.",
+    hint="ceph health detail on the storage node.",
+)
+def test_health(host: Host, arch: Architecture) -> None:
+    found = status(host)
+    accepted = ACCEPTED_WITHOUT_COPIES if arch.ceph and arch.ceph.pool_size == 1 else frozenset()
+    reasons = [f"{code} ({text})" for code, text in found.checks.items() if code not in accepted]
+    if found.health == "HEALTH_OK" or (found.health == "HEALTH_WARN" and found.checks and not reasons):
+        return
+    raise AssertionError(f"expected HEALTH_OK, actual {found.health}: {', '.join(reasons) or 'no reason given'}")
+
+
+@check(
+    "ceph.osds",
+    reads="ceph",
+    when=has_cluster,
+    protects="Data on a drive that is down cannot be read, or has lost its spare copy.",
+    hint="ceph osd tree; systemctl status 'ceph-osd@*' and dmesg for the drive.",
+)
+def test_osds(host: Host) -> None:
+    found = status(host)
+    if found.osds == 0:
+        raise AssertionError("expected OSDs, actual none")
+    expect(f"{found.osds_up} up, {found.osds_in} in", f"{found.osds} up, {found.osds} in", f"{found.osds} OSDs")
+
+
+@check(
+    "ceph.placement_groups",
+    reads="ceph",
+    when=has_cluster,
+    protects="A placement group that is not active answers no read; one that is not clean moves data meanwhile.",
+    hint="ceph pg dump_stuck; wait for recovery to end before measuring.",
+)
+def test_placement_groups(host: Host) -> None:
+    states = status(host).placement_groups
+    if not states:
+        raise AssertionError("expected placement groups, actual none")
+    expect_all(
+        f"expected active+clean, actual {count} {state}"
+        for state, count in states.items()
+        if not state.startswith("active+clean")
+    )
+
+
+@check(
+    "ceph.metadata_server",
+    reads="ceph.filesystem",
+    when=has_cluster,
+    protects="Without an active metadata server no file can be opened.",
+    hint="ceph fs status; systemctl status 'ceph-mds@*'.",
+)
+def test_metadata_server(host: Host) -> None:
+    if not status(host).active_mds:
+        raise AssertionError("expected an active metadata server, actual none")
+
+
+@check(
+    "ceph.pool_size",
+    reads="ceph.pool_size",
+    when=has_cluster,
+    protects="Fewer copies than promised are noticed when a drive dies; more cost the bandwidth of writes.",
+    hint="ceph osd pool ls detail; ceph osd pool set POOL size N.",
+)
+def test_pool_size(host: Host, arch: Architecture) -> None:
+    found = answer(host, CEPH_POOLS)
+    if found.status != 0 or arch.ceph is None:
+        raise Unmeasured("the cluster does not answer; see ceph.answers")
+    prefix = f"{arch.ceph.filesystem}_"
+    pools = {name: size for name, size in ceph_pool_sizes_of(found.body).items() if name.startswith(prefix)}
+    if not pools:
+        raise AssertionError(f"expected pools {prefix}*, actual none")
+    expect_all(
+        f"{name}: expected {arch.ceph.pool_size}, actual {size}"
+        for name, size in pools.items()
+        if size != arch.ceph.pool_size
+    )

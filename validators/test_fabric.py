@@ -1,0 +1,269 @@
+"""The network between nodes: ports, their settings in force, RDMA, and whether large frames really pass."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.netdev import NetDevice, parse_ip
+from rackproof.parse.rdma import parse_rdma_link
+from rackproof.parse.text import whole_lines
+from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation.answers import STATUS, Answer, answer_of, ping_of, sysctl_values
+
+LINKS = "ip -j addr show"
+RDMA = "rdma -j link show"
+IP_AND_ICMP_BYTES = 28
+PEERS = 3
+"""So many other nodes are pinged; all pairs are the benchmarks' business."""
+
+# Several ports in one host, possibly in one subnet: each answers and speaks for its own address only, and a packet
+# may come in on another port than the answer would leave by.
+PORT_SYSCTL = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
+
+
+def ports(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    return (f"{arch.fabric.interface_prefix}{rail}" for rail in range(arch.fabric.rails))
+
+
+def rail_of(arch: Architecture, port: str) -> int:
+    return int(port.removeprefix(arch.fabric.interface_prefix))
+
+
+def port_of(host: Host, name: str) -> NetDevice | None:
+    return next((device for device in parse_ip(read(host, LINKS)) if device.name == name), None)
+
+
+def present(host: Host, name: str) -> NetDevice:
+    """The port, for questions about it that only make sense when it is there."""
+    port = port_of(host, name)
+    if port is None:
+        raise Unmeasured(f"there is no {name}; see fabric.port")
+    return port
+
+
+def _entry(node: Node, key: str, rail: int) -> str | None:
+    values = node.data.get(key) or ()
+    return str(values[rail]) if rail < len(values) else None
+
+
+@check(
+    "fabric.port",
+    reads="fabric.interface_prefix",
+    each=ports,
+    protects="Rail 0 of one node on rail 1 of the other: traffic crosses the spine, or does not arrive.",
+    hint="ip link; compare the NIC's permanent address with the inventory, then reboot: udev gives names at boot.",
+)
+def test_port(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    rail = rail_of(arch, item)
+    mac, path = _entry(node, "fabric_macs", rail), _entry(node, "fabric_paths", rail)
+    port = port_of(host, item)
+    if port is None:
+        raise AssertionError(f"expected a port {item}, actual none")
+    if mac:
+        expect((port.mac or "none").lower(), mac.lower(), "MAC address")
+    elif path:
+        found = read(host, "udevadm info -q property --property=ID_PATH --value /sys/class/net/%s", item)
+        expect(found.strip(), path, "path of the NIC")
+    else:
+        raise Unmeasured("the inventory says neither fabric_macs nor fabric_paths")
+
+
+@check(
+    "fabric.link",
+    reads="fabric.rails",
+    each=ports,
+    protects="A collective runs at the pace of the slowest rail; one that is down stops it.",
+    hint="ip link; then cable and optics, then the switch port.",
+)
+def test_link(host: Host, item: str) -> None:
+    port = present(host, item)
+    state = "up with carrier" if port.carrier else f"{port.state.lower()} ({', '.join(port.flags)})"
+    expect(state, "up with carrier")
+
+
+@check(
+    "fabric.address",
+    reads="fabric.rails",
+    each=ports,
+    protects="Storage and MPI look for the node at its declared address.",
+    hint="networkctl status PORT; is another tool in charge of the interface?",
+)
+def test_address(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    expected = _entry(node, "fabric_addresses", rail_of(arch, item))
+    if expected is None:
+        raise Unmeasured("the inventory says no fabric_addresses for this rail")
+    addresses = present(host, item).addresses
+    if addresses is None:
+        raise Unmeasured("ip did not list addresses")
+    found = [f"{address.address}/{address.prefix_length}" for address in addresses if address.family == "inet"]
+    if expected not in found:
+        raise AssertionError(f"expected {expected}, actual {', '.join(found) or 'none'}")
+
+
+@check(
+    "fabric.mtu",
+    reads="fabric.mtu",
+    each=ports,
+    protects="One port with a smaller MTU than its peers: large messages hang while ping and ssh work.",
+    hint="ip link show PORT; networkctl reload. The switch port needs the same or more.",
+)
+def test_mtu(host: Host, arch: Architecture, item: str) -> None:
+    expect(present(host, item).mtu_bytes, arch.fabric.mtu, "MTU")
+
+
+@check(
+    "fabric.port_sysctl",
+    reads="fabric.rails",
+    each=ports,
+    protects="With several ports in one subnet the kernel answers for the wrong one, and rails share one cable.",
+    hint="sysctl net.ipv4.conf.all and .PORT: the kernel takes the larger value of the two.",
+)
+def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
+    names = ["all", *ports(arch, node, rack)]
+    keys = [f"net.ipv4.conf.{name}.{key}" for name in names for key in PORT_SYSCTL]
+    values = sysctl_values(read(host, f"sysctl -e -- {' '.join(shlex.quote(key) for key in keys)}"))
+    wrong = []
+    for key, expected in PORT_SYSCTL.items():
+        found = [values.get(f"net.ipv4.conf.{name}.{key}") for name in ("all", item)]
+        if None in found:
+            raise Unmeasured(f"the kernel has no net.ipv4.conf.{item}.{key}; see fabric.port")
+        in_force = str(max(int(value or 0) for value in found))
+        if in_force != expected:
+            wrong.append(f"{key}: expected {expected}, actual {in_force}")
+    if wrong:
+        raise AssertionError("; ".join(wrong))
+
+
+@check(
+    "fabric.rdma",
+    reads="fabric.rdma_prefix",
+    each=ports,
+    protects="Without RDMA, NFS over RDMA does not mount and NCCL falls back to sockets, quietly and far slower.",
+    hint="rdma link; for Soft-RoCE systemctl status 'rackproof-rxe@*', otherwise the driver's messages in dmesg.",
+)
+def test_rdma(host: Host, arch: Architecture, item: str) -> None:
+    expected = f"{arch.fabric.rdma_prefix}{rail_of(arch, item)}"
+    links = parse_rdma_link(read(host, RDMA))
+    link = next((link for link in links if link.netdev == item), None)
+    if link is None:
+        raise AssertionError(f"expected RDMA device {expected} on {item}, actual {_named(links)}")
+    expect(link.device, expected, f"RDMA device on {item}")
+    expect(link.state if link.up else f"{link.state}/{link.physical_state}", "ACTIVE", f"RDMA device {link.device}")
+
+
+def _named(links: Iterable[object]) -> str:
+    return ", ".join(f"{getattr(link, 'device', '')} on {getattr(link, 'netdev', '')}" for link in links) or "none"
+
+
+@check(
+    "fabric.jumbo",
+    reads="fabric.mtu",
+    each=ports,
+    when=lambda arch, node, rack: len(rack.nodes) > 1,
+    protects="Both ends say 9000 and the switch between them 1500: large messages vanish, small ones arrive.",
+    hint="ping -M do -s SIZE PEER with falling sizes finds the path's MTU; look at the switch ports on that path.",
+)
+def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
+    rail = rail_of(arch, present(host, item).name)
+    peers = {peer.name: peer.fabric_address(rail) for peer in peers_of(arch, node, rack)}
+    known = {name: address for name, address in peers.items() if address}
+    if not known:
+        raise Unmeasured("the inventory says no fabric_addresses of other nodes")
+    small = {name: _ping(host, item, address, 56) for name, address in known.items()}
+    size = arch.fabric.mtu - IP_AND_ICMP_BYTES
+    large = {name: _ping(host, item, address, size) for name, address in known.items() if small[name]}
+    if not large:  # a peer that does not answer at all is its own check's business, unless none does
+        raise AssertionError(f"expected an answer from {' or '.join(known)}, actual none, not even to small packets")
+    silent = [name for name, answered in large.items() if not answered]
+    if silent:
+        raise AssertionError(
+            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(silent)}"
+        )
+
+
+def peers_of(arch: Architecture, node: Node, rack: Rack) -> list[Node]:
+    """The storage server first, then the neighbours in the inventory: over all nodes every port is asked for."""
+    index = rack.nodes.index(node)
+    ring = [rack.nodes[(index + step) % len(rack.nodes)] for step in (1, -1)]
+    servers = [peer for role in arch.roles if role != "gpu" for peer in rack.group(role)[:1]]
+    return list({peer.name: peer for peer in [*servers, *ring] if peer != node}.values())[:PEERS]
+
+
+def _ping(host: Host, port: str, address: str, size: int) -> bool:
+    answer = answer_of(
+        "ping",
+        read(host, f"ping -n -q -M do -c 2 -i 0.2 -W 2 -I %s -s {size} %s 2>&1{STATUS}", port, address),
+    )
+    if answer.status not in (0, 1):
+        raise Unmeasured(_last(answer))
+    if "message too long" in answer.body:
+        return False
+    return ping_of(answer.body).received > 0
+
+
+def _last(answer: Answer) -> str:
+    lines = answer.body.strip().splitlines()
+    return lines[-1] if lines else f"exit status {answer.status}"
+
+
+@check(
+    "fabric.names",
+    reads="fabric.rails",
+    protects="A name that resolves to the management network sends storage and collectives over the slow cable.",
+    hint="getent ahostsv4 NAME; Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that is asked first.",
+)
+def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
+    expected: dict[str, str] = {}
+    for node in rack.nodes:
+        for rail in range(arch.fabric.rails):
+            if address := node.fabric_address(rail):
+                expected |= {node.name: address} if rail == 0 else {}
+                expected[f"{node.name}-{arch.fabric.interface_prefix}{rail}"] = address
+    if not expected:
+        raise Unmeasured("the inventory says no fabric_addresses")
+    words = " ".join(shlex.quote(name) for name in expected)
+    lines = whole_lines(
+        "getent", read(host, f'for n in {words}; do echo "$n $(getent ahostsv4 "$n" | head -n 1)"; done')
+    )
+    found: dict[str, str] = {}
+    for line in lines:
+        match = re.fullmatch(r"(\S+) (?:([\d.]+)\s.*)?", line)
+        if match is None or match[1] not in expected:
+            raise ParseError("getent", f"unexpected line {line!r}")
+        found[match[1]] = match[2] or "nothing"
+    wrong = [
+        f"{name}: expected {address}, actual {found.get(name, 'no answer')}"
+        for name, address in expected.items()
+        if found.get(name) != address
+    ]
+    if wrong:
+        raise AssertionError("; ".join(wrong[:5]) + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""))
+
+
+@check(
+    "fabric.ssh",
+    reads="roles.gpu",
+    roles=("gpu",),
+    when=lambda arch, node, rack: len(rack.group("gpu")) > 1,
+    protects="mpirun starts its ranks over ssh; one node that asks for a password stops the whole job.",
+    hint="ssh PEER true as root on the node; run the deploy again when all nodes are up, it exchanges the keys.",
+)
+def test_ssh(host: Host, node: Node, rack: Rack) -> None:
+    nodes = rack.group("gpu")
+    peer = nodes[(nodes.index(node) + 1) % len(nodes)]
+    command = f"timeout -k 2 15 ssh -n -o BatchMode=yes -o ConnectTimeout=5 %s true 2>&1{STATUS}"
+    answer = answer_of("ssh", read(host, command, peer.name))
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"ssh {peer.name}: {_last(answer)}")
+    refused = re.search(r"(?i)permission denied|host key|REMOTE HOST IDENTIFICATION|resolve hostname", answer.body)
+    if answer.status != 0 and not refused:
+        raise Unmeasured(f"{peer.name} does not answer: {_last(answer)}")
+    if answer.status != 0:
+        raise AssertionError(f"expected a login on {peer.name} without a question, actual {_last(answer)}")

@@ -1,0 +1,78 @@
+"""Benchmark programs: there, and able to start."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.validation import Unmeasured, check, read
+from rackproof.validation.answers import STATUS, answer_of, programs_of
+
+PATIENCE_S = 15
+# Programs that do not know --version, and what they answer to instead.
+HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
+VERSIONS = "import mpi4py, numpy; print(mpi4py.__version__, numpy.__version__)"
+MPI4PY = f"timeout -k 2 {PATIENCE_S} python3 -c '{VERSIONS}' 2>&1{STATUS}"
+
+
+def found(host: Host, arch: Architecture) -> dict[str, str | None]:
+    programs = arch.tools.programs
+    words = " ".join(shlex.quote(program) for program in programs)
+    return programs_of(read(host, f'for p in {words}; do echo "$p $(command -v "$p")"; done'), programs)
+
+
+@check(
+    "tools.present",
+    reads="tools.programs",
+    each=lambda arch, node, rack: arch.tools.programs,
+    protects="What cannot be measured cannot be certified.",
+    hint="Install the package that has the program; it belongs into tools.packages of the architecture.",
+)
+def test_present(host: Host, arch: Architecture, item: str) -> None:
+    if found(host, arch)[item] is None:
+        raise AssertionError(f"expected {item} on root's PATH, actual not found")
+
+
+@check(
+    "tools.starts",
+    reads="tools.programs",
+    each=lambda arch, node, rack: arch.tools.programs,
+    protects="A program without its libraries is found out in the middle of a run.",
+    hint="Start it by hand with --version; ldd shows the library that is missing.",
+)
+def test_starts(host: Host, arch: Architecture, item: str) -> None:
+    if found(host, arch)[item] is None:
+        raise Unmeasured(f"{item} is not there; see tools.present")
+    command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
+    answer = answer_of(item, read(host, f"timeout -k 2 {PATIENCE_S} {command} 2>&1{STATUS}"))
+    if answer.timed_out:
+        raise Unmeasured(f"{item}: no answer within {PATIENCE_S} s")
+    # perftest's programs print their version and end with 1.
+    if answer.status != 0 and not (answer.status == 1 and answer.body.startswith("Version: ")):
+        lines = answer.body.strip().splitlines()
+        raise AssertionError(
+            f"expected {command} to end well, actual exit status {answer.status}: {lines[-1] if lines else 'no output'}"
+        )
+    if not re.search(r"\d", answer.body):
+        raise Unmeasured(f"{item}: no version in its output")
+
+
+@check(
+    "tools.mpi4py",
+    reads="tools.packages",
+    when=lambda arch, node, rack: "python3-mpi4py" in arch.tools.packages,
+    protects="Collectives of a rack without NCCL are measured with it.",
+    hint="python3 -c 'import mpi4py, numpy' on the node.",
+)
+def test_mpi4py(host: Host) -> None:
+    answer = answer_of("python3", read(host, MPI4PY))
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"python3: exit status {answer.status}")
+    if answer.status != 0:
+        lines = answer.body.strip().splitlines()
+        raise AssertionError(f"expected mpi4py and numpy to load, actual {lines[-1] if lines else answer.status}")
+    if not re.fullmatch(r"\d\S* \d\S*", answer.body.strip()):
+        raise Unmeasured(f"python3: unexpected output {answer.body.strip()!r}")
