@@ -1,0 +1,56 @@
+"""Validators on a healthy rack, and on one whose NFS server has gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rackproof.core.rack import Rack
+from rackproof.remote.ssh import Fleet
+from tests.lab.conftest import INVENTORY, Command
+
+LIMIT_S = 60
+
+
+def test_a_healthy_rack_passes_every_check(converged: Rack, command: Command) -> None:
+    done = command("rackproof", "validate", INVENTORY, "--quiet")
+    assert done.returncode == 0, done.stdout
+
+
+def test_plain_pytest_gives_the_same(converged: Rack, command: Command) -> None:
+    done = command("pytest", "validators/", "--inventory", INVENTORY, "-q")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
+
+
+@pytest.fixture
+def without_nfs_server(converged: Rack) -> Iterator[None]:
+    """The server's service is stopped while clients have it mounted."""
+    with Fleet(converged) as fleet:
+        stopped = fleet["storage-01"].run("systemctl stop nfs-server.service", 60)
+        assert stopped.ok, stopped.why
+        yield
+        started = fleet["storage-01"].run("systemctl start nfs-server.service", 120)
+        assert started.ok, started.why
+
+
+def test_a_stopped_nfs_server_fails_its_mounts_in_time_and_nothing_else_hangs(
+    without_nfs_server: None, command: Command
+) -> None:
+    began = time.monotonic()
+    done = command("rackproof", "validate", INVENTORY, "--quiet", timeout=300)
+    elapsed = time.monotonic() - began
+    assert done.returncode == 1, done.stdout
+    assert elapsed < LIMIT_S
+    assert "nfs-tcp" in done.stdout
+
+
+def test_after_the_server_is_back_a_new_run_passes(converged: Rack, command: Command) -> None:
+    deadline = time.monotonic() + 150  # NFS 4's grace period, and the clients' way back
+    while True:
+        done = command("rackproof", "validate", INVENTORY, "--quiet")
+        if done.returncode == 0 or time.monotonic() > deadline:
+            break
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,177 @@
+"""From a rack to a certificate, through what can go wrong on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.core.evidence import Kind
+from rackproof.core.rack import Rack
+from rackproof.lab.rack import Lab, UpOptions
+from rackproof.remote.ssh import Fleet
+from rackproof.run.store import read_records
+from tests.lab.conftest import INVENTORY, ROOT, Command
+
+ARCHITECTURE = ROOT / "architectures" / "virtual-rack.yaml"
+FILES = (
+    "evidence.jsonl",
+    "verdicts.json",
+    "certificate.json",
+    "certificate.html",
+    "junit.xml",
+    "metrics.prom",
+    "run.log",
+)
+
+
+def verdicts(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "verdicts.json").read_text())["verdicts"]
+    return found
+
+
+def the_run(output: Path) -> Path:
+    (folder,) = output.iterdir()
+    return folder
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The same architecture with a benchmark of one storage and two workloads, long enough to be interrupted."""
+    document = yaml.safe_load(ARCHITECTURE.read_text())
+    lab = document["profiles"]["lab"]
+    jobs = lab["storage"]["jobs"]
+    lab.clear()
+    lab["storage"] = {
+        "storages": ["local"],
+        "jobs": {"write": {**jobs["write"], "runtime_s": 12}, "read": {**jobs["read"], "runtime_s": 3}},
+    }
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converged: Rack, tmp_path: Path) -> None:
+    """The whole path: killed without warning after its first measurements, then resumed."""
+    output = tmp_path / "reports"
+    arguments = [sys.executable, "-m", "rackproof", "certify", INVENTORY, "--output", str(output)]
+    process = subprocess.Popen(
+        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 600
+    done: list[str] = []
+    while len(done) < 2 and time.monotonic() < deadline:
+        time.sleep(0.5)
+        assert process.poll() is None
+        evidence = list(output.glob("*/evidence.jsonl"))
+        done = [r.body["step"] for r in read_records(evidence[0].parent) if r.kind is Kind.STEP] if evidence else []
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    folder = the_run(output)
+    before = read_records(folder)
+
+    resumed = subprocess.run(
+        [*arguments, "--resume", folder.name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert "CERTIFIED" in resumed.stdout
+    after = read_records(folder)
+    assert after[: len(before)] == before
+    steps = [r.body["step"] for r in after if r.kind is Kind.STEP]
+    assert len(steps) == len(set(steps)), "a finished step was repeated"
+    assert [r.body["stage"] for r in after if r.kind is Kind.STAGE and r.body["event"] == "begin"].count("deploy") == 1
+    for name in FILES:
+        assert (folder / name).stat().st_size > 0, name
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["outcome"] == "CERTIFIED"
+    assert certificate["simulated"]
+    assert "simulated" in (folder / "certificate.html").read_text()
+
+    judged = subprocess.run(
+        [sys.executable, "-m", "rackproof", "judge", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert judged.returncode == 0
+    assert json.loads((folder / "certificate.json").read_text()) == certificate
+
+
+@pytest.fixture
+def fio_is_gone(converged: Rack) -> Iterator[None]:
+    with Fleet(converged) as fleet:
+        assert fleet["gpu-02"].run("mv /usr/bin/fio /usr/bin/fio.away", 30).ok
+        yield
+        assert fleet["gpu-02"].run("mv /usr/bin/fio.away /usr/bin/fio", 30).ok
+
+
+def test_a_node_without_fio_is_unmeasured_and_the_other_is_measured(
+    fio_is_gone: None, small: Path, tmp_path: Path, command: Command
+) -> None:
+    output = tmp_path / "reports"
+    command("rackproof", "bench", INVENTORY, "--architecture", str(small), "--output", str(output), "--quiet")
+    records = read_records(the_run(output))
+    found = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
+    assert found["storage.read_bandwidth", ("gpu-01",)]["samples"]
+    lost = found["storage.read_bandwidth", ("gpu-02",)]
+    assert lost["samples"] == []
+    assert "fio" in lost["reason"]
+
+
+def test_a_node_killed_in_the_middle_of_a_benchmark_is_unmeasured_and_the_others_finish(
+    lab: Lab, converged: Rack, small: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "reports"
+    arguments = [
+        sys.executable,
+        "-m",
+        "rackproof",
+        "certify",
+        INVENTORY,
+        "--no-deploy",
+        "--architecture",
+        str(small),
+        "--output",
+        str(output),
+    ]
+    process = subprocess.Popen(
+        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and process.poll() is None:
+            logs = list(output.glob("*/run.log"))
+            if logs and "step storage/local/write" in logs[0].read_text():
+                time.sleep(12)  # into the measurement
+                break
+            time.sleep(0.5)
+        lab.kill("gpu-02")
+        out, _ = process.communicate(timeout=600)
+    finally:
+        lab.up(UpOptions())
+    assert process.returncode == 2, out
+    folder = the_run(output)
+    by = {(v["id"], v["subject"]): v["status"] for v in verdicts(folder) if v["metric"] == "storage.write_bandwidth"}
+    records = read_records(folder)
+    found = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
+    assert found["storage.write_bandwidth", ("gpu-01",)]["samples"]
+    assert found["storage.read_bandwidth", ("gpu-01",)]["samples"]
+    assert not found["storage.write_bandwidth", ("gpu-02",)]["samples"]
+    assert "FAIL" not in {status for (_, subject), status in by.items() if subject == "gpu-02"}
