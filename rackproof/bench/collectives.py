@@ -46,8 +46,8 @@ class Engine(Protocol):
         self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str
     ) -> str: ...
 
-    def read(self, text: str) -> list[Row]:
-        """Raises ParseError."""
+    def read(self, op: str, text: str) -> list[Row]:
+        """Rows of a whole run. Raises ParseError, also when the run ended early."""
 
 
 class MpiEngine:
@@ -65,7 +65,7 @@ class MpiEngine:
         )
         return f"{mpirun(nodes, profile.ranks_per_node, interface)} {program}"
 
-    def read(self, text: str) -> list[Row]:
+    def read(self, op: str, text: str) -> list[Row]:
         result = mpi_collectives.parse_mpi_collectives(text)
         return [Row(p.bytes, p.busbw_gb_per_s, p.algbw_gb_per_s, p.wrong) for p in result.points]
 
@@ -85,8 +85,10 @@ class NcclEngine:
         )
         return f"{mpirun(nodes, profile.ranks_per_node, interface)} -x NCCL_SOCKET_IFNAME={interface} {program}"
 
-    def read(self, text: str) -> list[Row]:
-        result = nccl_tests.parse_nccl_tests(text)
+    def read(self, op: str, text: str) -> list[Row]:
+        result = nccl_tests.parse_nccl_tests(text, op)
+        if result.failure or not result.complete:
+            raise ParseError("nccl-tests", result.failure or "the run ended before its last size")
         return [
             Row(r.bytes, r.out_of_place.busbw_gb_per_s, r.out_of_place.algbw_gb_per_s, r.out_of_place.wrong)
             for r in result.rows
@@ -155,7 +157,7 @@ def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str)
                 yield unmeasured(place, f"{nodes[0]}: mpirun: {answer.why}", outputs)
             return
         try:
-            rows = engine.read(answer.text)
+            rows = engine.read(op, answer.text)
         except ParseError as error:
             for place in places.values():
                 yield unmeasured(place, f"unreadable output: {error}", outputs)

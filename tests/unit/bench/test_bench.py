@@ -15,6 +15,7 @@ from rackproof.bench.runner import finished_steps, run_steps
 from rackproof.bench.step import Step
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import ArchitectureError
+from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from rackproof.run.store import read_records
 from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
@@ -297,9 +298,14 @@ def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
 
 
 def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:
-    rows = collectives.ENGINES["nccl-tests"].read((DATA / "nccl-unchecked.txt").read_text())
+    rows = collectives.ENGINES["nccl-tests"].read("all_reduce", (DATA / "nccl-unchecked.txt").read_text())
     assert rows
     assert all(row.wrong is None for row in rows)
+
+
+def test_an_nccl_run_without_its_footer_gives_no_number() -> None:
+    with pytest.raises(ParseError, match="ended before its last size"):
+        collectives.ENGINES["nccl-tests"].read("all_reduce", (DATA / "nccl-labelled-no-footer.txt").read_text())
 
 
 def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:
