@@ -1,0 +1,288 @@
+"""Reading in one round trip: a real shell on this machine stands for every node."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from rackproof.remote import batch, collect
+from rackproof.remote.batch import script, unpack
+from rackproof.remote.collect import PATIENCE, RecordingReader, Wanted, fetch, gather
+from rackproof.remote.command import GRACE_S, CommandResult, bounded, timed_out
+
+TOLD = """printf 'a\\0b\\377\\n'; echo complaint >&2; exit 3"""
+
+
+class Shell:
+    """A connection to this machine; same wrapping as over ssh."""
+
+    def __init__(self, name: str) -> None:
+        self.node = type("Node", (), {"name": name})()
+        self.commands: list[str] = []
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        self.commands.append(command)
+        began = time.monotonic()
+        done = subprocess.run(
+            ["sh", "-c", bounded(command, timeout_s)], input=stdin or b"", capture_output=True, timeout=60, check=False
+        )
+        elapsed = time.monotonic() - began
+        if timed_out(done.returncode):
+            error = f"not finished within {timeout_s:g} s"
+            return CommandResult(self.node.name, command, None, done.stdout, done.stderr, elapsed, timeout_s, error)
+        return CommandResult(self.node.name, command, done.returncode, done.stdout, done.stderr, elapsed, timeout_s)
+
+
+class Unreachable(Shell):
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        self.commands.append(command)
+        return CommandResult(self.node.name, command, None, timeout_s=timeout_s, error="no connection within 20 s")
+
+
+class Shells:
+    """Fleet's ``each`` over such connections."""
+
+    def __init__(self, *connections: Shell) -> None:
+        self.connections = {connection.node.name: connection for connection in connections}
+
+    def __getitem__(self, node: str) -> Shell:
+        return self.connections[node]
+
+    def each(self, nodes: Iterable[str], action: Callable[[Any], Any]) -> dict[str, Any]:
+        return {name: action(self.connections[name]) for name in nodes}
+
+
+def facts(result: CommandResult) -> tuple[object, ...]:
+    """Everything that must not depend on the way of reading."""
+    return result.node, result.command, result.rc, result.stdout, result.stderr, result.timeout_s, result.error
+
+
+COMMANDS = [
+    "true",
+    TOLD,
+    "cat",  # reads its input to the end: there is none
+    "no-such-program --version",
+    'echo "$LC_ALL" \'quoted\' "$((1 + 1))"',
+    "printf 'no newline'",
+    "printf 'line\\n\\n\\nline\\n'",
+    "echo | cat -A; exit 1",
+    "head -c 300000 /dev/zero",
+    "kill -TERM $$",
+]
+
+
+def test_a_batch_gives_what_single_commands_give() -> None:
+    shell = Shell("gpu-01")
+    single = [facts(shell.run(command, 10)) for command in COMMANDS]
+    answer = shell.run("sh -s", 60, script(COMMANDS, 10))
+    assert [facts(result) for result in unpack("gpu-01", COMMANDS, 10, answer.stdout)] == single
+
+
+def test_a_command_that_hangs_costs_only_its_own_time() -> None:
+    commands = ["sleep 60", *["echo quick"] * 6]
+    began = time.monotonic()
+    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
+    results = unpack("gpu-01", commands, 1, answer.stdout)
+    assert time.monotonic() - began < 10
+    assert results[0].error == "not finished within 1 s"
+    assert results[0].elapsed_s >= 1
+    assert [result.stdout for result in results[1:]] == [b"quick\n"] * 6
+
+
+def test_a_command_that_cannot_be_killed_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "budget_s", lambda timeout_s: timeout_s + 1)
+    # As one that hangs in the kernel: TERM does nothing, and KILL comes after the script's own end.
+    stuck = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"
+    commands = ["echo a", "echo b", "echo c", stuck, "echo d", "echo e", "echo f", "echo behind the stuck one"]
+    began = time.monotonic()
+    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
+    results = {result.command: result for result in unpack("gpu-01", commands, 1, answer.stdout)}
+    assert time.monotonic() - began < 8
+    assert results[stuck].error == "not finished within 1 s"
+    assert results["echo f"].rc == 0
+    assert "echo behind the stuck one" not in results
+
+
+def test_nothing_stays_on_the_node() -> None:
+    before = subprocess.run("ls -d /dev/shm/rackproof.* /tmp/rackproof.*", shell=True, capture_output=True, check=False)  # noqa: S602
+    Shell("gpu-01").run("sh -s", 60, script(["echo x"], 5))
+    after = subprocess.run("ls -d /dev/shm/rackproof.* /tmp/rackproof.*", shell=True, capture_output=True, check=False)  # noqa: S602
+    assert after.stdout == before.stdout
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda answer: b"",
+        lambda answer: answer[:-1],
+        lambda answer: answer + b"x",
+        lambda answer: b"motd\n" + answer,
+        lambda answer: answer.replace(b"0000.out 6", b"0000.out 7"),
+        lambda answer: answer.replace(b"0000.out 6", b"0000.out x"),
+        lambda answer: answer.replace(b"rackproof-batch/1", b"rackproof-batch/2"),
+        lambda answer: b"sh: 1: Syntax error\n\n",
+    ],
+)
+def test_a_damaged_answer_answers_nothing(damage: Callable[[bytes], bytes]) -> None:
+    commands = ["echo hello"]
+    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 5)).stdout
+    assert len(unpack("gpu-01", commands, 5, answer)) == 1
+    assert unpack("gpu-01", commands, 5, damage(answer)) == []
+
+
+# The reader
+
+
+def reader_of(shell: Shell | None, **options: Any) -> tuple[RecordingReader, list[CommandResult]]:
+    seen: list[CommandResult] = []
+    return RecordingReader("gpu-01", shell, timeout_s=5, on_result=seen.append, **options), seen
+
+
+def test_what_is_recorded_is_not_asked_again() -> None:
+    shell = Shell("gpu-01")
+    reader, seen = reader_of(shell, known=[CommandResult("gpu-01", "uname", 0, b"Plan9\n")])
+    assert [reader.read("uname").text for _ in range(3)] == ["Plan9\n"] * 3
+    assert (shell.commands, reader.misses) == ([], 0)
+    assert [result.command for result in seen] == ["uname"]  # evidence once
+
+
+def test_a_miss_is_asked_once_and_counted() -> None:
+    shell = Shell("gpu-01")
+    reader, seen = reader_of(shell)
+    assert reader.read("echo x").text == "x\n"
+    assert reader.read("echo x").text == "x\n"
+    assert (shell.commands, reader.misses, len(seen)) == (["echo x"], 1, 1)
+
+
+def test_a_recording_without_a_node_says_what_it_lacks() -> None:
+    reader, seen = reader_of(None)
+    result = reader.read("uname -r")
+    assert (result.rc, result.error) == (None, "not in the recording: uname -r")
+    assert seen == []
+
+
+def test_a_node_on_which_nothing_ends_is_given_up() -> None:
+    class Stuck(Shell):
+        def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+            self.commands.append(command)
+            return CommandResult("gpu-01", command, None, b"", b"", 5.1, 5.0, "not finished within 5 s")
+
+    shell = Stuck("gpu-01")
+    reader, _ = reader_of(shell)
+    results = [reader.read(f"df {k}") for k in range(10)]
+    assert len(shell.commands) == PATIENCE
+    assert all(result.rc is None for result in results)
+    assert results[-1].error == "given up after 3 commands that did not end (not finished within 5 s)"
+
+
+def test_a_node_that_falls_silent_is_given_up_at_once() -> None:
+    class Silent(Shell):
+        def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+            self.commands.append(command)
+            return CommandResult("gpu-01", command, None, b"", b"", 5 + GRACE_S, 5.0, "no answer within 5 s")
+
+    shell = Silent("gpu-01")
+    reader, _ = reader_of(shell)
+    assert reader.read("a").error == "no answer within 5 s"
+    assert reader.read("b").error == "the node fell silent (no answer within 5 s)"
+    assert shell.commands == ["a"]
+
+
+def test_a_question_cannot_swallow_that_it_lacks_an_answer() -> None:
+    reader, seen = reader_of(None)
+
+    def question() -> None:
+        try:
+            reader.read("uname")
+        except Exception as error:
+            raise AssertionError("caught") from error
+
+    assert reader.missing(question) == "uname"
+    assert seen == []
+    assert not issubclass(Wanted, Exception)
+
+
+# Round trips
+
+
+def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> None:
+    shells = Shells(Shell("gpu-01"), Shell("gpu-02"))
+    readers = {name: RecordingReader(name, shells[name], timeout_s=5) for name in shells.connections}
+    answers: dict[str, list[str]] = {"gpu-01": [], "gpu-02": []}
+
+    def chain(name: str) -> Callable[[], None]:
+        def ask() -> None:
+            first = readers[name].read("echo one").text.strip()
+            second = readers[name].read(f"echo {first} two").text.strip()
+            answers[name].append(second)
+
+        return ask
+
+    def single(name: str, k: int) -> Callable[[], object]:
+        return lambda: readers[name].read(f"echo {k % 3}")
+
+    questions = {name: [chain(name), *(single(name, k) for k in range(9))] for name in readers}
+    assert gather(shells, readers, questions) == 2  # type: ignore[arg-type]
+    for name, shell in shells.connections.items():
+        assert shell.commands == ["sh -s", "sh -s"]
+        chain(name)()
+        assert answers[name][-1] == "one two"
+        assert readers[name].misses == 0
+        assert list(readers[name].used) == ["echo one", "echo one two"]  # trying out leaves no trace
+
+
+def test_a_node_that_cannot_be_reached_costs_one_attempt_and_nobody_else_anything() -> None:
+    shells = Shells(Unreachable("gpu-01"), Shell("gpu-02"))
+    seen: list[CommandResult] = []
+    readers = {n: RecordingReader(n, shells[n], timeout_s=5, on_result=seen.append) for n in shells.connections}
+    questions: Any = {n: [lambda n=n, k=k: readers[n].read(f"echo {k}") for k in range(20)] for n in readers}
+    gather(shells, readers, questions)  # type: ignore[arg-type]
+    assert shells["gpu-01"].commands == ["sh -s"]
+    assert readers["gpu-01"].read("echo 7").error == "no connection within 20 s"
+    assert readers["gpu-02"].read("echo 7").text == "7\n"
+    assert [result.error for result in seen] == ["no connection within 20 s", None]
+
+
+def test_a_node_without_a_place_for_the_batch_is_asked_command_by_command() -> None:
+    class NoSpace(Shell):
+        def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+            if stdin:
+                self.commands.append(command)
+                return CommandResult("gpu-01", command, 1, b"", b"mktemp: No space left on device\n", 0.1, timeout_s)
+            return super().run(command, timeout_s)
+
+    shells = Shells(NoSpace("gpu-01"))
+    readers = {"gpu-01": RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)}
+    gather(shells, readers, {"gpu-01": [lambda: readers["gpu-01"].read("echo x")]})  # type: ignore[arg-type]
+    assert readers["gpu-01"].read("echo x").text == "x\n"
+    assert (readers["gpu-01"].misses, shells["gpu-01"].commands) == (1, ["sh -s", "echo x"])
+
+
+def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
+    shells = Shells(Shell("gpu-01"))
+    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)
+
+    def endless() -> None:
+        for k in range(100):
+            reader.read(f"echo {k}")
+
+    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [endless]}, rounds=3) == 3  # type: ignore[arg-type]
+    assert shells["gpu-01"].commands == ["sh -s"] * 3
+
+
+def test_what_a_batch_brought_is_the_same_for_the_reader() -> None:
+    shells = Shells(Shell("gpu-01"))
+    batched, single = (RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5) for _ in range(2))
+    assert fetch(shells, {"gpu-01": batched}, {"gpu-01": COMMANDS})  # type: ignore[arg-type]
+    for command in COMMANDS:
+        assert facts(batched.read(command)) == facts(single.read(command))
+    assert (batched.misses, single.misses) == (0, len(COMMANDS))
+
+
+def test_limits_leave_room_for_the_slowest_command() -> None:
+    assert batch.budget_s(20) > 20
+    assert collect.TRIP_GRACE_S > 0
