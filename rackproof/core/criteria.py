@@ -72,6 +72,8 @@ class _Case:
             "hint": criterion.hint,
         }
         """The same in every verdict of the case."""
+        self.reference = _question_of(self.bar.of) if self.bar.of else None
+        self.of = quantity(self.bar.of.metric, self.bar.of.where) if self.bar.of else ""
         self.common_reference: Number | NoNumber | None = None
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -94,24 +96,23 @@ class _Case:
     def _judge(self, subject: str, members: Sequence[str], number: Number | NoNumber) -> Verdict:
         if isinstance(number, NoNumber):
             return self._without(subject, number)
-        if self.bar.of is None:
+        if self.bar.of is None or self.reference is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
-        reference = self._reference(self.bar.of, members)
-        of = quantity(self.bar.of.metric, self.bar.of.where)
+        reference = self._reference(self.bar.of, self.reference, members)
         raw = tuple(dict.fromkeys(number.raw + reference.raw))
         simulated = number.simulated or reference.simulated
         if isinstance(reference, NoNumber):
-            why = f"nothing to take a share of: {of}: {reference.why}"
+            why = f"nothing to take a share of: {self.of}: {reference.why}"
             return self._without(subject, NoNumber(reference.status, why, raw=raw, simulated=simulated))
         try:
             ratio = ratio_of(number.value, reference.value)
         except ZeroDivisionError:
-            why = f"nothing to take a share of: {of} is 0"
+            why = f"nothing to take a share of: {self.of} is 0"
             return self._without(subject, NoNumber(Status.INVALID, why, raw=raw, simulated=simulated))
         remark = "; ".join(text for text in (number.remark, reference.remark) if text)
         both = Number(number.value, number.samples, number.cv_pct, raw, simulated, remark)
         value = convert(ratio, "ratio", self.bar.unit)
-        return self._verdict(subject, both, value, _Share(number.value, reference.value, of))
+        return self._verdict(subject, both, value, _Share(number.value, reference.value, self.of))
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
         """The member that is furthest from the others is named, with its number."""
@@ -121,9 +122,8 @@ class _Case:
         share = _Share(extreme, middle, f"the median of {_SEVERAL[self.criterion.scope]}", f"{who}: ")
         return self._verdict("rack", ratio, convert(ratio.value, "ratio", self.bar.unit), share)
 
-    def _reference(self, of: Reference, members: Sequence[str]) -> Number | NoNumber:
+    def _reference(self, of: Reference, question: Question, members: Sequence[str]) -> Number | NoNumber:
         """In the unit of the criterion's metric."""
-        question = Question(of.metric, of.scope, frozenset(of.where.items()), of.statistic, max_cv_pct=of.max_cv_pct)
         if of.reduce is Reduce.EACH and of.scope is not Scope.RACK:
             return self._in_own_unit(of, ask(self.index, question, members))
         if self.common_reference is None:
@@ -193,6 +193,10 @@ class _Case:
             "raw": number.raw,
             "simulated": number.simulated,
         }
+
+
+def _question_of(of: Reference) -> Question:
+    return Question(of.metric, of.scope, frozenset(of.where.items()), of.statistic, max_cv_pct=of.max_cv_pct)
 
 
 def _statistic_text(criterion: Criterion) -> str:

@@ -10,7 +10,6 @@ import yaml
 from rackproof.core.consistency import KeyPath, Problem
 from rackproof.errors import ArchitectureError
 
-
 # libyaml is ten times faster; the pure parser says the same in slightly other words.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

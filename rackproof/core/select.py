@@ -7,7 +7,6 @@ stands before it, one without samples replaces nothing that has some. So the lat
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -94,7 +93,7 @@ class Index:
         if earlier is not None and earlier.reason is None and reason is not None:
             return
         same[key] = Answer(
-            sys.intern(measurement.unit),
+            measurement.unit,
             measurement.samples,
             reason,
             measurement.raw,
