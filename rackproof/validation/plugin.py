@@ -124,7 +124,7 @@ class Validation:
         self._config = config
         self._run = run
         self._file = results_file
-        self._broken = False
+        self._broken: list[str] = []
         self._trips = 0
 
     def pytest_unconfigure(self) -> None:
@@ -164,9 +164,9 @@ class Validation:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._broken = True
-            lines = [line for line in report.longreprtext.splitlines() if line.strip()]
-            self._run.problem = self._run.problem or f"{report.nodeid}: {lines[-1].strip() if lines else 'not loaded'}"
+            lines = [line.removeprefix("E ").strip() for line in report.longreprtext.splitlines() if line.strip()]
+            self._broken.append(f"{report.nodeid}: {lines[-1] if lines else 'cannot be loaded'}")
+            self._run.problem = self._broken[0]
 
     # Running them
 
@@ -223,7 +223,8 @@ class Validation:
             self._abort(error)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        if isinstance(excinfo.value, KeyboardInterrupt):
+        # pytest's own way to stop a session is a KeyboardInterrupt, too.
+        if isinstance(excinfo.value, KeyboardInterrupt) and not isinstance(excinfo.value, pytest.Session.Interrupted):
             self._run.fatal = self._run.fatal or excinfo.value
 
     def _abort(self, error: BaseException) -> NoReturn:
@@ -241,6 +242,12 @@ class Validation:
         return None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._config.getoption("tbstyle") != "no":
+            for report in terminalreporter.getreports("unmeasured"):
+                terminalreporter.write_sep("_", report.nodeid)
+                terminalreporter.write_line(report.longreprtext)
+        for problem in self._broken:
+            terminalreporter.write_line(f"ERROR {problem}", red=True)
         for line, style in terminal.summary(self.results):
             terminalreporter.write_line(line, **style)
         readers = self.context.readers.values()

@@ -1,0 +1,321 @@
+"""``pytest validators/`` as an operator starts it: three outcomes, four exit statuses, words instead of tracebacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Node
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Recording, by_command
+
+CHECKS = """\
+import warnings
+
+import pytest
+from rackproof.parse import ParseError
+from rackproof.validation import Unmeasured, check, expect, read
+
+def declared(id, **more):
+    return check(id, protects="Something breaks.", hint="Mend it.", reads="system", **more)
+
+@declared("t.passes")
+def test_passes(host):
+    warnings.warn("of no interest", DeprecationWarning)
+    assert host.check_output("uname -r") == "6.12"
+
+@declared("t.expects", each=lambda arch, node, rack: ["net.core.rmem_max", "b"])
+def test_expects(host, item):
+    expect(read(host, "uname -r").strip(), "6.12" if item == "b" else "7.0", "kernel")
+
+@declared("t.plain", roles=("storage",))
+def test_plain(host):
+    assert host.run("uname -r").stdout == "7.0", "expected 7.0, actual something else"
+
+@declared("t.advisory", roles=("storage",), required=False)
+def test_advisory(host):
+    raise AssertionError("expected a gift, actual none")
+
+@declared("t.unmeasured", roles=("storage",))
+def test_unmeasured(host):
+    raise Unmeasured("nobody knows")
+
+@declared("t.parse", roles=("storage",))
+def test_parse(host):
+    raise ParseError("tool", "garbled")
+
+@declared("t.bug", roles=("storage",))
+def test_bug(host):
+    {}["key"]
+
+@declared("t.skipped", roles=("storage",))
+def test_skipped(host):
+    pytest.skip("not today")
+
+@declared("t.hangs", roles=("storage",))
+def test_hangs(host):
+    read(host, "df")
+
+@declared("t.missing_tool", roles=("storage",))
+def test_missing_tool(host):
+    host.run_test("nvidia-smi")
+
+@declared("t.not_recorded", roles=("storage",))
+def test_not_recorded(host):
+    read(host, "date")
+
+@declared("t.reads_nothing", roles=("storage",))
+def test_reads_nothing(node, arch, rack):
+    assert node.name == "storage-01"
+    assert rack.node("gpu-01").data == {"virtual": True}
+
+@declared("t.nowhere", roles=("login",))
+def test_nowhere(host):
+    raise RuntimeError
+"""
+GOOD = """\
+from rackproof.validation import check, expect, read
+
+@check("t.kernel", protects="Something breaks.", hint="Mend it.", reads="system")
+def test_kernel(host):
+    expect(read(host, "uname -r").strip(), "6.12")
+"""
+
+
+# One process runs all sessions, one after the other: starting it takes longer than any of them.
+DRIVER = """\
+import contextlib, io, json, os, sys
+import pytest
+answers = []
+for name, arguments in json.load(sys.stdin):
+    os.chdir(name)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = int(pytest.main(["--import-mode=importlib", "validators", *arguments]))
+    answers.append((status, out.getvalue()))
+    os.chdir("..")
+print(json.dumps(answers))
+"""
+Cases = dict[str, tuple[str, list[str]]]
+Ran = tuple[Path, dict[str, tuple[int, str]]]
+
+
+def prepare(folder: Path, checks: str) -> None:
+    """Validators and recordings of three nodes."""
+    validators, recordings = folder / "validators", folder / "recordings"
+    validators.mkdir(parents=True)
+    recordings.mkdir()
+    (validators / "conftest.py").write_text('pytest_plugins = ["rackproof.validation.plugin"]\n')
+    # A name of its own: Python keeps modules by name, and all sessions run in one process.
+    (validators / f"test_{folder.name.replace('-', '_')}.py").write_text(checks)
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\naddopts = -ra --strict-markers\n")
+    for name, group in (("gpu-01", "gpu"), ("gpu-02", "gpu"), ("storage-01", "storage")):
+        results = [
+            CommandResult(name, "uname -r", 0, b"6.12\n", elapsed_s=0.25),
+            CommandResult(name, "df", None, elapsed_s=20.1, timeout_s=20, error="not finished within 20 s"),
+            CommandResult(name, "nvidia-smi", 127, b"", b"sh: 1: nvidia-smi: not found\n"),
+        ]
+        recording = Recording(Node(name, (group,), {"virtual": True}), by_command(results))
+        (recordings / f"{name}.json").write_text(recording.to_json())
+
+
+def start(arguments: list[str], folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+ARCH = "--architecture=virtual-rack"
+FROM = "--from=recordings"
+INVENTORY = """\
+gpu = [("gpu-01", {"architecture": "nowhere", "ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_user": "root"})]
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Exit status and output of every session below."""
+    base = tmp_path_factory.mktemp("sessions")
+    for name, (checks, _) in SESSIONS.items():
+        prepare(base / name, checks)
+        (base / name / "inv.py").write_text(INVENTORY)
+        (base / name / "bad.py").write_text("gpu = [oops]\n")
+    done = start(["-c", DRIVER], base, json.dumps([(name, arguments) for name, (_, arguments) in SESSIONS.items()]))
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    return base, dict(zip(SESSIONS, map(tuple, answers), strict=True))
+
+
+def results_of(folder: Path, name: str = "out.jsonl") -> list[CheckResult]:
+    return [CheckResult.model_validate(json.loads(line)) for line in (folder / name).read_text().splitlines()]
+
+
+def test_every_end_of_a_check_has_its_outcome(ran: Ran) -> None:
+    status, printed = ran[1]["all"]
+    results = results_of(ran[0] / "all")
+    assert status == 1
+    found = {(r.node, r.check, r.item): r for r in results}
+    assert [r.node for r in results] == sorted(r.node for r in results)  # node by node
+    assert found["gpu-01", "t.passes", ""].outcome is CheckOutcome.PASSED
+    assert found["gpu-01", "t.passes", ""].elapsed_s == 0.25
+    assert len(found["gpu-01", "t.passes", ""].raw) == 1
+    assert found["gpu-02", "t.expects", "b"].outcome is CheckOutcome.PASSED
+    failed = found["gpu-02", "t.expects", "net.core.rmem_max"]
+    assert (failed.outcome, failed.message) == (CheckOutcome.FAILED, "kernel: expected 7.0, actual 6.12")
+    assert found["storage-01", "t.plain", ""].message == "expected 7.0, actual something else"
+    assert not found["storage-01", "t.advisory", ""].required
+    reasons = {r.check: r.message for r in results if r.outcome is CheckOutcome.UNMEASURED}
+    assert reasons == {
+        "t.unmeasured": "nobody knows",
+        "t.parse": "tool: garbled",
+        "t.bug": "KeyError: 'key'",
+        "t.skipped": "skipped: not today",
+        "t.hangs": "not finished within 20 s",
+        "t.missing_tool": "command not found: sh: 1: nvidia-smi: not found",
+        "t.not_recorded": "not in the recording: date",
+        "t.reads_nothing": "the check read nothing",
+    }
+    assert not any(r.check == "t.nowhere" for r in results)
+    assert "test_expects[gpu-01-net.core.rmem_max] FAILED" in printed
+    assert "test_hangs[storage-01] UNMEASURED" in printed
+    assert "FAIL gpu-[01-02],storage-01: t.expects[net.core.rmem_max]: kernel: expected 7.0, actual 6.12" in printed
+    assert (
+        "FAIL storage-01: t.advisory (advisory): expected a gift, actual none\n  Something breaks.\n  Mend it."
+        in printed
+    )
+    assert "UNMEASURED storage-01: t.parse: tool: garbled" in printed
+    assert "Traceback" not in printed
+    assert "def test_" not in printed
+
+
+# name: checks, arguments, exit status, words that must be printed
+ENDS: dict[str, tuple[str, list[str], int, str]] = {
+    "good": (GOOD, [ARCH, FROM, "--record=kept"], 0, "3 nodes: 3 passed"),
+    "limit": (GOOD, [ARCH, FROM, "--limit=gpu-[01-02]"], 0, "2 nodes: 2 passed"),
+    "group": (GOOD, [ARCH, FROM, "--limit=storage"], 0, "1 nodes: 1 passed"),
+    "select": (GOOD, [ARCH, FROM, "-k", "gpu-02"], 0, "1 nodes: 1 passed"),
+    "failed": (GOOD.replace("6.12", "7"), [ARCH, FROM], 1, "3 failed"),
+    "incomplete": (GOOD.replace("uname -r", "date"), [ARCH, FROM], 2, "3 unmeasured"),
+    "nothing": (GOOD, [ARCH, FROM, "-k", "zzz"], 2, "nothing was checked"),
+    "traceback": (CHECKS, [ARCH, FROM, "--tb=short", "-k", "bug"], 2, '{}["key"]'),
+    "other-node": (GOOD, [ARCH, FROM, "--limit=gpu-09"], 3, "no node or group 'gpu-09' in recordings"),
+    "no-set": (GOOD, [ARCH, FROM, "--limit=gpu-["], 3, "Exit: --limit gpu-["),
+    "no-arch": (GOOD, ["--architecture=none", FROM], 3, "Exit: no reference architecture 'none'"),
+    "no-arch-said": (GOOD, [FROM], 3, "Exit: recordings: which architecture? its group data names none"),
+    "arch-of-data": (GOOD, ["--inventory=inv.py"], 3, "Exit: no reference architecture 'nowhere'"),
+    "no-file": (GOOD, [ARCH, FROM, "--rackproof-results=no/where"], 3, "Exit: no/where: cannot be written"),
+    "no-check": ("def test_x(host): pass", [ARCH, FROM], 3, "test_x is no check: it lacks @check"),
+    "no-module": ("import no_such_module", [ARCH, FROM], 3, "No module named 'no_such_module'"),
+    "no-such-gift": (GOOD.replace("host)", "host, tmp_path)", 1), [ARCH, FROM], 3, "there is no tmp_path to give"),
+    "collect": (GOOD, [ARCH, FROM, "--collect-only", "-q"], 0, "test_kernel[storage-01]"),
+    "no-recordings": (GOOD, ["--from=nowhere"], 3, "Exit: nowhere: no recording there (*.json)\n"),
+    "no-inventory": (GOOD, ["--inventory=none.py"], 3, "Exit: none.py: no such inventory file"),
+    "bad-inventory": (GOOD, ["--inventory=bad.py"], 3, "Exit: bad.py: line 1: NameError: name 'oops' is not defined\n"),
+    "nothing-given": (GOOD, [ARCH], 3, "Exit: no inventory given: --inventory inventories/lab.py\n"),
+    "unreachable": (GOOD, [ARCH, "--inventory=inv.py"], 2, "UNMEASURED gpu-01: t.kernel: "),
+}  # fmt: skip
+SESSIONS: Cases = {
+    "all": (CHECKS, [ARCH, FROM, "--rackproof-results=out.jsonl", "-v"]),
+    **{name: (checks, arguments) for name, (checks, arguments, _, _) in ENDS.items()},
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_exit_status_says_what_came_out(ran: Ran, name: str) -> None:
+    _, _, status, words = ENDS[name]
+    actual, printed = ran[1][name]
+    assert words in printed
+    assert actual == status
+    assert "INTERNALERROR" not in printed
+    if words.startswith("Exit: "):
+        assert printed.strip().count("\n") == 0
+
+
+def test_what_was_read_can_be_kept(ran: Ran) -> None:
+    folder = ran[0] / "good" / "kept"
+    assert sorted(path.name for path in folder.iterdir()) == ["gpu-01.json", "gpu-02.json", "storage-01.json"]
+    kept = Recording.from_json((folder / "gpu-01.json").read_text(), "kept")
+    assert list(kept.results) == ["uname -r"]
+
+
+EMBEDDED = """\
+import sys
+from pathlib import Path
+from rackproof.architectures import load
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import EvidenceWriteError, RackproofError
+from rackproof.remote.command import CommandResult
+from rackproof.run.session import Session
+from rackproof.run.store import EvidenceStore, read_records
+from rackproof.validation.run import run_validators
+
+class Connection:
+    def __init__(self, node): self.node = node
+    def run(self, command, timeout_s, stdin=None):
+        if self.node.name == "gpu-02":
+            return CommandResult("gpu-02", command, None, timeout_s=timeout_s, error="no connection within 20 s")
+        if stdin: return CommandResult(self.node.name, command, 1, b"", b"no mktemp", 0.1, timeout_s)
+        return CommandResult(self.node.name, command, 0, b"6.12\\n", b"", 0.1, timeout_s)
+
+class Fleet(dict):
+    def each(self, names, action): return {name: action(self[name]) for name in names}
+
+rack = Rack("inv.py", tuple(Node(f"gpu-{k:02d}", ("gpu",)) for k in (1, 2, 3)))
+fleet = Fleet({node.name: Connection(node) for node in rack.nodes})
+mode = sys.argv[1]
+with EvidenceStore(Path("run")) as store:
+    session = Session(rack, load("virtual-rack").model, fleet, store)
+    def show(result):
+        print("show", result.node, result.outcome.value, result.message)
+        if mode == "interrupt": raise KeyboardInterrupt
+        if mode == "full": raise EvidenceWriteError("disk is full")
+    try:
+        results = run_validators(session, on_check=show, **({"limit": ["gpu-03"]} if mode == "limit" else {}))
+        print("results", len(results))
+    except (RackproofError, KeyboardInterrupt) as error:
+        print("raised", type(error).__name__, error)
+for record in read_records(Path("run")):
+    print(record.kind.value, record.body["node"], record.body["command"], record.body["rc"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "checks", "lines"),
+    [
+        (
+            "plain",
+            GOOD,
+            [
+                "show gpu-01 passed ",
+                "show gpu-02 unmeasured no connection within 20 s",
+                "show gpu-03 passed ",
+                "results 3",
+                "command gpu-02 sh -s None",
+                "command gpu-01 uname -r 0",
+                "command gpu-03 uname -r 0",
+            ],
+        ),
+        ("limit", GOOD, ["show gpu-03 passed ", "results 1", "command gpu-03 uname -r 0"]),
+        ("full", GOOD, ["show gpu-01 passed ", "raised EvidenceWriteError disk is full", "command gpu-02 sh -s None",
+                        "command gpu-01 uname -r 0"]),
+        ("interrupt", GOOD, ["show gpu-01 passed ", "raised KeyboardInterrupt ", "command gpu-02 sh -s None",
+                             "command gpu-01 uname -r 0"]),
+        ("plain", "import nothing_there", None),
+    ],
+)  # fmt: skip
+def test_the_kit_runs_validators_on_its_own_connections(
+    tmp_path: Path, mode: str, checks: str, lines: list[str] | None
+) -> None:
+    prepare(tmp_path, checks)
+    done = start(["-c", EMBEDDED, mode], tmp_path)
+    if lines is None:
+        assert "raised RunError" in done.stdout
+        assert "No module named 'nothing_there'" in done.stdout
+        return
+    assert done.stdout.splitlines() == lines
+    assert done.stderr == ""
