@@ -51,6 +51,11 @@ class Finding:
         )
 
     @property
+    def says_where(self) -> bool:
+        """Whether a message needs its item and subjects beside it, because title and subjects do not give them."""
+        return len(self.messages) > 1 or any(item_of(identifier) not in self.title for identifier in self.verdict_ids)
+
+    @property
     def verdict_ids(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(v.id for v in self.verdicts))
 
@@ -67,13 +72,18 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
             by_id.setdefault((v.status, v.required, v.kind, name_of(v.id)), []).append(v)
     causes: dict[object, list[Finding]] = {}
     for (status, required, kind, identifier), group in by_id.items():
-        finding = Finding(status, required, kind, group[0].title, (identifier,), tuple(group))
+        finding = Finding(status, required, kind, _title(group), (identifier,), tuple(group))
         # Only an absent number has a cause outside the check itself: a node that is down, a tool that is missing.
         absent = frozenset((v.subject, v.message) for v in group)
         cause = (required, absent) if status is Status.UNMEASURED else (required, status, kind, identifier)
         causes.setdefault(cause, []).append(finding)
     merged = [one for group in causes.values() for one in _cluster(group)]
     return tuple(sorted(merged, key=lambda f: (not f.required, -f.status.rank, f.kind, f.ids)))
+
+
+def _title(group: list[Verdict]) -> str:
+    """Items of one check may have titles of their own; together they go by the name of the check."""
+    return group[0].title if len({v.title for v in group}) == 1 else name_of(group[0].id)
 
 
 def _cluster(group: list[Finding]) -> Iterable[Finding]:

@@ -17,6 +17,8 @@ SHOWN_BYTES = 16 * 1024
 """Of each output; the rest stays in its file."""
 PAGE_BYTES = 4 * 1024 * 1024
 """Of all outputs together: a rack of a thousand nodes must still open on a phone."""
+PAGE_OUTPUTS = 2000
+"""With a block of their own; the others are linked as the files that they are."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -54,7 +56,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    anchor: str
+    href: str
+    name: str
     title: str
 
 
@@ -69,14 +72,22 @@ class OutputIndex:
         self._anchors = _anchors([*by_need, *(sha for sha in self._seen if sha not in by_need)])
         budget = PAGE_BYTES
         shown: dict[str, Output] = {}
-        for sha in self._anchors:
+        for sha in list(self._anchors)[:PAGE_OUTPUTS]:
             output = self._output(sha, raw, budget)
             budget -= min(output.size, SHOWN_BYTES) if output.text else 0
             shown[sha] = output
         self.outputs = tuple(sorted(shown.values(), key=_position))
+        self._shown = frozenset(shown)
+        self.omitted = len(self._anchors) - len(shown)
 
     def links(self, raw: Iterable[str]) -> tuple[Link, ...]:
-        return tuple(Link(self._anchors[sha], self._title(sha)) for sha in dict.fromkeys(raw) if sha in self._anchors)
+        found = (self._link(sha) for sha in dict.fromkeys(raw) if sha in self._anchors)
+        return tuple(link for link in found if link)
+
+    def _link(self, sha: str) -> Link | None:
+        anchor = self._anchors[sha]
+        href = f"#{anchor}" if sha in self._shown else _file(sha)
+        return Link(href, anchor.removeprefix("raw-"), self._title(sha)) if href else None
 
     def commands(self, raw: Iterable[str], limit: int = 3) -> tuple[Producer, ...]:
         """What to type to see the same again, at most ``limit`` of them."""
@@ -110,13 +121,17 @@ class OutputIndex:
         return Output(
             anchor=self._anchors[sha],
             sha256=sha,
-            href=f"raw/{sha}" if _SHA256.fullmatch(sha) else None,
+            href=_file(sha),
             producers=_producers(entries),
             size=size,
             text=text,
             cut=cut,
             note=note,
         )
+
+
+def _file(sha: str) -> str | None:
+    return f"raw/{sha}" if _SHA256.fullmatch(sha) else None
 
 
 def _by_need(certificate: Certificate) -> dict[str, None]:

@@ -22,6 +22,11 @@ from rackproof.report.statements import area_of, area_order, fold_subjects, subj
 from rackproof.report.text import visible
 from rackproof.report.versions import CONTROLLER, is_version
 
+FINDINGS = 100
+"""With an entry of their own; a rack that is broken in more ways is not repaired from one page."""
+LINES = 20
+"""Messages and ids of one finding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -106,10 +111,12 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
             for family in ("storage", "links", "collectives", "other")
         },
         "conditions": _conditions(certificate.measurements),
-        "cited": {v.source for v in certificate.verdicts if v.source},
+        "cited": {v.source for v in certificate.verdicts if v.source and v.kind == "criterion"},
         "controller": CONTROLLER,
         "raws": OutputIndex(certificate, raw),
         "shown_bytes": SHOWN_BYTES,
+        "findings_shown": FINDINGS,
+        "lines_shown": LINES,
     }
 
 
@@ -150,7 +157,7 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
     families = tuple(dict.fromkeys(name.partition(".")[0] for name in METRICS))
     order = {name: (families.index(name.partition(".")[0]), i) for i, name in enumerate(METRICS)}
     for m in sorted(measurements, key=lambda m: order.get(m.metric, (len(families), 0))):
-        items = tuple((k, _plain(v)) for k, v in sorted(m.conditions.items()) if not is_version(k))
+        items = tuple((k, _plain(v)) for k, v in sorted(m.conditions.items()) if _is_condition(k, v, m))
         if items:
             grouped.setdefault(items, []).append(m)
     return tuple(
@@ -164,6 +171,11 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
     )
 
 
+def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
+    """What the page does not show elsewhere: versions, labels and the command line have their places."""
+    return not is_version(key) and key != "command" and str(value) != m.labels.get(key)
+
+
 def _what(m: MeasurementSummary) -> str:
     return m.labels.get("storage") or m.labels.get("op") or m.metric.partition(".")[0]
 
@@ -173,4 +185,6 @@ def _plain(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return quantities.significant(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in sorted(value.items()))
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)

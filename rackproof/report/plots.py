@@ -105,10 +105,15 @@ class LinePlot:
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
-    """Read and write bandwidth, one group of bars a storage; no plot of a metric that was not measured anywhere."""
+    """Read and write bandwidth, one group of bars a storage; no plot of a metric that was not measured anywhere.
+
+    A small rack's sum stands below its nodes. On a large one it would leave no room for them.
+    """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
-        found = [m for m in certificate.measurements if m.metric == metric and m.scope is Scope.NODE]
+        found = [m for m in certificate.measurements if m.metric == metric]
+        if len({m.subject for m in found if m.scope is Scope.NODE}) > BAR_NODES:
+            found = [m for m in found if m.scope is Scope.NODE]
         for label, unit in dict.fromkeys((m.labels.get("block_bytes", ""), m.unit) for m in found):
             series = [m for m in found if (m.labels.get("block_bytes", ""), m.unit) == (label, unit)]
             block = f", {size(int(label))} blocks" if label.isdecimal() else ""
@@ -157,14 +162,14 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
 
     y, groups, absent = 0.0, [], []
     for name, members in by_storage.items():
-        members.sort(key=lambda m: position.get(m.subject, len(position)))
+        members.sort(key=lambda m: (m.scope is Scope.RACK, position.get(m.subject, len(position)), m.subject))
         measured = [m for m in members if m.median is not None]
         if not measured:
             absent += [name] if members else []
             continue
         first, bars, strip = y, [], None
         y += _HEAD
-        if len(members) <= BAR_NODES:
+        if len(members) <= BAR_NODES + 1:
             for m in members:
                 value = "unmeasured" if m.median is None else significant(m.median)
                 bars.append(

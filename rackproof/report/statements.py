@@ -15,6 +15,9 @@ from rackproof.core.verdict import Verdict
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
+PAIRS = 12
+"""Pairs cannot be folded: of a rack of a thousand nodes there are half a million. So many are spelled out."""
+
 
 def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
     """Why the outcome is what it is."""
@@ -70,7 +73,10 @@ def fold_subjects(subjects: Iterable[str]) -> str:
             parts.append(fold(nodes))
         except NodeSetException:  # a name that ClusterShell's syntax cannot hold is shown as it is
             parts.append(", ".join(nodes))
-    parts += [subject_text(s) for s in unique if "|" in s or s == "rack"]
+    spelled = [subject_text(s) for s in unique if "|" in s or s == "rack"]
+    parts += spelled[:PAIRS]
+    if len(spelled) > PAIRS:
+        parts.append(f"{len(spelled) - PAIRS} more pairs")
     return ", ".join(parts) if parts else "no node"
 
 

@@ -20,7 +20,7 @@ from rackproof.report.statements import fold_subjects, subject_text
 T = TypeVar("T")
 
 ROWS = 250
-"""Of one table; rows beyond it that passed are counted, not shown. What did not pass is always shown."""
+"""Of one table. The worst are kept, and it is said how many are not shown."""
 
 _SHORT = {
     "storage.read_bandwidth": "read",
@@ -72,7 +72,8 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
-    omitted: int = 0
+    omitted: str = ""
+    """What is not shown, as ``limited`` words it."""
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
@@ -245,13 +246,17 @@ def _order(nodes: Sequence[str]) -> Callable[[str], tuple[bool, int, str]]:
     return lambda name: (name == Scope.RACK.value, position.get(name, len(position)), name)
 
 
-def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], int]:
-    """Drop rows that passed (or that nothing judges) from the end until the table is short enough."""
-    surplus = max(0, len(rows) - ROWS)
-    kept: list[T] = []
-    for row in reversed(rows):
-        if surplus and status(row) in (None, Status.PASS):
-            surplus -= 1
-        else:
-            kept.append(row)
-    return kept[::-1], len(rows) - len(kept)
+def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], str]:
+    """The worst ``ROWS`` rows in their order, and a phrase about the others, empty when there are none."""
+    if len(rows) <= ROWS:
+        return list(rows), ""
+
+    def rank(position: int) -> tuple[int, int]:
+        found = status(rows[position])
+        return (-(found.rank if found else 0), position)
+
+    ranked = sorted(range(len(rows)), key=rank)
+    omitted = [status(rows[i]) for i in ranked[ROWS:]]
+    bad = sum(s not in (None, Status.PASS) for s in omitted)
+    phrase = f"{len(omitted)} more rows, {bad if bad else 'none'} of them with a finding,"
+    return [rows[i] for i in sorted(ranked[:ROWS])], phrase

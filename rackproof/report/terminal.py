@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from os import PathLike, fspath
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -30,8 +31,8 @@ _STYLE = {
 _OUTCOME_STYLE = {Outcome.CERTIFIED: "green", Outcome.NOT_CERTIFIED: "red", Outcome.INCOMPLETE: "yellow"}
 
 
-def summary(certificate: Certificate, console: Console, page: str = "certificate.html") -> None:
-    """Print counts by area, the worst findings and the outcome. ``page`` is where the certificate can be read.
+def summary(certificate: Certificate, console: Console, page: str | PathLike[str] | None = None) -> None:
+    """Print counts by area, the worst findings and the outcome. ``page`` is where the certificate can be read, if any.
 
     Everything is built from ``Text``: what a node said is never taken for markup.
     """
@@ -42,9 +43,10 @@ def summary(certificate: Certificate, console: Console, page: str = "certificate
     for finding in shown[:FINDINGS]:
         _print_finding(console, finding, said)
     if len(shown) > FINDINGS:
-        console.print(Text(f"and {len(shown) - FINDINGS} more in the page\n"))
+        console.print(Text(f"and {len(shown) - FINDINGS} more{' in the page' if page else ''}\n"))
     console.print(_verdict(certificate, said))
-    console.print(Text.assemble(("page  ", "dim"), said(page)), soft_wrap=True)
+    if page:
+        console.print(Text.assemble(("page  ", "dim"), said(fspath(page))), soft_wrap=True)
 
 
 class _Said:
@@ -96,9 +98,8 @@ def _print_finding(console: Console, finding: Finding, said: _Said) -> None:
 
 
 def _messages(finding: Finding, said: _Said, limit: int = 3) -> list[Text]:
-    named = len(finding.messages) > 1 or finding.verdict_ids != finding.ids
     lines = [
-        Text(said(f"{where}: {message}" if named else message))
+        Text(said(f"{where}: {message}" if finding.says_where else message))
         for where, message in finding.messages[:limit]
         if message
     ]

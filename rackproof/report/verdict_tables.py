@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackproof.core.status import Status
@@ -46,8 +46,10 @@ class CriterionGroup:
     statistic: str
     source: str
     reason: str
+    share_of: str
+    """What the number is a share of; empty where the bar is absolute."""
     rows: tuple[CriterionRow, ...]
-    omitted: int
+    omitted: str
 
 
 def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
@@ -69,6 +71,7 @@ def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
                 statistic=first.statistic or "",
                 source=first.source or "",
                 reason=first.reason or "",
+                share_of=", ".join(dict.fromkeys(v.ceiling_of for v in members if v.ceiling_of)),
                 rows=tuple(shown),
                 omitted=omitted,
             )
@@ -121,6 +124,8 @@ class CheckGroup:
 
     id: str
     title: str
+    """Empty where the verdicts have no other title than the id."""
+    protects: str
     required: bool
     rows: tuple[Row, ...]
 
@@ -140,14 +145,22 @@ def check_table(verdicts: Iterable[Verdict], nodes: Sequence[str]) -> CheckTable
         if v.kind == "check":
             checks.setdefault(name_of(v.id), {}).setdefault(item_of(v.id), []).append(v)
             subjects.add(v.subject)
-    small = len(nodes) <= NODE_COLUMNS and subjects <= set(nodes)
-    columns = tuple(nodes) if small else ("Passed on", "Others")
+    others = sorted(subjects - set(nodes))
+    small = len(nodes) <= NODE_COLUMNS and len(others) <= 1
+    columns = (*nodes, *others) if small else ("Passed on", "Others")
     modules: dict[str, list[CheckGroup]] = {}
     for name, items in checks.items():
-        first = next(iter(items.values()))[0]
-        rows = tuple(Row(item, _by_node(group, nodes) if small else _folded(group)) for item, group in items.items())
-        modules.setdefault(name.partition(".")[0], []).append(CheckGroup(name, first.title, first.required, rows))
+        rows = tuple(Row(item, _by_node(group, columns) if small else _folded(group)) for item, group in items.items())
+        modules.setdefault(name.partition(".")[0], []).append(_check_group(name, items, rows))
     return CheckTable(columns, tuple((module, tuple(groups)) for module, groups in modules.items()))
+
+
+def _check_group(name: str, items: Mapping[str, Sequence[Verdict]], rows: tuple[Row, ...]) -> CheckGroup:
+    first = next(iter(items.values()))[0]
+    titles = {v.title for group in items.values() for v in group}
+    own = len(titles) == 1 and not first.title.startswith(name)
+    reasons = {v.reason for group in items.values() for v in group if v.reason}
+    return CheckGroup(name, first.title if own else "", "; ".join(sorted(reasons)), first.required, rows)
 
 
 def _by_node(group: Sequence[Verdict], nodes: Sequence[str]) -> tuple[Cell, ...]:

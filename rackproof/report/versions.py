@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 from rackproof.core.evidence import Measurement, RunInfo
 
 CONTROLLER = "controller"
+TOOLS = frozenset({"fio", "perftest", "iperf3", "mpi", "openmpi", "nccl", "nccl-tests", "cuda", "driver", "kernel"})
+"""Conditions under these names are versions too."""
 
 
 class VersionSeen(BaseModel):
@@ -24,7 +26,7 @@ def versions_seen(run: RunInfo, measurements: Iterable[Measurement]) -> tuple[Ve
     """Versions on the controller, and those that measurements carry in their conditions.
 
     A condition speaks of a version when its key is ``versions`` (a mapping), ``version`` (of the benchmark whose
-    metric it is) or ends in ``_version``.
+    metric it is), ends in ``_version`` or is the name of a tool.
     """
     seen: dict[tuple[str, str], set[str]] = {}
     for component, version in {"rackproof": run.rackproof, **run.controller}.items():
@@ -40,7 +42,7 @@ def versions_seen(run: RunInfo, measurements: Iterable[Measurement]) -> tuple[Ve
 
 
 def is_version(key: str) -> bool:
-    return key in ("versions", "version") or key.endswith("_version")
+    return key in ("versions", "version") or key in TOOLS or key.endswith("_version")
 
 
 def _named(key: str, value: object, metric: str) -> Iterable[tuple[str, str]]:
@@ -48,4 +50,5 @@ def _named(key: str, value: object, metric: str) -> Iterable[tuple[str, str]]:
         return ()
     if isinstance(value, Mapping):
         return tuple((str(name), str(v)) for name, v in value.items())
-    return ((metric.partition(".")[0] if key == "version" else key.removesuffix("_version"), str(value)),)
+    component = metric.partition(".")[0] if key == "version" else key.removesuffix("_version")
+    return ((component, str(value).removeprefix(f"{component}-")),)

@@ -125,11 +125,10 @@ def run_info(nodes: Iterable[NodeInfo] | None = None) -> RunInfo:
 # ---- checks ---------------------------------------------------------------------------------------------------------
 
 CHECKS = (
-    # id, items, title, protects, hint, reads, command
+    # id, items, protects, hint, reads, command
     (
         "base.sysctl",
         ("net.core.rmem_max", "net.core.wmem_max", "vm.swappiness"),
-        "Kernel setting is in force",
         "TCP buffers that are too small cap one NFS stream far below line rate",
         "Run the deploy again; if it comes back, look for another file under /etc/sysctl.d",
         "system.sysctl",
@@ -138,7 +137,6 @@ CHECKS = (
     (
         "base.time_offset",
         ("",),
-        "Clock follows the rack's time server",
         "Logs of several nodes cannot be put in order, Ceph refuses monitors",
         "chronyc sources -v; is UDP 123 open between the nodes?",
         "system.time.max_offset_ms",
@@ -147,7 +145,6 @@ CHECKS = (
     (
         "fabric.mtu",
         ("",),
-        "Fabric port has the declared MTU",
         "One port at 1500 stalls large messages of every collective that it takes part in",
         "ip link show fabric0; does the switch port agree?",
         "fabric.mtu",
@@ -156,7 +153,6 @@ CHECKS = (
     (
         "fabric.rdma_active",
         ("",),
-        "RDMA device is active on the fabric port",
         "NFS over RDMA falls back to TCP or does not mount",
         "rdma link show; is the rdma_rxe module loaded?",
         "fabric.kind",
@@ -165,7 +161,6 @@ CHECKS = (
     (
         "storage.mounted",
         ("scratch", "nfs-tcp", "nfs-rdma", "cephfs"),
-        "File system is mounted with the declared options",
         "Jobs read from the wrong place, or write to the root disk until it is full",
         "findmnt {item}; systemctl status of the mount unit",
         "storage",
@@ -174,7 +169,6 @@ CHECKS = (
     (
         "gpu.count",
         ("",),
-        "All GPUs answer",
         "A job that asks for eight GPUs waits for ever",
         "nvidia-smi -L; dmesg | grep -i nvrm",
         "gpu.count",
@@ -183,7 +177,6 @@ CHECKS = (
     (
         "tools.present",
         ("fio", "ib_write_bw"),
-        "Benchmark program runs",
         "The next acceptance test has no number",
         "Install the package that the architecture names",
         "tools.programs",
@@ -194,7 +187,7 @@ CHECKS = (
 
 def check_results(raw: Raw) -> list[CheckResult]:
     results = []
-    for check, items, _title, protects, hint, reads, command in CHECKS:
+    for check, items, protects, hint, reads, command in CHECKS:
         for node in NODES:
             if (check.startswith(("gpu", "storage"))) and node not in GPUS:
                 continue
@@ -241,16 +234,16 @@ _OF_CHECK = {
 
 
 def check_verdicts(results: Iterable[CheckResult]) -> list[Verdict]:
-    titles = {check: title for check, _, title, *_ in CHECKS}
     return [
         Verdict(
             id=f"{r.check}[{r.item}]" if r.item else r.check,
             kind="check",
-            title=titles[r.check],
+            title=f"{r.check}: {r.item}" if r.item else r.check,
             subject=r.node,
             status=_OF_CHECK[r.outcome],
             required=r.required,
             message=r.message,
+            source=r.reads,
             reason=r.protects,
             hint=r.hint,
             raw=r.raw,

@@ -89,3 +89,12 @@ def test_areas_in_reading_order() -> None:
         "links",
         "collectives",
     ]
+
+
+def test_an_item_is_named_once() -> None:
+    fields = {"message": "expected 1 actual 60"}
+    (named,) = findings([verdict("a.b[vm.swappiness]", "n1", Status.FAIL, title="a.b: vm.swappiness", **fields)])
+    (unnamed,) = findings([verdict("a.b[vm.swappiness]", "n1", Status.FAIL, title="Setting", **fields)])
+    assert not named.says_where
+    assert unnamed.says_where
+    assert unnamed.messages == (("vm.swappiness: n1", "expected 1 actual 60"),)

@@ -135,7 +135,8 @@ def test_every_verdict_is_there() -> None:
         assert name in text
         for part in item.removesuffix("]").split(","):
             assert part.replace("4194304", "4\u00a0MiB").replace("1024", "1\u00a0KiB") in text or part.isdecimal()
-        assert verdict.title in text
+        if verdict.kind == "criterion":
+            assert verdict.title in text
         if verdict.status is not Status.PASS:
             assert verdict.message in text
             assert verdict.hint in text
@@ -326,7 +327,7 @@ def test_rack_of_a_hundred_nodes_is_folded() -> None:
     assert source.count('class="mark"') >= 100
 
 
-def test_long_tables_keep_what_did_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_tables_keep_the_worst_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rackproof.report.tables.ROWS", 5)
     certificate, _ = passing()
     criterion = next(v for v in certificate.verdicts if v.id == "local-read-bandwidth")
@@ -334,9 +335,8 @@ def test_long_tables_keep_what_did_not_pass(monkeypatch: pytest.MonkeyPatch) -> 
     verdicts = [criterion.model_copy(update={"subject": name}) for name in names]
     verdicts[3:10] = [v.model_copy(update={"status": Status.FAIL, "message": "slow"}) for v in verdicts[3:10]]
     text = Page(render_page(rejudged(certificate, verdicts, measurements=[]), {})).text
-    assert "13 more subjects passed" in text
-    for name in names[3:10]:
-        assert name in text
+    assert "15 more rows, 2 of them with a finding, are in certificate.json" in text
+    assert "gpu-[03-09]" in text
 
 
 def test_unknown_metrics_have_a_table_too() -> None:

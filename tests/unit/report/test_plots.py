@@ -30,7 +30,7 @@ def test_bars_are_proportional_and_start_at_zero() -> None:
     local = next(g for g in read.groups if g.title == "scratch")
     rdma = next(g for g in read.groups if g.title == "nfs-rdma")
     assert rdma.bars[0].width / local.bars[0].width == pytest.approx(19.86 / 412.4, rel=0.02)
-    assert [b.name for b in local.bars] == ["gpu-01", "gpu-02"]
+    assert [b.name for b in local.bars] == ["gpu-01", "gpu-02", "rack"]
 
 
 def test_bar_of_a_failure_says_so_and_knows_where_the_bar_is() -> None:
@@ -82,7 +82,7 @@ def test_one_size_alone_is_still_a_plot() -> None:
 
 def test_every_picture_is_told_in_words() -> None:
     read = storage_plots(sample()[0])[0]
-    assert summary_of(read).startswith("Read, 1\u00a0MiB blocks, in MB/s. scratch: gpu-01 412, gpu-02 397;")
+    assert summary_of(read).startswith("Read, 1\u00a0MiB blocks, in MB/s. scratch: gpu-01 412, gpu-02 397, rack 809;")
 
 
 def test_rosette_follows_from_the_hash() -> None:

@@ -28,7 +28,7 @@ def test_says_what_matters() -> None:
     text = " ".join(printed(sample()[0]).replace("│", " ").split())
     assert "NOT CERTIFIED 2 of 75 required verdicts failed, on gpu-02" in text
     assert "All nodes are virtual machines." in text
-    assert "FAIL Kernel setting is in force on gpu-02 vm.swappiness: gpu-02: expected 1 actual 60" in text
+    assert "FAIL base.sysctl: vm.swappiness on gpu-02 expected 1 actual 60" in text
     assert "do: Run the deploy again" in text
     assert "page reports/x/certificate.html" in text
 
@@ -47,7 +47,7 @@ def test_long_lists_end_with_how_many_more() -> None:
         check.model_copy(update={"id": f"base.check{i}", "status": Status.FAIL, "message": "x"}) for i in range(14)
     ]
     text = printed(rejudged(certificate, failing))
-    assert text.count("FAIL Kernel") == FINDINGS
+    assert text.count("FAIL base") == FINDINGS
     assert "and 4 more in the page" in text
 
 
