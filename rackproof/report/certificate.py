@@ -27,6 +27,7 @@ from rackproof.report.schema import (
     Certificate,
     CheckSummary,
     Counts,
+    CriterionSummary,
     DeploySummary,
     EvidenceSummary,
     MeasurementSummary,
@@ -158,6 +159,10 @@ def _architecture(architecture: Architecture, version: str, sha256: str | None) 
         scope=meta.scope,
         sha256=sha256,
         sources=dict(sorted(meta.sources.items())),
+        criteria=tuple(
+            CriterionSummary(id=c.id, scope=c.scope, reduce=c.reduce)
+            for c in sorted(architecture.criteria, key=lambda c: c.id)
+        ),
         storages=tuple(
             StorageSummary(name=name, class_=s.class_, fstype=s.fstype, transport=s.transport, mountpoint=s.mountpoint)
             for name, s in sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -89,9 +90,7 @@ def _title(group: list[Verdict]) -> str:
 def _cluster(group: list[Finding]) -> Iterable[Finding]:
     if len(group) < CLUSTER_FROM:
         return group
-    kinds = {"check": 0, "criterion": 0}
-    for finding in group:
-        kinds[finding.kind] += 1
+    kinds: Counter[str] = Counter({v.id: v.kind for f in group for v in f.verdicts}.values())
     named = [
         f"{kinds[kind]} {one if kinds[kind] == 1 else many}"
         for kind, one, many in (("check", "check", "checks"), ("criterion", "criterion", "criteria"))
@@ -116,10 +115,16 @@ def worst(verdicts: Iterable[Verdict]) -> Status | None:
 
 
 def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], list[Verdict]]:
-    """A look-up from a measurement to the verdicts on it."""
+    """A look-up from a measurement to the verdicts on it.
+
+    The slowest client against the median has the rack for its subject and is no verdict on the rack's sum: scopes
+    must agree too. A criterion that the architecture does not name is taken at its subject.
+    """
+    criteria = {c.id: c for c in certificate.architecture.criteria}
     index: dict[tuple[str, str], list[Verdict]] = {}
     for v in certificate.verdicts:
-        if v.metric:
+        criterion = criteria.get(name_of(v.id))
+        if v.metric and (criterion is None or criterion.about_one):
             index.setdefault((v.metric, v.subject), []).append(v)
 
     def about(m: MeasurementSummary) -> list[Verdict]:

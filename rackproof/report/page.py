@@ -26,6 +26,8 @@ FINDINGS = 100
 """With an entry of their own; a rack that is broken in more ways is not repaired from one page."""
 LINES = 20
 """Messages and ids of one finding."""
+CONDITIONS = 40
+"""Different sets of conditions; a run has a handful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "shown_bytes": SHOWN_BYTES,
         "findings_shown": FINDINGS,
         "lines_shown": LINES,
+        "conditions_shown": CONDITIONS,
     }
 
 
@@ -172,8 +175,8 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
 
 
 def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
-    """What the page does not show elsewhere: versions, labels and the command line have their places."""
-    return not is_version(key) and key != "command" and str(value) != m.labels.get(key)
+    """What the page does not show elsewhere: versions, labels, members and the command line have their places."""
+    return not is_version(key) and key != "command" and str(value) != m.labels.get(key) and value not in m.members
 
 
 def _what(m: MeasurementSummary) -> str:

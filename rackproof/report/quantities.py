@@ -12,7 +12,7 @@ NBSP = "\u00a0"
 MINUS = "\u2212"
 ABSENT = "–"
 
-_UNITS = {"us": "µs", "1": "", "1/s": "/s", "percent": "%", "ratio": "×"}
+_UNITS = {"us": "µs", "1": "", "1/s": "/s", "percent": "%", "ratio": ""}
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rackproof.core.architecture import Source
+from rackproof.core.architecture import Reduce, Source
 from rackproof.core.evidence import NodeChanges, NodeInfo, Scope
 from rackproof.core.status import Outcome, Status, outcome_of
 from rackproof.core.verdict import Verdict
@@ -36,6 +36,19 @@ class StorageSummary(Model):
     mountpoint: str
 
 
+class CriterionSummary(Model):
+    """Of which numbers a criterion's verdicts speak."""
+
+    id: str
+    scope: Scope
+    reduce: Reduce
+
+    @property
+    def about_one(self) -> bool:
+        """Whether each verdict is on one measurement, not on what several amount to."""
+        return self.reduce is Reduce.EACH or self.scope is Scope.RACK
+
+
 class ArchitectureSummary(Model):
     """The reference that the run was judged against."""
 
@@ -47,6 +60,7 @@ class ArchitectureSummary(Model):
     """Of the architecture file; None when the run was judged against a file whose hash the caller did not give."""
     sources: dict[str, Source]
     storages: tuple[StorageSummary, ...]
+    criteria: tuple[CriterionSummary, ...]
 
 
 class Counts(Model):

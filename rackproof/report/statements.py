@@ -15,7 +15,7 @@ from rackproof.core.verdict import Verdict
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
-PAIRS = 12
+PAIRS = 5
 """Pairs cannot be folded: of a rack of a thousand nodes there are half a million. So many are spelled out."""
 
 

@@ -157,6 +157,13 @@ def test_versions_come_from_controller_and_conditions() -> None:
     assert seen["perftest"] == ("25.01", GPUS)
 
 
+def test_a_tool_named_in_the_conditions_is_a_version() -> None:
+    found = [m.model_copy(update={"conditions": {"fio": "fio-3.39", "io": "O_DIRECT"}}) for m in measurements(Raw())]
+    seen = {v.component: v.version for v in rejudged(passing()[0], [], measurements=found).versions}
+    assert seen["fio"] == "3.39"
+    assert "io" not in seen
+
+
 def test_unmeasured_keeps_its_reason() -> None:
     absent = [m for m in sample()[0].measurements if m.median is None]
     assert {m.reason for m in absent} == {

@@ -61,6 +61,18 @@ def test_a_dead_node_is_one_finding() -> None:
     assert len(finding.verdict_ids) == 9
 
 
+def test_variants_of_one_criterion_are_counted_each() -> None:
+    absent = {"kind": "criterion", "message": "no measurement"}
+    ids = ("c.a[1]", "c.a[2]", "c.b", "c.c")
+    (finding,) = findings([verdict(i, "rack", Status.UNMEASURED, **absent) for i in ids])
+    assert finding.title == "4 criteria without an answer for the same reason"
+
+
+def test_many_pairs_are_counted_not_listed() -> None:
+    text = fold_subjects(f"a{i:02d}|b{i:02d}" for i in range(40))
+    assert text.endswith("a04 ↔ b04, 35 more pairs")
+
+
 def test_different_failures_are_never_merged() -> None:
     found = findings(
         [verdict(f"base.check{i}", "gpu-02", Status.FAIL, message="expected 1 actual 2") for i in range(9)]

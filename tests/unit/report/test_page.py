@@ -348,6 +348,14 @@ def test_unknown_metrics_have_a_table_too() -> None:
     assert "2\u202f890" in text
 
 
+def test_conditions_are_told_once_and_nothing_twice() -> None:
+    text = Page(rendered()).text
+    section = text[text.index("Conditions, versions, sources") : text.index("Controller and versions")]
+    assert section.count("dropped on clients and server before each run") == 1
+    assert "cephfs, nfs-rdma, nfs-tcp, scratch" in section
+    assert "3.39" not in section
+
+
 def test_same_bytes_twice() -> None:
     assert render_page(*sample()) == rendered()
 

@@ -4,10 +4,11 @@ from itertools import pairwise
 
 import pytest
 
+from rackproof.core.architecture import Architecture
 from rackproof.core.status import Status
 from rackproof.report.plots import collective_plot, nice_ticks, rosette, storage_plots, summary_of
 
-from .sample import HEAD, Raw, measurements, passing, rejudged, sample
+from .sample import HEAD, Raw, architecture, measurements, passing, rejudged, sample
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,22 @@ def test_bar_of_a_failure_says_so_and_knows_where_the_bar_is() -> None:
     assert slow.status is Status.FAIL
     assert slow.tick is not None
     assert slow.tick > slow.width
+
+
+def test_fairness_between_nodes_is_no_verdict_on_their_sum() -> None:
+    certificate, _ = passing()
+    rack = next(v for v in certificate.verdicts if v.id == "local-read-bandwidth").model_copy(
+        update={"id": "fairness", "subject": "rack", "status": Status.FAIL}
+    )
+    criterion = {
+        "id": "fairness", "title": "Slowest node", "metric": "storage.read_bandwidth", "scope": "node",
+        "reduce": "min_over_median", "pass": {"op": "ge", "value": 0.4, "unit": "ratio"}, "source": "kit",
+        "reason": "They are alike.", "hint": "Compare them.",
+    }  # fmt: skip
+    document = architecture().model_dump(by_alias=True) | {"criteria": [criterion]}
+    named = rejudged(certificate, [rack], architecture=Architecture.model_validate(document))
+    bars = next(g for g in storage_plots(named)[0].groups if g.title == "scratch").bars
+    assert [(b.name, b.status, b.tick) for b in bars if b.name == "rack"] == [("rack", None, None)]
 
 
 def test_absent_number_is_a_word_not_a_bar() -> None:
