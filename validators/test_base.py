@@ -24,6 +24,7 @@ GOVERNORS = (
     "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
     ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
 )
+MANAGER = "systemctl show --property=DefaultLimitMEMLOCK,NFailedUnits,SystemState"
 KERNEL = (
     'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
     " [ ! -e /run/reboot-required ] || echo reboot required"
@@ -101,7 +102,7 @@ def test_memlock_login(host: Host, arch: Architecture) -> None:
 )
 def test_memlock_services(host: Host, arch: Architecture) -> None:
     memlock = arch.system.limits_memlock
-    shown = properties(read(host, "systemctl show --property=DefaultLimitMEMLOCK"))
+    shown = properties(read(host, MANAGER))
     expected = "infinity" if memlock == "unlimited" else str(int(memlock) * 1024)
     expect(_property(shown[0], "DefaultLimitMEMLOCK"), expected, "locked memory of services (bytes)")
 
@@ -196,7 +197,7 @@ def test_apt_periodic(host: Host) -> None:
     hint="systemctl --failed, then journalctl -u UNIT; systemctl reset-failed when it is history.",
 )
 def test_failed_units(host: Host) -> None:
-    shown = properties(read(host, "systemctl show --property=NFailedUnits,SystemState"))
+    shown = properties(read(host, MANAGER))
     count = _property(shown[0], "NFailedUnits")
     if not count.isdigit():
         raise ParseError("systemctl", f"no number of failed units: {count}")

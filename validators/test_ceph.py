@@ -9,8 +9,8 @@ from rackproof.core.rack import Node, Rack
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, CephStatus, answer_of, ceph_pool_sizes_of, ceph_status_of
 
-CEPH_STATUS = f"timeout -k 2 15 ceph --connect-timeout 10 -s -f json 2>/dev/null{STATUS}"
-CEPH_POOLS = f"timeout -k 2 15 ceph --connect-timeout 10 osd dump -f json 2>/dev/null{STATUS}"
+CEPH_STATUS = f"timeout -k 1 18 ceph --connect-timeout 15 -s -f json 2>/dev/null{STATUS}"
+CEPH_POOLS = f"timeout -k 1 18 ceph --connect-timeout 15 osd dump -f json 2>/dev/null{STATUS}"
 
 # Warnings that a cluster of one drive cannot help. Everything else is a reason to look.
 ACCEPTED_WITHOUT_COPIES = frozenset({"POOL_NO_REDUNDANCY"})
@@ -49,7 +49,7 @@ def test_answers(host: Host) -> None:
     found = answer(host, CEPH_STATUS)
     if found.timed_out or found.status != 0:
         raise AssertionError(
-            f"expected an answer of the monitors within 10 s, actual none (exit status {found.status})"
+            f"expected an answer of the monitors within 15 s, actual none (exit status {found.status})"
         )
     ceph_status_of(found.body)
 

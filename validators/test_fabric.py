@@ -14,12 +14,13 @@ from rackproof.parse import ParseError
 from rackproof.parse.netdev import NetDevice, parse_ip
 from rackproof.parse.rdma import parse_rdma_link
 from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation import Unmeasured, announce, check, expect, read
 from rackproof.validation.answers import STATUS, Answer, answer_of, ping_of, sysctl_values
 
 LINKS = "ip -j addr show"
 RDMA = "rdma -j link show"
 IP_AND_ICMP_BYTES = 28
+SMALL_BYTES = 56
 PEERS = 3
 """So many other nodes are pinged; all pairs are the benchmarks' business."""
 
@@ -171,21 +172,23 @@ def _named(links: Iterable[object]) -> str:
     hint="ping -M do -s SIZE PEER with falling sizes finds the path's MTU; look at the switch ports on that path.",
 )
 def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
-    rail = rail_of(arch, present(host, item).name)
+    rail = rail_of(arch, item)
     peers = {peer.name: peer.fabric_address(rail) for peer in peers_of(arch, node, rack)}
     known = {name: address for name, address in peers.items() if address}
     if not known:
         raise Unmeasured("the inventory says no fabric_addresses of other nodes")
-    small = {name: _ping(host, item, address, 56) for name, address in known.items()}
     size = arch.fabric.mtu - IP_AND_ICMP_BYTES
-    large = {name: _ping(host, item, address, size) for name, address in known.items() if small[name]}
-    if not large:  # a peer that does not answer at all is its own check's business, unless none does
-        raise AssertionError(f"expected an answer from {' or '.join(known)}, actual none, not even to small packets")
-    silent = [name for name, answered in large.items() if not answered]
-    if silent:
+    announce(host, LINKS, *(_ping(item, address, size) for address in known.values()))
+    present(host, item)
+    silent = [name for name, address in known.items() if not _answers(host, _ping(item, address, size))]
+    # A peer that is down is its own checks' business; one that answers to small packets only is not down.
+    reached = [name for name in silent if _answers(host, _ping(item, known[name], SMALL_BYTES))]
+    if reached:
         raise AssertionError(
-            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(silent)}"
+            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(reached)}"
         )
+    if len(silent) == len(known):
+        raise AssertionError(f"expected an answer from {' or '.join(known)}, actual none, not even to small packets")
 
 
 def peers_of(arch: Architecture, node: Node, rack: Rack) -> list[Node]:
@@ -196,16 +199,15 @@ def peers_of(arch: Architecture, node: Node, rack: Rack) -> list[Node]:
     return list({peer.name: peer for peer in [*servers, *ring] if peer != node}.values())[:PEERS]
 
 
-def _ping(host: Host, port: str, address: str, size: int) -> bool:
-    answer = answer_of(
-        "ping",
-        read(host, f"ping -n -q -M do -c 2 -i 0.2 -W 2 -I %s -s {size} %s 2>&1{STATUS}", port, address),
-    )
+def _ping(port: str, address: str, size: int) -> str:
+    return f"ping -n -q -M do -c 2 -i 0.2 -W 2 -I {shlex.quote(port)} -s {size} {shlex.quote(address)} 2>&1{STATUS}"
+
+
+def _answers(host: Host, ping: str) -> bool:
+    answer = answer_of("ping", read(host, ping))
     if answer.status not in (0, 1):
         raise Unmeasured(_last(answer))
-    if "message too long" in answer.body:
-        return False
-    return ping_of(answer.body).received > 0
+    return "message too long" not in answer.body and ping_of(answer.body).received > 0
 
 
 def _last(answer: Answer) -> str:
@@ -228,16 +230,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
                 expected[f"{node.name}-{arch.fabric.interface_prefix}{rail}"] = address
     if not expected:
         raise Unmeasured("the inventory says no fabric_addresses")
-    words = " ".join(shlex.quote(name) for name in expected)
-    lines = whole_lines(
-        "getent", read(host, f'for n in {words}; do echo "$n $(getent ahostsv4 "$n" | head -n 1)"; done')
-    )
-    found: dict[str, str] = {}
-    for line in lines:
-        match = re.fullmatch(r"(\S+) (?:([\d.]+)\s.*)?", line)
-        if match is None or match[1] not in expected:
-            raise ParseError("getent", f"unexpected line {line!r}")
-        found[match[1]] = match[2] or "nothing"
+    found = _resolved(host, list(expected))
     wrong = [
         f"{name}: expected {address}, actual {found.get(name, 'no answer')}"
         for name, address in expected.items()
@@ -245,6 +238,26 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
     ]
     if wrong:
         raise AssertionError("; ".join(wrong[:5]) + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""))
+
+
+def _resolved(host: Host, names: list[str]) -> dict[str, str]:
+    """First address of every name: all at once while all resolve, one by one to find out which do not."""
+    words = " ".join(shlex.quote(name) for name in names)
+    answer = answer_of("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
+    # The first line of each name carries its canonical name, further addresses do not.
+    first = re.findall(r"(?m)^([\d.]+)\s+STREAM[ ]+\S+$", answer.body)
+    if answer.status == 0 and len(first) == len(names):
+        return dict(zip(names, first, strict=True))
+    if answer.status not in (0, 2):
+        raise Unmeasured(f"getent: exit status {answer.status}")
+    found: dict[str, str] = {}
+    loop = f'for n in {words}; do echo "$n $(getent ahostsv4 "$n" | head -n 1)"; done'
+    for line in whole_lines("getent", read(host, loop)):
+        match = re.fullmatch(r"(\S+) (?:([\d.]+)\s.*)?", line)
+        if match is None or match[1] not in names:
+            raise ParseError("getent", f"unexpected line {line!r}")
+        found[match[1]] = match[2] or "nothing"
+    return found
 
 
 @check(

@@ -6,6 +6,7 @@ found out in seconds. Everything else is read from /proc, which answers whatever
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 
 from testinfra.host import Host
@@ -13,7 +14,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
-from rackproof.validation import Unmeasured, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of, statfs_of
 
 MOUNTINFO = "cat /proc/self/mountinfo"
@@ -46,6 +47,7 @@ def mount_of(host: Host, storage: Storage) -> Mount:
 
 
 def nfs_of(host: Host, storage: Storage) -> NfsMount:
+    announce(host, MOUNTINFO, MOUNTSTATS)
     mount_of(host, storage)
     # Of several mounts on top of each other the last one is seen.
     found = [m for m in parse_mountstats(read(host, MOUNTSTATS)) if m.mountpoint == storage.mountpoint]
@@ -56,10 +58,11 @@ def nfs_of(host: Host, storage: Storage) -> NfsMount:
 
 def statfs(host: Host, storage: Storage) -> Answer:
     """Whether the file system answers, and how large it is."""
+    where = shlex.quote(storage.mountpoint)
+    command = f"timeout -k 2 {storage.stat_timeout_s:g} stat -f -c '{STATFS_FORMAT}' -- {where} 2>&1{STATUS}"
+    announce(host, MOUNTINFO, command)
     mount_of(host, storage)
-    limit = f"{storage.stat_timeout_s:g}"
-    command = f"timeout -k 2 {limit} stat -f -c %s -- %s 2>&1{STATUS}"
-    answer = answer_of("stat", read(host, command, STATFS_FORMAT, storage.mountpoint))
+    answer = answer_of("stat", read(host, command))
     if answer.not_run:
         raise Unmeasured(f"stat: {answer.body.strip() or 'not found'}")
     return answer
@@ -87,9 +90,11 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
 )
 def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
+    by_label = f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"
+    announce(host, MOUNTINFO, *([by_label] if storage.class_ == "local" else []))
     mount = mount_of(host, storage)
     if storage.class_ == "local":
-        device = read(host, "readlink -f -- %s", f"/dev/disk/by-label/{storage.source}").strip()
+        device = read(host, by_label).strip()
         expect(mount.source, device, f"device labelled {storage.source}")
     elif storage.fstype == "ceph":
         # user@fsid.name=/path, or monitors:/path with the name among the options

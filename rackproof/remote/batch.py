@@ -14,9 +14,13 @@ from collections.abc import Sequence
 
 from rackproof.remote.command import KILL_AFTER_S, CommandResult, bounded, timed_out
 
-LANES = 4
+LANES = 2
+"""More would only make the commands of a small node wait for each other."""
 MAGIC = b"rackproof-batch/1"
 POLL_S = 0.2
+
+_LOCALE = "env LC_ALL=C "
+"""Set once for the whole script: a process less for every command, a third of what a quick one costs."""
 
 _SCRIPT = """\
 lane() {{
@@ -33,6 +37,7 @@ stop() {{
 }}
 main() {{
   umask 077
+  LC_ALL=C; export LC_ALL
   d=$(mktemp -d /dev/shm/rackproof.XXXXXX 2>/dev/null || mktemp -d) || exit 1
   trap 'stop; cd /; rm -rf "$d"' EXIT
   trap 'exit 143' TERM HUP INT
@@ -80,7 +85,7 @@ def script(commands: Sequence[str], timeout_s: float) -> bytes:
         finished=f"{{ {' && '.join(f'[ -e done{lane[0]} ]' for lane in lanes) or 'true'}; }}",
         magic=MAGIC.decode(),
         commands="\n".join(
-            f"c{number}() {{ {bounded(command, timeout_s)}; }}"
+            f"c{number}() {{ {bounded(command, timeout_s).removeprefix(_LOCALE)}; }}"
             for number, command in zip(numbers, commands, strict=True)
         ),
     )

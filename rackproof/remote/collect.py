@@ -34,11 +34,11 @@ class Live(Protocol):
 
 
 class Wanted(BaseException):
-    """Ends a question whose answer is not recorded yet. Not an Exception: a question must not swallow it."""
+    """Ends a question whose answers are not recorded yet. Not an Exception: a question must not swallow it."""
 
-    def __init__(self, command: str) -> None:
-        super().__init__(command)
-        self.command = command
+    def __init__(self, commands: Sequence[str]) -> None:
+        super().__init__(*commands)
+        self.commands = tuple(commands)
 
 
 class RecordingReader:
@@ -82,7 +82,7 @@ class RecordingReader:
             if self.lost is not None:
                 return self._unanswered(command, self.lost)
             if self._trying:
-                raise Wanted(command)
+                raise Wanted([command])
             if self._live is None:
                 return self._unanswered(command, f"not in the recording: {command}")
             self.misses += 1
@@ -114,18 +114,25 @@ class RecordingReader:
         self._on_result(result)
         self.lost = self.lost or result.error
 
-    def missing(self, question: Question) -> str | None:
-        """The first command that a question needs and that is not recorded; None when it has all it needs."""
+    def announce(self, commands: Sequence[str]) -> None:
+        """Say which commands will be read, where one does not depend on another's answer; saves round trips."""
+        if self._trying and self.lost is None:
+            missing = [command for command in commands if command not in self._known]
+            if missing:
+                raise Wanted(missing)
+
+    def missing(self, question: Question) -> tuple[str, ...]:
+        """The commands that a question needs next and that are not recorded; none when it has all it needs."""
         self._trying = True
         try:
             question()
         except Wanted as wanted:
-            return wanted.command
+            return wanted.commands
         except Exception:
-            return None  # it has what it needs to fail; whoever asks it in earnest will see why
+            return ()  # it has what it needs to fail; whoever asks it in earnest will see why
         finally:
             self._trying = False
-        return None
+        return ()
 
     @contextmanager
     def tracing(self) -> Iterator[list[CommandResult]]:
@@ -156,8 +163,8 @@ def gather(
         wanted: dict[str, list[str]] = {}
         for node, asked in open_.items():
             missing = [(question, readers[node].missing(question)) for question in asked]
-            open_[node] = [question for question, command in missing if command is not None]
-            commands = dict.fromkeys(command for _, command in missing if command is not None)
+            open_[node] = [question for question, several in missing if several]
+            commands = dict.fromkeys(command for _, several in missing for command in several)
             if commands:
                 wanted[node] = list(commands)
         if not wanted:

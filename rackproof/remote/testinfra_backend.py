@@ -40,6 +40,12 @@ class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
             raise Unmeasured(result.why)
         return self.result(result.rc, command.encode(), result.stdout, result.stderr)
 
+    def announce(self, *commands: str) -> None:
+        """See ``RecordingReader.announce``; a reader that has nothing to gain from it need not have it."""
+        announce = getattr(self.reader, "announce", None)
+        if announce is not None:
+            announce(commands)
+
     def get_encoding(self) -> str:
         return "utf-8"
 

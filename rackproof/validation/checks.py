@@ -106,6 +106,14 @@ def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
             yield declared, function
 
 
+def announce(host: Host, *commands: str) -> None:
+    """Say beforehand which commands a check is going to read, where none of them depends on another's answer.
+
+    Only saves time: all of them travel in one round trip.
+    """
+    host.backend.announce(*commands)
+
+
 def read(host: Host, command: str, *arguments: str) -> str:
     """What a command prints; ``%s`` in it are replaced by quoted arguments.
 

@@ -201,7 +201,7 @@ def test_a_question_cannot_swallow_that_it_lacks_an_answer() -> None:
         except Exception as error:
             raise AssertionError("caught") from error
 
-    assert reader.missing(question) == "uname"
+    assert reader.missing(question) == ("uname",)
     assert seen == []
     assert not issubclass(Wanted, Exception)
 
@@ -233,6 +233,20 @@ def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> No
         assert answers[name][-1] == "one two"
         assert readers[name].misses == 0
         assert list(readers[name].used) == ["echo one", "echo one two"]  # trying out leaves no trace
+
+
+def test_what_is_announced_travels_together() -> None:
+    shells = Shells(Shell("gpu-01"))
+    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)
+
+    def question() -> None:
+        reader.announce(["echo 1", "echo 2", "echo 3"])
+        for k in (1, 2, 3):
+            reader.read(f"echo {k}")
+
+    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [question]}) == 1  # type: ignore[arg-type]
+    question()
+    assert (reader.misses, list(reader.used)) == (0, ["echo 1", "echo 2", "echo 3"])
 
 
 def test_a_node_that_cannot_be_reached_costs_one_attempt_and_nobody_else_anything() -> None:
