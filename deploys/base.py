@@ -17,6 +17,7 @@ from rackproof.configure.units import Unit
 
 APT_TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+KERNEL_SERVICE = "rackproof-kernel.service"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 DEFAULTS = {
@@ -75,8 +76,8 @@ def files(site: Site, time_upstreams: tuple[str, ...] = ()) -> tuple[Entry, ...]
             ),
         ),
         RemoteFile(
-            "/etc/tmpfiles.d/rackproof.conf",
-            templates.text("/etc/tmpfiles.d/rackproof.conf", values=kernel_patterns(site)),
+            f"/etc/systemd/system/{KERNEL_SERVICE}",
+            templates.text(f"/etc/systemd/system/{KERNEL_SERVICE}", values=kernel_patterns(site)),
         ),
         RemoteFile(apt, templates.text(apt)) if frozen else Absent(apt),
     )
@@ -94,7 +95,7 @@ def kernel_patterns(site: Site) -> dict[str, str]:
 def units(site: Site) -> tuple[Unit, ...]:
     frozen = site.architecture.system.unattended_upgrades == "frozen"
     timers = tuple(Unit(timer, enabled=None, running=None, masked=frozen) for timer in APT_TIMERS)
-    return (Unit("chrony.service"), *timers)
+    return (Unit("chrony.service"), Unit(KERNEL_SERVICE), *timers)
 
 
 def _systemd_memlock(site: Site) -> str:

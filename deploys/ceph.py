@@ -36,9 +36,10 @@ def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
     osd = "/etc/systemd/system/ceph-osd@.service.d/rackproof.conf"
     return (
         RemoteDirectory("/etc/ceph"),
+        RemoteDirectory(ceph.NO_MODULES),
         RemoteFile(
             "/etc/ceph/ceph.conf",
-            templates.text("/etc/ceph/ceph.conf", plan=plan),
+            templates.text("/etc/ceph/ceph.conf", plan=plan, no_modules=ceph.NO_MODULES),
             restart=tuple(f"{service}.service" for service in plan.services),
         ),
         RemoteFile(

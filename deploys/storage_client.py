@@ -15,7 +15,7 @@ from deploys import templates
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import Mount, shared_transport
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 
@@ -33,6 +33,8 @@ DEFAULTS = {
 @deploy("Storage client", data_defaults=DEFAULTS)
 def storage_client() -> None:
     site = here()
+    if conflict := shared_transport(site.client_mounts()):
+        raise DeployError(f"{site.node.name}: {conflict}")
     for_local = local_drive(site)
     if for_local:
         operations.filesystem(name="File system", drive=for_local)
@@ -127,6 +129,8 @@ def units(site: Site) -> tuple[Unit, ...]:
     """After the mounts: the retry service has nothing to wait for then and is up at once."""
     mounts = site.client_mounts()
     wanted = [Unit(mount.unit, running=None) for mount in mounts if not mount.network]
+    if any(storage.class_ == "nfs" for storage in site.client_storage().values()):
+        wanted.append(Unit("nfs-client.target"))
     if any(mount.network for mount in mounts):
         wanted.append(Unit(RETRY_SERVICE))
     return tuple(wanted)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_blank, usable_device
+from rackproof.configure.files import PENDING
 from rackproof.core.architecture import Ceph
 
 _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
@@ -15,6 +16,8 @@ _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
 BOOTSTRAP = "/usr/local/sbin/rackproof-ceph-bootstrap"
 DONE = "/var/lib/ceph/rackproof-bootstrap"
 OSD_DIRECTORY = "/var/lib/ceph/osd/ceph-0"
+NO_MODULES = "/usr/local/lib/rackproof/ceph-mgr-modules"
+"""An empty folder."""
 CLIENT_KEYRING = "/etc/ceph/ceph.client.rackproof.keyring"
 
 
@@ -104,4 +107,5 @@ def needs_bootstrap(plan: CephPlan, state: CephState, drive: DriveState) -> bool
 
 
 def bootstrap_command(pattern: str, drive: DriveState) -> str:
-    return f"{BOOTSTRAP} {shlex.quote(usable_device(pattern, drive))}"
+    """The daemons start for the first time here, so what their new configuration marked is done with."""
+    return f"rm -f -- {PENDING}/restart:ceph-* && {BOOTSTRAP} {shlex.quote(usable_device(pattern, drive))}"

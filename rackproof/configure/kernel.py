@@ -52,21 +52,23 @@ class Setting:
 def plan_values(
     sysctl: Mapping[str, str], patterns: Mapping[str, str], actual: Mapping[str, str]
 ) -> tuple[Setting, ...]:
-    """What differs. A sysctl key that the kernel does not have is planned too, so that setting it fails loudly;
-    a pattern that matches nothing (no frequency scaling in a virtual machine) asks for nothing."""
-    plan = [
-        Setting(sysctl_path(key), actual.get(sysctl_path(key)), normal(value))
-        for key, value in sysctl.items()
-        if actual.get(sysctl_path(key)) != normal(value)
+    """What differs, in the order in which it must be set.
+
+    A sysctl key that the kernel does not have is planned too, so that setting it fails loudly; a pattern that matches
+    nothing (no frequency scaling in a virtual machine) asks for nothing. Files below /sys come first, and all sysctl
+    keys after them: switching transparent huge pages makes the kernel raise vm.min_free_kbytes.
+    """
+    keys = {sysctl_path(key): normal(value) for key, value in sysctl.items()}
+    first = [
+        Setting(path, found, normal(value))
+        for pattern, value in patterns.items()
+        for path, found in sorted(actual.items())
+        if path not in keys and fnmatchcase(path, pattern) and found != normal(value)
     ]
-    known = {sysctl_path(key) for key in sysctl}
-    for pattern, value in patterns.items():
-        plan += [
-            Setting(path, found, normal(value))
-            for path, found in sorted(actual.items())
-            if path not in known and fnmatchcase(path, pattern) and found != normal(value)
-        ]
-    return tuple(plan)
+    then = [
+        Setting(path, actual.get(path), value) for path, value in keys.items() if first or actual.get(path) != value
+    ]
+    return (*first, *then)
 
 
 def write_script(plan: Sequence[Setting]) -> str:

@@ -118,6 +118,33 @@ def _merged(options: Sequence[str], extra: Sequence[str]) -> tuple[str, ...]:
     return (*options, *(option for option in extra if option.split("=")[0] not in keys))
 
 
+def shared_transport(mounts: Sequence[Mount]) -> str | None:
+    """Why two of these mounts would silently be one connection, or None.
+
+    An NFS 4.1 or newer client recognises a server that it already knows by any other address or transport, and keeps
+    to the first connection: the second mount then says proto=tcp although proto=rdma was asked for. It does not when
+    the two speak different minor versions.
+    """
+    seen: dict[tuple[str, str], Mount] = {}
+    for mount in mounts:
+        if mount.type != "nfs":
+            continue
+        key = mount.what.split(":")[0], _option(mount, "vers")
+        other = seen.setdefault(key, mount)
+        if _option(other, "proto") != _option(mount, "proto"):
+            return (
+                f"{other.name} and {mount.name}: NFS {key[1]} from one server over two transports is one connection,"
+                " the one that was made first; give one of them another minor version"
+            )
+    return None
+
+
+def _option(mount: Mount, key: str) -> str:
+    """Of a repeated option the last, as mount(8) has it."""
+    values = [option.partition("=")[2] for option in mount.options if option.split("=")[0] == key]
+    return values[-1] if values else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Mounted:
     """One line of /proc/self/mounts."""

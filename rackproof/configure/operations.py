@@ -170,6 +170,15 @@ def mounted(wanted: Sequence[mount_plans.Mount]) -> Commands:
     for change in changes:
         logger.debug("%s: %s: %s", host.name, change.mount.where, "; ".join(change.reasons))
     yield StringCommand(mount_plans.apply_script(changes))
+    # The kernel may have mounted something else than it was asked for.
+    table = host.get_fact(facts.MountTable)
+    wrong = [
+        f"{change.mount.where}: {'; '.join(found)}"
+        for change in changes
+        if (found := mount_plans.mount_differences(change.mount, table[0].get(change.mount.where) if table else None))
+    ]
+    if wrong:
+        yield from refuse(" | ".join(wrong))
 
 
 @operation()

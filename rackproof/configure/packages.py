@@ -76,9 +76,14 @@ def install_script(missing: Sequence[str]) -> str:
             "dpkg --configure -a --force-confdef --force-confold",
             f"[ -n \"$(find /var/lib/apt/lists -name '*_Packages*' -mmin -{METADATA_AGE_H * 60} -print -quit)\" ]"
             " || apt-get -q update",
+            # Maintainer scripts would start services before their configuration is there, and make systemd read all
+            # its units a dozen times. What is declared is started by its own operation.
+            "export SYSTEMD_OFFLINE=1",
             f"install() {{ apt-get -q -y {options} install --no-install-recommends -- {names}; }}",
             # Lists that are recent and yet older than the mirror's last change name files that are gone.
             "install || { apt-get -q update && install; }",
+            "unset SYSTEMD_OFFLINE",
+            "systemctl daemon-reload",
             f'for p in {names}; do [ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' -- "$p" 2>/dev/null)" = installed ]'
             ' || { echo "$p: still not installed; is it the name of a package?" >&2; exit 1; }; done',
         )

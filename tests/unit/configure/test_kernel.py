@@ -57,6 +57,15 @@ def test_a_pattern_reaches_every_match_and_asks_for_none() -> None:
     assert plan_values({}, {pattern: "performance"}, {}) == ()
 
 
+def test_sysctl_keys_are_set_again_after_huge_pages_were_switched() -> None:
+    """The kernel raises vm.min_free_kbytes then."""
+    thp = "/sys/kernel/mm/transparent_hugepage/enabled"
+    actual = {thp: "always", "/proc/sys/vm/min_free_kbytes": "65536"}
+    plan = plan_values({"vm.min_free_kbytes": "65536"}, {thp: "madvise"}, actual)
+    assert [setting.path for setting in plan] == [thp, "/proc/sys/vm/min_free_kbytes"]
+    assert plan_values({"vm.min_free_kbytes": "65536"}, {thp: "always"}, actual) == ()
+
+
 def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("always [madvise] never\n")
     command = values_command(["kernel.ostype", "no.such.key"], [f"{tmp_path}/*", f"{tmp_path}/none*/x"])

@@ -12,6 +12,7 @@ from rackproof.configure.mounts import (
     mount_differences,
     parse_mounts,
     plan_mounts,
+    shared_transport,
     systemd_escape,
 )
 from tests.unit.configure.rack import architecture, site
@@ -65,6 +66,15 @@ def test_a_client_without_a_server_is_refused() -> None:
         client_mount("nfs-tcp", architecture().storage["nfs-tcp"], None, None)
     with pytest.raises(ValueError, match="cephfs: a Ceph file system needs"):
         client_mount("cephfs", architecture().storage["cephfs"], "10.77.0.11", None)
+
+
+def test_two_transports_to_one_server_need_two_minor_versions() -> None:
+    tcp, rdma = mount("nfs-tcp"), mount("nfs-rdma")
+    assert shared_transport([tcp, rdma]) is None
+    same = replace(rdma, options=tuple(o.replace("vers=4.1", "vers=4.2") for o in rdma.options))
+    assert (shared_transport([tcp, same]) or "").startswith("nfs-tcp and nfs-rdma: NFS 4.2 from one server")
+    elsewhere = replace(same, what="10.77.0.12:/srv/nfs")
+    assert shared_transport([tcp, elsewhere]) is None
 
 
 LINE = (

@@ -9,9 +9,10 @@ import pytest
 from pyinfra.api.exceptions import FactProcessError
 
 from rackproof.configure import facts, operations, rack_operations
+from rackproof.configure.ceph import CephState
 from rackproof.configure.drives import Drive, DriveState
 from rackproof.configure.files import FileState, RemoteFile
-from rackproof.configure.mounts import CEPH_SECRET
+from rackproof.configure.mounts import CEPH_SECRET, Mounted
 from rackproof.configure.network import Link, Port
 from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
 from rackproof.configure.units import SystemState, Unit, UnitState
@@ -64,7 +65,11 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
             )
         },
     ),
-    (operations.ports, {"wanted": [PORT]}, {facts.Links: (Link("fabric0", PORT.mac, 9000, True, (PORT.address,)),)}),
+    (
+        operations.ports,
+        {"wanted": [PORT]},
+        {facts.Links: (Link("fabric0", "52:54:77:20:00:0b", 9000, True, (PORT.address,)),)},
+    ),
     (
         operations.filesystem,
         {"drive": DRIVE},
@@ -106,10 +111,21 @@ def test_a_foreign_drive_ends_the_operation_on_this_node_only() -> None:
 
 
 def test_a_missing_program_is_an_error_only_after_the_packages_were_installed() -> None:
-    answers = {facts.Programs: frozenset[str]()}
+    answers: dict[type, Any] = {facts.Programs: frozenset()}
     assert run(operations.programs, StubHost(answers, executing=False), names=["fio"]) == []
     (command,) = run(operations.programs, StubHost(answers), names=["fio"])
     assert "not on PATH: fio" in command
+
+
+def test_a_mount_that_came_out_differently_than_declared_fails() -> None:
+    (nfs,) = [mount for mount in site().client_mounts() if mount.name == "nfs-rdma"]
+    wrong = Mounted(nfs.what, nfs.where, "nfs4", ("rw", "hard", "vers=4.1", "proto=tcp"))
+    script, refusal = run(
+        operations.mounted, StubHost({facts.MountTable: ({nfs.where: wrong}, frozenset())}), wanted=[nfs]
+    )
+    assert "systemctl restart" in script
+    assert "option proto=rdma is not in force" in refusal
+    assert refusal.endswith("exit 1")
 
 
 def identity_host(name: str, key: str | None, files: dict[str, FileState] | None = None) -> StubHost:
@@ -185,5 +201,5 @@ def test_a_fact_with_an_unexpected_answer_fails() -> None:
 
 
 def test_a_complete_fact_is_parsed() -> None:
-    assert facts.InstalledPackages().process(["installed fio", facts.END]) == {"fio"}
-    assert facts.CephState().process([facts.END]) == facts.ceph.CephState(None, None)
+    assert facts.InstalledPackages().process(["installed fio", facts.END]) == frozenset({"fio"})
+    assert facts.CephState().process([facts.END]) == CephState(None, None)
