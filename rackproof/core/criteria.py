@@ -10,8 +10,8 @@ from rackproof.core.bars import amount, bar_text, compare
 from rackproof.core.consistency import SPREADS
 from rackproof.core.evidence import Scope, subject_of
 from rackproof.core.metrics import METRICS
-from rackproof.core.numbers import NoNumber, Number, Question, ask, ask_group, named, too_few
-from rackproof.core.select import Index, quantity, subjects
+from rackproof.core.numbers import NoNumber, Number, Numbers, Question, named, too_few
+from rackproof.core.select import quantity, subjects
 from rackproof.core.statistics import ratio_of, reduce_members
 from rackproof.core.status import Status
 from rackproof.core.units import convert
@@ -31,20 +31,51 @@ class _Share(NamedTuple):
     """Whose number it is, where the subject does not say so."""
 
 
-def judge_criterion(criterion: Criterion, groups: Mapping[str, tuple[str, ...]], index: Index) -> Iterator[Verdict]:
+def judge_criterion(criterion: Criterion, groups: Mapping[str, tuple[str, ...]], numbers: Numbers) -> Iterator[Verdict]:
     """One verdict for each variant of the criterion and each member, or one for the rack where members are reduced."""
     names = groups.get(criterion.members, ())
     for id_, where in criterion.variants():
-        yield from _Case(criterion, id_, where, names, index).verdicts()
+        yield from _Case(criterion, id_, where, names, numbers).verdicts()
+
+
+class _Ceiling:
+    """What a bar is a share of, in ``unit``."""
+
+    def __init__(self, of: Reference, unit: str, names: Sequence[str], numbers: Numbers) -> None:
+        self.text = quantity(of.metric, of.where)
+        self._of, self._unit, self._names, self._numbers = of, unit, names, numbers
+        self._own_unit = METRICS[of.metric].unit
+        labels = frozenset(of.where.items())
+        self._question = Question(of.metric, of.scope, labels, of.statistic, max_cv_pct=of.max_cv_pct)
+        self._ask = numbers.remembering(self._question)
+        self._common: Number | NoNumber | None = None
+
+    def number(self, members: Sequence[str]) -> Number | NoNumber:
+        """Of the same member for ``each``, otherwise one for all members of the criterion's group."""
+        if self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
+            return self._converted(self._ask(members))
+        if self._common is None:
+            self._common = self._converted(self._of_all())
+        return self._common
+
+    def _of_all(self) -> Number | NoNumber:
+        if self._of.scope is Scope.RACK:
+            return self._ask(self._names)
+        return self._numbers.ask_group(self._question, self._of.reduce, self._names)[0]
+
+    def _converted(self, answer: Number | NoNumber) -> Number | NoNumber:
+        if isinstance(answer, NoNumber) or self._own_unit == self._unit:
+            return answer
+        return answer._replace(value=convert(answer.value, self._own_unit, self._unit))
 
 
 class _Case:
     """One criterion with its labels settled."""
 
     def __init__(
-        self, criterion: Criterion, id_: str, where: dict[str, str], names: Sequence[str], index: Index
+        self, criterion: Criterion, id_: str, where: dict[str, str], names: Sequence[str], numbers: Numbers
     ) -> None:
-        self.criterion, self.id, self.where, self.names, self.index = criterion, id_, where, names, index
+        self.criterion, self.id, self.where, self.names, self.numbers = criterion, id_, where, names, numbers
         self.bar = criterion.pass_
         self.metric = METRICS[criterion.metric]
         self.question = Question(
@@ -72,9 +103,7 @@ class _Case:
             "hint": criterion.hint,
         }
         """The same in every verdict of the case."""
-        self.reference = _question_of(self.bar.of) if self.bar.of else None
-        self.of = quantity(self.bar.of.metric, self.bar.of.where) if self.bar.of else ""
-        self.common_reference: Number | NoNumber | None = None
+        self.ceiling = _Ceiling(self.bar.of, self.metric.unit, names, numbers) if self.bar.of else None
 
     def verdicts(self) -> Iterator[Verdict]:
         scope = self.criterion.scope
@@ -85,9 +114,9 @@ class _Case:
             yield self._without("rack", NoNumber(Status.UNMEASURED, too_few(scope, self.names)))
         elif self.criterion.reduce is Reduce.EACH or scope is Scope.RACK:
             for members in subjects(scope, self.names):
-                yield self._judge(subject_of(scope, members), members, ask(self.index, self.question, members))
+                yield self._judge(subject_of(scope, members), members, self.numbers.ask(self.question, members))
         else:
-            number, values = ask_group(self.index, self.question, self.criterion.reduce, self.names)
+            number, values = self.numbers.ask_group(self.question, self.criterion.reduce, self.names)
             if self.criterion.reduce in SPREADS and isinstance(number, Number):
                 yield self._spread(number, values)
             else:
@@ -96,23 +125,23 @@ class _Case:
     def _judge(self, subject: str, members: Sequence[str], number: Number | NoNumber) -> Verdict:
         if isinstance(number, NoNumber):
             return self._without(subject, number)
-        if self.bar.of is None or self.reference is None:
+        if self.ceiling is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
-        reference = self._reference(self.bar.of, self.reference, members)
-        raw = tuple(dict.fromkeys(number.raw + reference.raw))
-        simulated = number.simulated or reference.simulated
-        if isinstance(reference, NoNumber):
-            why = f"nothing to take a share of: {self.of}: {reference.why}"
-            return self._without(subject, NoNumber(reference.status, why, raw=raw, simulated=simulated))
+        of, ceiling = self.ceiling.text, self.ceiling.number(members)
+        raw = tuple(dict.fromkeys(number.raw + ceiling.raw))
+        simulated = number.simulated or ceiling.simulated
+        if isinstance(ceiling, NoNumber):
+            why = f"nothing to take a share of: {of}: {ceiling.why}"
+            return self._without(subject, NoNumber(ceiling.status, why, raw=raw, simulated=simulated))
         try:
-            ratio = ratio_of(number.value, reference.value)
+            ratio = ratio_of(number.value, ceiling.value)
         except ZeroDivisionError:
-            why = f"nothing to take a share of: {self.of} is 0"
+            why = f"nothing to take a share of: {of} is 0"
             return self._without(subject, NoNumber(Status.INVALID, why, raw=raw, simulated=simulated))
-        remark = "; ".join(text for text in (number.remark, reference.remark) if text)
+        remark = "; ".join(filter(None, (number.remark, ceiling.remark)))
         both = Number(number.value, number.samples, number.cv_pct, raw, simulated, remark)
         value = convert(ratio, "ratio", self.bar.unit)
-        return self._verdict(subject, both, value, _Share(number.value, reference.value, self.of))
+        return self._verdict(subject, both, value, _Share(number.value, ceiling.value, of))
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
         """The member that is furthest from the others is named, with its number."""
@@ -121,23 +150,6 @@ class _Case:
         middle = reduce_members(list(values.values()), Reduce.MEDIAN)
         share = _Share(extreme, middle, f"the median of {_SEVERAL[self.criterion.scope]}", f"{who}: ")
         return self._verdict("rack", ratio, convert(ratio.value, "ratio", self.bar.unit), share)
-
-    def _reference(self, of: Reference, question: Question, members: Sequence[str]) -> Number | NoNumber:
-        """In the unit of the criterion's metric."""
-        if of.reduce is Reduce.EACH and of.scope is not Scope.RACK:
-            return self._in_own_unit(of, ask(self.index, question, members))
-        if self.common_reference is None:
-            if of.scope is Scope.RACK:
-                answer = ask(self.index, question, self.names)
-            else:
-                answer, _ = ask_group(self.index, question, of.reduce, self.names)
-            self.common_reference = self._in_own_unit(of, answer)
-        return self.common_reference
-
-    def _in_own_unit(self, of: Reference, answer: Number | NoNumber) -> Number | NoNumber:
-        if isinstance(answer, NoNumber) or METRICS[of.metric].unit == self.metric.unit:
-            return answer
-        return answer._replace(value=convert(answer.value, METRICS[of.metric].unit, self.metric.unit))
 
     def _verdict(self, subject: str, number: Number, value: float, share: _Share | None = None) -> Verdict:
         """Judge ``value``, which is in the bar's unit."""
@@ -193,10 +205,6 @@ class _Case:
             "raw": number.raw,
             "simulated": number.simulated,
         }
-
-
-def _question_of(of: Reference) -> Question:
-    return Question(of.metric, of.scope, frozenset(of.where.items()), of.statistic, max_cv_pct=of.max_cv_pct)
 
 
 def _statistic_text(criterion: Criterion) -> str:

@@ -15,6 +15,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.checks import judge_checks
 from rackproof.core.criteria import judge_criterion
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.numbers import Numbers
 from rackproof.core.select import Index, node_groups
 from rackproof.core.status import outcome_of
 from rackproof.core.verdict import Judgement, Verdict
@@ -69,9 +70,10 @@ def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judg
 
 def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Iterable[CheckResult]) -> Judgement:
     groups = node_groups(run.nodes)
+    numbers = Numbers(index)
     verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, groups, checks))
     for criterion in architecture.criteria:
-        verdicts.extend(judge_criterion(criterion, groups, index))
+        verdicts.extend(judge_criterion(criterion, groups, numbers))
     verdicts.sort(key=lambda verdict: (verdict.kind, verdict.id, verdict.subject))
     return Judgement(
         architecture=architecture.metadata.id,

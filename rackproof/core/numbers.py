@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,11 +64,59 @@ class NoNumber(NamedTuple):
     simulated: bool = False
 
 
-def ask(index: Index, question: Question, members: Sequence[str]) -> Number | NoNumber:
-    """The number of one node, one pair or (``members`` being the nodes that must have taken part) the rack."""
-    answer = index.find(question.metric, question.scope, members, question.labels)
-    if isinstance(answer, Absent):
-        return NoNumber(answer.status, answer.why, raw=answer.raw, simulated=answer.simulated)
+class Numbers:
+    """Answers to questions about the evidence of one run."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._remembered: dict[Question, dict[str, Number | NoNumber]] = {}
+
+    def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
+        """The number of one node, one pair or (``members`` being those that must have taken part) the rack."""
+        answer = self._index.find(question.metric, question.scope, members, question.labels)
+        return _refusal(answer) if isinstance(answer, Absent) else _number(question, answer)
+
+    def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
+        """``ask`` with a memory, for what many criteria take a share of."""
+        known = self._remembered.setdefault(question, {})
+
+        def ask(members: Sequence[str]) -> Number | NoNumber:
+            subject = subject_of(question.scope, members)
+            answer = known.get(subject)
+            if answer is None:
+                answer = known[subject] = self.ask(question, members)
+            return answer
+
+        return ask
+
+    def ask_group(
+        self, question: Question, reduce: Reduce, names: Sequence[str]
+    ) -> tuple[Number | NoNumber, dict[str, float]]:
+        """One number for all nodes or pairs of ``names``, and what it was made of, by subject.
+
+        A group that is not complete has no number: one member that was not measured may be the worst.
+        """
+        answers = {subject_of(question.scope, m): self.ask(question, m) for m in subjects(question.scope, names)}
+        if not answers:
+            return NoNumber(Status.UNMEASURED, too_few(question.scope, names)), {}
+        values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
+        raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
+        simulated = any(answer.simulated for answer in answers.values())
+        if why := _incomplete(question.scope, answers):
+            return NoNumber(*why, raw=raw, simulated=simulated), values
+        numbers = tuple(values.values())
+        try:
+            value = reduce_members(numbers, reduce)
+        except ValueError as error:
+            return NoNumber(Status.UNMEASURED, str(error), None, numbers, None, raw, simulated), values
+        except ZeroDivisionError:
+            why = Status.INVALID, f"{question.metric} cannot be compared between members: the median is 0"
+            return NoNumber(*why, None, numbers, None, raw, simulated), values
+        remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
+        return Number(value, numbers, None, raw, simulated, "; ".join(remarks)), values
+
+
+def _number(question: Question, answer: Answer) -> Number | NoNumber:
     metric = METRICS[question.metric]
     samples = answer.samples
     try:
@@ -94,40 +142,18 @@ def ask(index: Index, question: Question, members: Sequence[str]) -> Number | No
     return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks))
 
 
-def ask_group(
-    index: Index, question: Question, reduce: Reduce, names: Sequence[str]
-) -> tuple[Number | NoNumber, dict[str, float]]:
-    """One number for all nodes or pairs of ``names``, and what it was made of, by subject.
-
-    A group that is not complete has no number: one member that was not measured may be the worst.
-    """
-    answers = {subject_of(question.scope, m): ask(index, question, m) for m in subjects(question.scope, names)}
-    if not answers:
-        return NoNumber(Status.UNMEASURED, too_few(question.scope, names)), {}
-    values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
-    raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
-    simulated = any(answer.simulated for answer in answers.values())
+def _incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
+    """Whose number is missing or not to be used, and why the first of them is."""
     for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
-        bad = {s: a for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
+        bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
         if bad:
-            first = next(iter(bad.values())).why
-            why = f"{verb} on {named(question.scope, bad)} ({len(bad)} of {len(answers)}): {first}"
-            return NoNumber(status, why, raw=raw, simulated=simulated), values
-    numbers = list(values.values())
-    try:
-        value = reduce_members(numbers, reduce)
-    except ValueError as error:
-        return NoNumber(Status.UNMEASURED, str(error), None, tuple(numbers), None, raw, simulated), values
-    except ZeroDivisionError:
-        why = f"{question.metric} cannot be compared between members: the median is 0"
-        return NoNumber(Status.INVALID, why, None, tuple(numbers), None, raw, simulated), values
-    remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
-    return Number(value, tuple(numbers), None, raw, simulated, "; ".join(remarks)), values
+            first = next(iter(bad.values()))
+            return status, f"{verb} on {named(scope, list(bad))} ({len(bad)} of {len(answers)}): {first}"
+    return None
 
 
-def named(scope: Scope, subjects_: Sequence[str] | Mapping[str, object]) -> str:
+def named(scope: Scope, listed: Sequence[str]) -> str:
     """Nodes folded, pairs listed, the first few of them."""
-    listed = list(subjects_)
     if scope is Scope.NODE:
         return fold(listed)
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
@@ -158,6 +184,10 @@ def _scatters(samples: Sequence[float], unit: str, scatter: float, limit: float)
     more = f" and {len(samples) - _LISTED} more" if len(samples) > _LISTED else ""
     actual, most = amount(scatter, "percent", limit), amount(limit, "percent")
     return f"samples scatter by {actual}, more than {most}: {listed}{more} {unit}"
+
+
+def _refusal(absent: Absent) -> NoNumber:
+    return NoNumber(absent.status, absent.why, raw=absent.raw, simulated=absent.simulated)
 
 
 def _refused(

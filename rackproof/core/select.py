@@ -112,6 +112,8 @@ class Index:
         if where not in self._matching:
             self._matching[where] = [key for key in self._keys if where <= key[0]]
         matching = [candidates[key] for key in self._matching[where] if key in candidates]
+        if len(matching) == 1 and matching[0].reason is None and scope is not Scope.RACK:
+            return matching[0]
         measured = [answer for answer in matching if answer.reason is None]
         if scope is Scope.RACK:
             covering = [answer for answer in measured if answer.members.issuperset(members)]
