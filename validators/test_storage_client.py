@@ -13,13 +13,16 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
 from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
+from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of, statfs_of
 
 MOUNTINFO = "cat /proc/self/mountinfo"
 MOUNTSTATS = "cat /proc/self/mountstats"
 STATFS_FORMAT = "%S %b %a"
+OPPOSITE = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
 BYTES_PER_GB = 1_000_000_000
 
 Items = Callable[[Architecture, Node, Rack], Iterable[str]]
@@ -94,7 +97,9 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     announce(host, MOUNTINFO, *([by_label] if storage.class_ == "local" else []))
     mount = mount_of(host, storage)
     if storage.class_ == "local":
-        device = read(host, by_label).strip()
+        device = whole_lines("readlink", read(host, by_label))[0]
+        if not device.startswith("/dev/"):
+            raise ParseError("readlink", f"no device: {device}")
         expect(mount.source, device, f"device labelled {storage.source}")
     elif storage.fstype == "ceph":
         # user@fsid.name=/path, or monitors:/path with the name among the options
@@ -127,7 +132,7 @@ def test_options(host: Host, arch: Architecture, item: str) -> None:
     for option in storage.options_required:
         if option not in in_force:
             key = option.partition("=")[0]
-            found = sorted(o for o in in_force if o.partition("=")[0] == key) or ["not in force"]
+            found = sorted(o for o in in_force if o.partition("=")[0] in (key, OPPOSITE.get(key))) or ["not in force"]
             problems.append(f"{option}: expected in force, actual {', '.join(found)}")
     problems += [
         f"{option}: expected not in force, actual in force"

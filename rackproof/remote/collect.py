@@ -76,6 +76,10 @@ class RecordingReader:
         """Everything that was read, in that order."""
         return self._used
 
+    def known(self) -> tuple[CommandResult, ...]:
+        """Everything that is recorded, read or not."""
+        return tuple(self._known.values())
+
     def read(self, command: str) -> CommandResult:
         result = self._known.get(command)
         if result is None:
@@ -136,13 +140,15 @@ class RecordingReader:
 
     @contextmanager
     def tracing(self) -> Iterator[list[CommandResult]]:
-        """The results that are read inside the block, repetitions included."""
+        """The results that are read inside the block, in order and repetitions included."""
         seen: list[CommandResult] = []
         outer, self._trace = self._trace, seen
         try:
             yield seen
         finally:
             self._trace = outer
+            if outer is not None:
+                outer.extend(seen)
 
     def _unanswered(self, command: str, reason: str) -> CommandResult:
         return CommandResult(self.node, command, None, timeout_s=self.timeout_s, error=reason)

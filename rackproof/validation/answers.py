@@ -96,7 +96,7 @@ def apt_settings(output: str) -> dict[str, str]:
 
 def chosen(output: str) -> str:
     """The word in brackets: ``always [madvise] never``."""
-    words = re.findall(r"\[(\w+)\]", output)
+    words = re.findall(r"\[(\w+)\]", "\n".join(whole_lines("sysfs", output)))
     if len(words) != 1:
         raise ParseError("sysfs", f"no choice in {excerpt(output)}")
     return str(words[0])
