@@ -133,6 +133,8 @@ def write_recordings(folder: str | Path, context: Context, nodes: Iterable[str])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in nodes:
+            if not context.readers[name].used:
+                continue  # it did not answer: there is nothing to keep
             recording = Recording(context.rack.node(name), context.readers[name].used)
             (folder / f"{name}.json").write_text(recording.to_json(), encoding="utf-8")
     except OSError as error:

@@ -1,0 +1,205 @@
+"""Declarations of checks, the words of their results, and what a reader's answer is to testinfra."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
+from rackproof.remote.collect import RecordingReader
+from rackproof.remote.command import CommandResult
+from rackproof.remote.testinfra_backend import host_of
+from rackproof.validation import Unmeasured, check, expect, expect_all, read
+from rackproof.validation.context import nodes_of
+from rackproof.validation.evaluate import outcome_of
+from rackproof.validation.terminal import summary
+from tests.unit.validation.checking import ROOT, healthy, validators
+
+ALL = sorted(validators())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_declaration_is_complete(name: str) -> None:
+    declared, function = validators()[name]
+    assert re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", name)
+    assert function.__name__.startswith("test_")
+    for sentence in (declared.protects, declared.hint):
+        assert re.fullmatch(r"[A-Z'a-z].{20,160}[.?]", sentence), sentence
+    assert declared.protects != declared.hint
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_check_names_a_key_of_the_architecture(name: str) -> None:
+    node: Any = healthy().arch
+    for part in validators()[name][0].reads.split("."):
+        node = node[part] if isinstance(node, dict) else getattr(node, part)
+
+
+def test_the_architecture_names_checks_that_exist() -> None:
+    arch: Architecture = healthy().arch
+    named = {*arch.checks, *(check for checks in arch.required_checks.values() for check in checks)}
+    others = {"deploy.converged", "node.reachable"}  # of other stages
+    assert named <= set(ALL) | others
+
+
+def test_every_deploy_has_its_validators() -> None:
+    """Modules of one name: what is set, and whether it is so."""
+    inner = {"cluster", "gpu_driver", "rdma_soft", "rdma_connectx"}  # parts of gpu and fabric, and the entry
+    deploys = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")} - inner
+    assert deploys == {path.stem.removeprefix("test_") for path in (ROOT / "validators").glob("test_*.py")}
+
+
+def test_a_check_that_asks_for_something_unknown_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"check a\.b: there is no tmp_path to give"):
+
+        @check("a.b", protects="x", hint="y", reads="system")
+        def test_it(host: object, tmp_path: Path) -> None: ...
+
+
+def test_words_of_a_failure() -> None:
+    with pytest.raises(AssertionError, match=r"^MTU: expected 9000, actual 1500$"):
+        expect(1500, 9000, "MTU")
+    with pytest.raises(AssertionError, match=r"^expected rdma, actual none$"):
+        expect([], ["rdma"])
+    with pytest.raises(AssertionError, match=r"^one; two$"):
+        expect_all(problem for problem in ("one", "two"))
+    expect(1, 1)
+    expect_all([])
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "message"),
+    [
+        (None, CheckOutcome.PASSED, ""),
+        (AssertionError("expected 1, actual 2\nassert 1 == 2\n +  where"), CheckOutcome.FAILED, "expected 1, actual 2"),
+        (AssertionError(), CheckOutcome.FAILED, "the assertion does not hold"),
+        (Unmeasured("no such file"), CheckOutcome.UNMEASURED, "no such file"),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), CheckOutcome.UNMEASURED, "UnicodeDecodeError: "),
+        (RuntimeError("two\nlines"), CheckOutcome.UNMEASURED, "RuntimeError: two lines"),
+        (RuntimeError("x" * 1000), CheckOutcome.UNMEASURED, "RuntimeError: xxx"),
+    ],
+)
+def test_the_end_of_a_check_has_one_meaning(error: Exception | None, outcome: CheckOutcome, message: str) -> None:
+    actual, words = outcome_of(error)
+    assert actual is outcome
+    assert words.startswith(message)
+    assert len(words) <= 500
+    assert "\n" not in words
+
+
+# testinfra
+
+
+def host_that_says(**results: tuple[int | None, bytes, bytes]) -> Any:
+    known = [
+        CommandResult("gpu-01", command, rc, out, err, error=None if rc is not None else "not finished within 20 s")
+        for command, (rc, out, err) in results.items()
+    ]
+    return host_of("gpu-01", RecordingReader("gpu-01", known=known))
+
+
+def test_testinfra_asks_the_reader() -> None:
+    host = host_that_says(**{"echo 'a b'": (3, b"out\n", b"err\n")})
+    result = host.run("echo %s", "a b")
+    assert (result.rc, result.stdout, result.stderr) == (3, "out\n", "err\n")
+    assert host.backend.get_pytest_id() == "rackproof://gpu-01"
+
+
+def test_testinfra_finds_the_backend_by_its_name() -> None:
+    reader = RecordingReader("gpu-02", known=[CommandResult("gpu-02", "uname -r", 0, b"6.12\n")])
+    assert testinfra.get_host("rackproof://gpu-02", reader=reader).check_output("uname -r") == "6.12"
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ((None, b"", b""), "not finished within 20 s"),
+        ((127, b"", b"sh: 1: x: not found\n"), "command not found: sh: 1: x: not found"),
+    ],
+)
+def test_a_command_without_an_answer_is_no_test_failure(result: tuple[int | None, bytes, bytes], reason: str) -> None:
+    with pytest.raises(Unmeasured, match=reason):
+        host_that_says(x=result).run_test("x")
+
+
+def test_asking_whether_a_program_exists_is_an_answer() -> None:
+    host = host_that_says(**{"command -v command": (0, b"command\n", b""), "command -v fio": (127, b"", b"")})
+    assert not host.exists("fio")
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ((1, b"partly\n", b"first\nlast words\n"), "df: exit status 1: last words"),
+        ((2, b"", b""), "df: exit status 2"),
+        ((0, b" \n", b""), "df: no output"),
+    ],
+)
+def test_reading_wants_a_success_with_words(result: tuple[int, bytes, bytes], reason: str) -> None:
+    with pytest.raises(Unmeasured, match=f"^{reason}$"):
+        read(host_that_says(**{"timeout -k 2 5 df": result}), "timeout -k 2 5 df")
+
+
+def test_output_that_is_not_text_does_not_end_in_an_exception() -> None:
+    assert read(host_that_says(x=(0, b"a\xff\n", b"")), "x") == "a\ufffd\n"
+
+
+# Limits and words
+
+
+RACK = Rack("inv.py", (*(Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 6)), Node("storage-01", ("storage",))))
+
+
+@pytest.mark.parametrize(
+    ("limit", "names"),
+    [
+        ("gpu-01", {"gpu-01"}),
+        ("gpu-[01-03]", {"gpu-01", "gpu-02", "gpu-03"}),
+        ("gpu-[01,05],storage", {"gpu-01", "gpu-05", "storage-01"}),
+        ("all", {node.name for node in RACK.nodes}),
+    ],
+)
+def test_a_limit_names_nodes_and_groups(limit: str, names: set[str]) -> None:
+    assert nodes_of(RACK, limit) == names
+
+
+@pytest.mark.parametrize("limit", ["gpu-06", "gpu-[01-", "login", ","])
+def test_a_limit_that_names_nothing_is_refused(limit: str) -> None:
+    with pytest.raises(InventoryError, match=f"^--limit {re.escape(limit)}: "):
+        nodes_of(RACK, limit)
+
+
+def result(node: str, name: str, outcome: CheckOutcome, message: str, required: bool = True) -> CheckResult:
+    return CheckResult(
+        check=name, node=node, outcome=outcome, message=message, protects="P.", hint="H.", required=required
+    )
+
+
+def test_nodes_that_say_the_same_are_folded() -> None:
+    failed, unmeasured = CheckOutcome.FAILED, CheckOutcome.UNMEASURED
+    lines = [
+        line
+        for line, _ in summary(
+            [
+                *(result(f"gpu-{k:02d}", "fabric.mtu", failed, "expected 9000, actual 1500") for k in (1, 2, 3)),
+                result("gpu-04", "fabric.mtu", failed, "expected 9000, actual 4200"),
+                *(result("gpu-05", f"a.{k}", unmeasured, "no connection within 20 s") for k in range(9)),
+                result("storage-01", "a.b", CheckOutcome.PASSED, ""),
+                result("storage-01", "a.c", unmeasured, "garbled"),
+            ]
+        )
+    ]
+    assert lines == [
+        "FAIL gpu-[01-03]: fabric.mtu: expected 9000, actual 1500", "  P.", "  H.",
+        "FAIL gpu-04: fabric.mtu: expected 9000, actual 4200", "  P.", "  H.",
+        "UNMEASURED gpu-05: 9 checks: no connection within 20 s",
+        "UNMEASURED storage-01: a.c: garbled",
+        "6 nodes: 1 passed, 4 failed, 10 unmeasured",
+    ]  # fmt: skip
