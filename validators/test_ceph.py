@@ -122,6 +122,7 @@ def test_metadata_server(host: Host) -> None:
     hint="ceph osd pool ls detail; ceph osd pool set POOL size N.",
 )
 def test_pool_size(host: Host, arch: Architecture) -> None:
+    status(host)  # not both questions at once: each takes an emulated node all of its processors
     found = answer(host, CEPH_POOLS)
     if found.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")

@@ -181,12 +181,16 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
     announce(host, LINKS, *(_ping(item, address, size) for address in known.values()))
     present(host, item)
     silent = [name for name, address in known.items() if not _answers(host, _ping(item, address, size))]
-    # A peer that is down is its own checks' business; one that answers to small packets only is not down.
-    reached = [name for name in silent if _answers(host, _ping(item, known[name], SMALL_BYTES))]
-    if reached:
+    # A peer that is down is its own checks' business; one that answers to small packets only is not down. Both sizes
+    # are asked for once more, together: a peer that was booting a moment ago must not look like a cable.
+    announce(host, *(_both_sizes(item, known[name], size) for name in silent))
+    sizes = {name: _answered(host, _both_sizes(item, known[name], size)) for name in silent}
+    only_small = [name for name, answered in sizes.items() if answered == ["small"]]
+    if only_small:
         raise AssertionError(
-            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(reached)}"
+            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(only_small)}"
         )
+    silent = [name for name, answered in sizes.items() if not answered]
     if len(silent) == len(known):
         raise AssertionError(f"expected an answer from {' or '.join(known)}, actual none, not even to small packets")
 
@@ -208,6 +212,20 @@ def _answers(host: Host, ping: str) -> bool:
     if answer.status not in (0, 1):
         raise Unmeasured(_last(answer))
     return "message too long" not in answer.body and ping_of(answer.body).received > 0
+
+
+def _both_sizes(port: str, address: str, size: int) -> str:
+    ping = f"ping -n -q -M do -c 2 -i 0.2 -W 2 -I {shlex.quote(port)} {shlex.quote(address)}"
+    return f"{ping} -s {SMALL_BYTES} >/dev/null 2>&1; echo small $?; {ping} -s {size} >/dev/null 2>&1; echo large $?"
+
+
+def _answered(host: Host, both_sizes: str) -> list[str]:
+    """Sizes that were answered."""
+    output = read(host, both_sizes)
+    match = re.fullmatch(r"small ([01])\nlarge ([01])\n", output)
+    if match is None:
+        raise ParseError("ping", f"unexpected answer {output!r}")
+    return [name for name, status in zip(("small", "large"), match.groups(), strict=True) if status == "0"]
 
 
 def _last(answer: Answer) -> str:
