@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from rackproof.core.architecture import Criterion, Reduce, Reference, Severity
 from rackproof.core.bars import amount, bar_text, compare
 from rackproof.core.consistency import SPREADS
-from rackproof.core.evidence import Scope, subject_of
+from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
 from rackproof.core.numbers import NoNumber, Number, Numbers, Question, named, too_few
-from rackproof.core.select import quantity, subjects
+from rackproof.core.select import quantity, subject_name, subjects
 from rackproof.core.statistics import ratio_of, reduce_members
 from rackproof.core.status import Status
 from rackproof.core.units import convert
@@ -114,7 +114,7 @@ class _Case:
             yield self._without("rack", NoNumber(Status.UNMEASURED, too_few(scope, self.names)))
         elif self.criterion.reduce is Reduce.EACH or scope is Scope.RACK:
             for members in subjects(scope, self.names):
-                yield self._judge(subject_of(scope, members), members, self.numbers.ask(self.question, members))
+                yield self._judge(subject_name(scope, members), members, self.numbers.ask(self.question, members))
         else:
             number, values = self.numbers.ask_group(self.question, self.criterion.reduce, self.names)
             if self.criterion.reduce in SPREADS and isinstance(number, Number):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from rackproof.core.architecture import Reduce, Statistic
 from rackproof.core.bars import amount, number_text
-from rackproof.core.evidence import Scope, subject_of
+from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS, Metric
 from rackproof.core.rack import fold
-from rackproof.core.select import Absent, Answer, Index, Labels, subjects
+from rackproof.core.select import Absent, Answer, Index, Labels, subject_name, subjects
 from rackproof.core.statistics import cv_pct, reduce_members, statistic_of
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
@@ -81,7 +81,7 @@ class Numbers:
         known = self._remembered.setdefault(question, {})
 
         def ask(members: Sequence[str]) -> Number | NoNumber:
-            subject = subject_of(question.scope, members)
+            subject = subject_name(question.scope, members)
             answer = known.get(subject)
             if answer is None:
                 answer = known[subject] = self.ask(question, members)
@@ -96,7 +96,7 @@ class Numbers:
 
         A group that is not complete has no number: one member that was not measured may be the worst.
         """
-        answers = {subject_of(question.scope, m): self.ask(question, m) for m in subjects(question.scope, names)}
+        answers = {subject_name(question.scope, m): self.ask(question, m) for m in subjects(question.scope, names)}
         if not answers:
             return NoNumber(Status.UNMEASURED, too_few(question.scope, names)), {}
         values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}

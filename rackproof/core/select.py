@@ -43,6 +43,11 @@ class Absent(NamedTuple):
     simulated: bool = False
 
 
+def subject_name(scope: Scope, members: Sequence[str]) -> str:
+    """``subject_of``, short of sorting and joining where a node stands alone; asked several times a verdict."""
+    return members[0] if scope is Scope.NODE and len(members) == 1 else subject_of(scope, members)
+
+
 def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
     """Names of the nodes of every group, in inventory order; ``all`` is every node."""
     groups: dict[str, list[str]] = {"all": []}
@@ -84,7 +89,7 @@ class Index:
             self._matching.clear()
         key = self._keys[key]  # thousands of nodes have the same labels
         same = self._by_subject.setdefault(
-            (measurement.metric, scope.value, subject_of(scope, measurement.members)), {}
+            (measurement.metric, scope.value, subject_name(scope, measurement.members)), {}
         )
         earlier = same.get(key)
         reason = measurement.reason
@@ -108,7 +113,7 @@ class Index:
         For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
         have any value, but one only: two answers to one question are INVALID.
         """
-        candidates = self._by_subject.get((metric, scope.value, subject_of(scope, members)), {})
+        candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
         if where not in self._matching:
             self._matching[where] = [key for key in self._keys if where <= key[0]]
         matching = [candidates[key] for key in self._matching[where] if key in candidates]
