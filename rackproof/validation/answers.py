@@ -211,7 +211,9 @@ class CephStatus:
     health: str
     """HEALTH_OK, HEALTH_WARN or HEALTH_ERR."""
     checks: dict[str, str]
-    """Why it is not OK: code and summary."""
+    """Everything that it complains about, muted or not: code and summary."""
+    muted: frozenset[str]
+    """Codes of complaints that somebody silenced: they no longer make the health worse, and are still so."""
     osds: int
     osds_up: int
     osds_in: int
@@ -225,12 +227,12 @@ def ceph_status_of(body: str) -> CephStatus:
     found = find_json("ceph", body, lambda value: isinstance(value, dict) and "health" in value)
     status = Json("ceph", "", found.value)
     health, osds = status.child("health"), status.child("osdmap")
-    checks = health.child("checks") if health.has("checks") else None
+    listed = health.child("checks") if health.has("checks") else Json("ceph", "", {})
+    checks = {code: listed.child(code) for code in listed.values}
     return CephStatus(
         health=health.string("status"),
-        checks={code: checks.child(code).child("summary").string("message") for code in checks.values}
-        if checks
-        else {},
+        checks={code: check.child("summary").string("message") for code, check in checks.items()},
+        muted=frozenset(code for code, check in checks.items() if check.values.get("muted") is True),
         osds=osds.integer("num_osds"),
         osds_up=osds.integer("num_up_osds"),
         osds_in=osds.integer("num_in_osds"),

@@ -21,7 +21,7 @@ NFSD = "threads 16\nport rdma 20049\nport tcp 2049\nport tcp 2049\nversions -3 +
 EXPORT = "/srv/nfs  10.77.0.0/24(sync,wdelay,fsid=1,rw)\n/srv/old\t*(ro,async)\nend of exports\n"
 CEPH = """\
 {"health":{"status":"HEALTH_WARN","checks":{"OSD_DOWN":{"severity":"HEALTH_WARN",
-"summary":{"message":"1 osds down","count":1}}}},
+"summary":{"message":"1 osds down","count":1}},"OLD":{"summary":{"message":"old"},"muted":true}}},
 "osdmap":{"num_osds":2,"num_up_osds":1,"num_in_osds":2},
 "pgmap":{"pgs_by_state":[{"state_name":"active+clean","count":25}]},
 "fsmap":{"by_rank":[{"name":"a","status":"up:active"},{"name":"b","status":"up:standby-replay"}]}}
@@ -52,7 +52,7 @@ CEPH = """\
         (answers.exports_of, "end of exports\n", ()),
         (answers.statfs_of, "4096 1000 500\n", answers.FileSystemSize(4096 * 500, 4096 * 1000)),
         (answers.ceph_status_of, CEPH,
-         CephStatus("HEALTH_WARN", {"OSD_DOWN": "1 osds down"}, 2, 1, 2, {"active+clean": 25}, ("a",))),
+         CephStatus("HEALTH_WARN", {"OSD_DOWN": "1 osds down", "OLD": "old"}, frozenset({"OLD"}), 2, 1, 2, {"active+clean": 25}, ("a",))),
         (answers.ceph_pool_sizes_of, '{"pools":[{"pool_name":"fs_data","size":3}]}\n', {"fs_data": 3}),
         (lambda t: answers.programs_of(t, ("fio", "mpirun")), "fio /usr/bin/fio\nmpirun \n",
          {"fio": "/usr/bin/fio", "mpirun": None}),
