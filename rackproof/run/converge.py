@@ -63,8 +63,8 @@ class Transcript:
         line = _ANSI.sub("", raw).rstrip()
         if match := _OPERATION.match(line):
             self.operation = match["name"].strip()
-            for log in self.nodes.values():
-                log.said = ""
+            for node in self.nodes.values():
+                node.said = ""
             return
         if match := _HOST.match(line):
             log = self.nodes.get(match["node"])
