@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,12 +12,26 @@ from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.complaints import keys_at
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
+from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError
+from rackproof.validation.checks import checks_in
 
 FOLDER = Path(__file__).parents[2] / "architectures"
 TEXT = (FOLDER / "virtual-rack.yaml").read_text()
 FIRST_BAR = "pass: {op: ge, value: 20, warn: 40, unit: MB/s}"
 SHARE = "of: {metric: link.tcp_bandwidth, where: {rail: 0}, scope: pair, reduce: median}"
+
+
+VALIDATORS = sorted((FOLDER.parent / "validators").glob("test_*.py"))
+
+
+def module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"validators_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 def complaint(text: str) -> str:
@@ -172,7 +188,7 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
         ("mountpoint: /mnt/local", "mountpoint: mnt/local", "expected an absolute path, actual 'mnt/local'"),
         ("[ro, soft]", "[ro, hard]", "options_forbidden[1]: 'hard' is set or required as well"),
         ("connections: 4", "connections: 8", "options[2]: connections says 8, this option says 4"),
-        ("\nprofiles:\n", "\nrequired_checks: {gpus: [a]}\n\nprofiles:\n", "required_checks.gpus: unknown role 'gpus'"),
+        ("required_checks:\n  all:\n", "required_checks:\n  al:\n", "required_checks.al: unknown role 'al'; did you"),
         (
             "runtime_s: 5}\n    links",
             "runtime_s: 5}\n      storages: [nfs]\n    links",
@@ -336,6 +352,14 @@ class TestVirtualRack:
                 assert int(labels.get("rail", "0")) < rack.fabric.rails
                 if criterion.scope is not Scope.RACK:
                     assert criterion.min_samples <= profile.storage.jobs["read"].runs
+
+    def test_required_checks_are_checks_that_run_on_their_nodes(self, rack: Architecture) -> None:
+        nodes = Rack("x", (Node("g1", ("gpu",)), Node("g2", ("gpu",)), Node("s1", ("storage",))))
+        declared = {check.id: check for path in VALIDATORS for check, _ in checks_in(module(path))}
+        for role, names in rack.required_checks.items():
+            for node in nodes.group(role):
+                for name in names:
+                    assert declared[name].items(rack, node, nodes), f"{name} does not run on {node.name}"
 
     def test_the_lab_profile_is_short(self, rack: Architecture) -> None:
         storage = rack.profiles["lab"].storage
