@@ -10,6 +10,7 @@ from pyinfra.api.deploy import deploy
 
 from deploys import templates
 from deploys.rdma_connectx import rdma_connectx
+from deploys.rdma_soft import files as rdma_soft_files
 from deploys.rdma_soft import rdma_soft
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
@@ -21,12 +22,12 @@ from rackproof.configure.units import Unit
 @deploy("Fabric")
 def fabric() -> None:
     site = here()
-    operations.files(name="Files", entries=files(site))
-    operations.units(name="Network service", wanted=(Unit("systemd-networkd.service"),))
+    soft = site.architecture.fabric.kind == "soft-roce"
+    operations.files(name="Files", entries=(*files(site), *(rdma_soft_files(site) if soft else ())))
+    operations.units(name="Services", wanted=units(site.ports))
     operations.ports(name="Ports", wanted=site.ports)
     operations.kernel_values(name="Kernel values", sysctl=port_sysctl(site.ports), patterns={})
-    operations.units(name="Online", wanted=units(site.ports))
-    if site.architecture.fabric.kind == "soft-roce":
+    if soft:
         rdma_soft()
     else:
         rdma_connectx()
@@ -70,7 +71,8 @@ def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
 
 def units(ports: tuple[Port, ...]) -> tuple[Unit, ...]:
     """At boot, "network is online" includes every rail; it does not wait for other interfaces."""
-    return tuple(Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)
+    waiting = (Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)
+    return (Unit("systemd-networkd.service"), *waiting)
 
 
 def known_names(site: Site) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ DEFAULTS = {
     # Seconds that one attempt to mount may take.
     "mount_timeout_s": 30,
     # Seconds between attempts.
-    "mount_retry_s": 10,
+    "mount_retry_s": 5,
 }
 
 
@@ -42,7 +42,6 @@ def storage_client() -> None:
     ceph_server = next((site.first(s.server_role) for s in site.client_storage().values() if s.fstype == "ceph"), None)
     if ceph_server:
         rack_operations.ceph_secret(name="Ceph client key", server=ceph_server.name)
-    operations.units(name="Modules", wanted=module_units(site))
     operations.mounted(name="Mounts", wanted=site.client_mounts())
     operations.units(name="Mounts at boot", wanted=units(site))
 
@@ -65,7 +64,7 @@ def local_drive(site: Site) -> Drive | None:
 
 
 def modules(site: Site) -> tuple[str, ...]:
-    """Kernel modules of the network file systems; the kernel would load them at the first mount."""
+    """Kernel modules of the network file systems, loaded at boot; now, the first mount loads them."""
     wanted = []
     for storage in site.client_storage().values():
         if storage.class_ == "nfs":
@@ -75,7 +74,7 @@ def modules(site: Site) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
-def files(site: Site, timeout_s: int = 30, retry_s: int = 10) -> tuple[Entry, ...]:
+def files(site: Site, timeout_s: int = 30, retry_s: int = 5) -> tuple[Entry, ...]:
     mounts = site.client_mounts()
     network = [mount for mount in mounts if mount.network]
     entries: list[Entry] = [_unit_file(mount, timeout_s) for mount in mounts]
@@ -84,7 +83,6 @@ def files(site: Site, timeout_s: int = 30, retry_s: int = 10) -> tuple[Entry, ..
             RemoteFile(
                 "/etc/modules-load.d/rackproof-storage.conf",
                 templates.text("/etc/modules-load.d/rackproof.conf", purpose="storage", modules=modules(site)),
-                restart=("systemd-modules-load.service",),
             )
         )
     if network:
@@ -118,11 +116,6 @@ def _unit_file(mount: Mount, timeout_s: int) -> RemoteFile:
             options=mount.options,
         )
     return RemoteFile(path, text, restart=(mount.unit,))
-
-
-def module_units(site: Site) -> tuple[Unit, ...]:
-    loaded = " && ".join(f"test -e /sys/module/{module}" for module in modules(site))
-    return (Unit("systemd-modules-load.service", enabled=None, proof=loaded or None),)
 
 
 def units(site: Site) -> tuple[Unit, ...]:

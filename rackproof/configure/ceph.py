@@ -84,18 +84,21 @@ class OtherCluster(ValueError):
     """The node carries a cluster that was set up differently; it is not touched."""
 
 
-def needs_bootstrap(plan: CephPlan, state: CephState, drive: DriveState) -> bool:
-    """False when the cluster is there, True when it has to be made or completed.
+def is_set_up(plan: CephPlan, state: CephState) -> bool:
+    """Whether the bootstrap of this very cluster is through.
 
-    Raises OtherCluster when there is another one, ForeignDrive when the drive carries anything else.
+    Raises OtherCluster when the node carries another one.
     """
-    if state.fingerprint == plan.fingerprint:
-        return False
-    if state.fingerprint is not None:
+    if state.fingerprint not in (plan.fingerprint, None):
         raise OtherCluster(
             f"{plan.node}: expected the Ceph cluster {plan.fingerprint!r}, actual {state.fingerprint!r};"
             f" remove the old one by hand, then {DONE}"
         )
+    return state.fingerprint is not None
+
+
+def check_drive(plan: CephPlan, state: CephState, drive: DriveState) -> None:
+    """Raises ForeignDrive unless the drive is blank or already the OSD of this cluster."""
     device = usable_device(plan.drive, drive)
     ours = drive.type == "ceph_bluestore" and state.osd_uuid == plan.osd_uuid
     if not ours and not is_blank(drive):
@@ -103,7 +106,6 @@ def needs_bootstrap(plan: CephPlan, state: CephState, drive: DriveState) -> bool
             f"{device}: expected a blank drive, actual {describe(drive)}; nothing was done."
             f" If nothing on it is needed: blkdiscard {device}"
         )
-    return True
 
 
 def bootstrap_command(pattern: str, drive: DriveState) -> str:

@@ -64,7 +64,9 @@ def state_command(device: str) -> str:
         " | while read -r d; do "
         'echo "device=$d"; '
         'echo "kind=$(lsblk -dnro TYPE -- "$d")"; '
-        'blkid -p -s TYPE -s LABEL -o export -- "$d" | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"; '
+        'found=$(blkid -p -s TYPE -s LABEL -o export -- "$d" | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"); '
+        # A file system that was recognised is ours or is not; nothing below could change that.
+        '[ -z "$found" ] || { echo "$found"; continue; }; '
         'lsblk -nro PATH -- "$d" | tail -n +2 | sed "s/^/holder=/"; '
         'findmnt -rno TARGET -S "$d" | sed "s/^/mounted=/"; '
         'wipefs --no-act --noheadings --output TYPE -- "$d" | sed "s/^/signature=/"; '

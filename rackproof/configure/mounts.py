@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.files import PENDING
+from rackproof.configure.files import PENDING, pending_command
 from rackproof.core.architecture import Storage
 
 CEPH_CLIENT = "rackproof"
@@ -189,7 +189,7 @@ def mount_differences(mount: Mount, actual: Mounted | None) -> tuple[str, ...]:
 
 
 def mounts_command() -> str:
-    return f"cat /proc/self/mounts && echo -- && {{ ls -1 {PENDING} 2>/dev/null || true; }}"
+    return f"cat /proc/self/mounts && echo -- && {pending_command()}"
 
 
 @dataclass(frozen=True, slots=True)

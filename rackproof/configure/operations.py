@@ -185,15 +185,19 @@ def mounted(wanted: Sequence[mount_plans.Mount]) -> Commands:
 def ceph_cluster(plan: ceph.CephPlan) -> Commands:
     """Make the Ceph cluster, or complete one whose making was interrupted. The bootstrap script must be there."""
     found = host.get_fact(facts.CephState)
-    drive = host.get_fact(facts.DriveState, device=plan.drive)
-    if found is None or drive is None:
-        yield from unreadable("the state of Ceph and its drive")
+    if found is None:
+        yield from unreadable("the state of Ceph")
         return
     try:
-        if ceph.needs_bootstrap(plan, found, drive):
-            yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
-        else:
+        if ceph.is_set_up(plan, found):
             host.noop(f"Ceph cluster {plan.fsid} is there")
+            return
+        drive = host.get_fact(facts.DriveState, device=plan.drive)
+        if drive is None:
+            yield from unreadable(f"the drive {plan.drive}")
+            return
+        ceph.check_drive(plan, found, drive)
+        yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
     except (drive_plans.ForeignDrive, ceph.OtherCluster) as error:
         yield from refuse(str(error))
 

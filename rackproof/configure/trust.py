@@ -25,8 +25,10 @@ class Identity:
 
 def identity_command() -> str:
     return (
-        f'for f in {HOST_KEYS}; do [ -f "$f" ] && sed \'s/^/host /\' -- "$f"; done; '
-        f"[ ! -f {PRIVATE_KEY} ] || ssh-keygen -y -f {PRIVATE_KEY} </dev/null | sed 's/^/user /'; "
+        f'for f in {HOST_KEYS}; do [ -f "$f" ] && read -r key <"$f" && echo "host $key"; done; '
+        f"key=; if [ -f {PRIVATE_KEY}.pub ]; then read -r key <{PRIVATE_KEY}.pub; "
+        f"elif [ -f {PRIVATE_KEY} ]; then key=$(ssh-keygen -y -f {PRIVATE_KEY} </dev/null); fi; "
+        '[ -z "$key" ] || echo "user $key"; '
     )
 
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.files import PENDING
+from rackproof.configure.files import PENDING, pending_command
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20
@@ -54,13 +54,13 @@ def states_command(units: Sequence[Unit], manager: Sequence[str]) -> str:
     command = f"export LC_ALL=C; printf '%s\\n' {names}; echo --; "
     if units:
         command += f"systemctl show --property={_PROPERTIES} -- {names}; "
-    command += f"echo --; ls -1 {PENDING} 2>/dev/null; echo --; "
+    command += f"echo --; {pending_command()}echo --; "
     if manager:
         command += f"systemctl show --property={','.join(manager)}; "
     command += "echo --; "
     for unit in units:
         if unit.proof:
-            command += f"({unit.proof}) >/dev/null 2>&1; echo {shlex.quote(unit.name)} $?; "
+            command += f"{{ {unit.proof}; }} >/dev/null 2>&1; echo {shlex.quote(unit.name)} $?; "
     return command
 
 
@@ -198,7 +198,7 @@ def _verification(unit: Unit) -> list[str]:
     if unit.proof:
         message = shlex.quote(f"{unit.name} is active and this does not hold: {unit.proof}")
         lines += [
-            f"n=0; until ({unit.proof}) >/dev/null 2>&1; do n=$((n + 1)); "
+            f"n=0; until {{ {unit.proof}; }} >/dev/null 2>&1; do n=$((n + 1)); "
             f"[ $n -lt {PROOF_TRIES} ] || {{ echo {message} >&2; exit 1; }}; sleep 1; done"
         ]
     return lines

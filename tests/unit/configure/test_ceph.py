@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.ceph import CephPlan, CephState, OtherCluster, cluster_fsid, needs_bootstrap, parse_state
+from rackproof.configure.ceph import (
+    CephPlan,
+    CephState,
+    OtherCluster,
+    check_drive,
+    cluster_fsid,
+    is_set_up,
+    parse_state,
+)
 from rackproof.configure.drives import DriveState, ForeignDrive
 from tests.unit.configure.rack import architecture, site
 
@@ -28,23 +36,26 @@ def test_clients_know_the_cluster_without_asking_it() -> None:
 
 
 def test_a_blank_drive_is_bootstrapped_and_a_finished_cluster_is_not() -> None:
-    assert needs_bootstrap(plan(), CephState(None, None), BLANK) is True
-    assert needs_bootstrap(plan(), CephState(plan().fingerprint, plan().osd_uuid), BLUESTORE) is False
+    check_drive(plan(), CephState(None, None), BLANK)
+    assert is_set_up(plan(), CephState(None, None)) is False
+    assert is_set_up(plan(), CephState(plan().fingerprint, plan().osd_uuid)) is True
 
 
 def test_an_interrupted_bootstrap_is_completed() -> None:
-    assert needs_bootstrap(plan(), CephState(None, plan().osd_uuid), BLUESTORE) is True
+    interrupted = CephState(None, plan().osd_uuid)
+    assert is_set_up(plan(), interrupted) is False
+    check_drive(plan(), interrupted, BLUESTORE)
 
 
 @pytest.mark.parametrize("osd", [None, "1b671a64-40d5-491e-99b0-da01ff1f3341"])
 def test_the_drive_of_another_cluster_is_not_touched(osd: str | None) -> None:
     with pytest.raises(ForeignDrive, match="actual ceph_bluestore"):
-        needs_bootstrap(plan(), CephState(None, osd), BLUESTORE)
+        check_drive(plan(), CephState(None, osd), BLUESTORE)
 
 
 def test_a_cluster_with_other_parameters_is_not_touched() -> None:
     with pytest.raises(OtherCluster, match="size=3"):
-        needs_bootstrap(plan(), CephState(plan().fingerprint.replace("size=1", "size=3"), None), BLUESTORE)
+        is_set_up(plan(), CephState(plan().fingerprint.replace("size=1", "size=3"), None))
 
 
 def test_the_answer_is_read() -> None:

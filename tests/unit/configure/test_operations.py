@@ -31,7 +31,7 @@ EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
     (operations.ports, {"wanted": [PORT]}, [facts.Links]),
     (operations.filesystem, {"drive": DRIVE}, [facts.DriveState]),
     (operations.mounted, {"wanted": site().client_mounts()}, [facts.MountTable]),
-    (operations.ceph_cluster, {"plan": CEPH_PLAN}, [facts.CephState, facts.DriveState]),
+    (operations.ceph_cluster, {"plan": CEPH_PLAN}, [facts.CephState]),
     (operations.programs, {"names": ["fio"]}, [facts.Programs]),
     (rack_operations.ssh_trust, {"names": {}, "mpi_nodes": []}, [facts.FileStates]),
 ]

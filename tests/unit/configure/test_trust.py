@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from rackproof.configure.trust import Identity, authorized_keys, keygen_script, known_hosts, parse_identity
+from rackproof.configure.trust import (
+    Identity,
+    authorized_keys,
+    identity_command,
+    keygen_script,
+    known_hosts,
+    parse_identity,
+)
 
 A = Identity(("ssh-ed25519 AAAA",), "ssh-ed25519 aaaa")
 B = Identity(("ssh-ed25519 BBBB",), "ssh-ed25519 bbbb")
@@ -13,6 +23,21 @@ def test_the_newest_kind_of_host_key_is_preferred_and_comments_are_dropped() -> 
     lines = ["host ssh-rsa RRRR root@x", "host ssh-ed25519 AAAA root@x", "user ssh-ed25519 aaaa root@gpu-01"]
     assert parse_identity(lines) == A
     assert parse_identity(["host ssh-rsa RRRR"]) == Identity(("ssh-rsa RRRR",), None)
+
+
+def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
+    command = identity_command().replace("/etc/ssh", str(tmp_path)).replace("/root/.ssh", str(tmp_path))
+
+    def ask() -> Identity:
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        return parse_identity(done.stdout.splitlines())
+
+    assert ask() == Identity((), None)
+    (tmp_path / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAA root@x\n")
+    assert ask() == Identity(("ssh-ed25519 AAAA",), None)
+    (tmp_path / "id_ed25519").write_text("private\n")
+    (tmp_path / "id_ed25519.pub").write_text("ssh-ed25519 aaaa root@x\n")
+    assert ask() == A
 
 
 @pytest.mark.parametrize("line", ["host", "user Enter passphrase", "other ssh-ed25519 AAAA"])

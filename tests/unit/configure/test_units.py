@@ -60,7 +60,7 @@ def test_active_without_effect_is_restarted_and_proven_afterwards() -> None:
     unit = Unit("a.service", proof="test -e /sys/module/x")
     plan = plan_units([unit], system(a=UnitState("loaded", "active", "enabled", False, proven=False)))
     assert plan.reasons == ("restart a.service: active without effect",)
-    assert "until (test -e /sys/module/x)" in plan.script
+    assert "until { test -e /sys/module/x; }" in plan.script
     assert not plan_units([unit], system(a=UnitState("loaded", "active", "enabled", False, proven=True)))
 
 
