@@ -1,0 +1,78 @@
+"""An inventory of nodes that are not there: pyinfra's fake connector answers every fact.
+
+Its answers are those of nodes with nothing on them. ``RACKPROOF_FAKE`` names a change: ``no-drive`` (the storage node
+has none), ``foreign`` (a client's drive carries somebody's data).
+"""
+
+import os as _os
+import shlex as _shlex
+
+from rackproof.configure.facts import END as _END
+from tests.unit.configure.rack import rack as _rack
+
+_LINKS = (
+    '[{"ifname": "enp0s16", "link_type": "ether", "flags": ["UP"], "mtu": 1500, "address": "MAC", "addr_info": []}]'
+)
+_UNIT = ["Id=x", "LoadState=loaded", "ActiveState=inactive", "UnitFileState=disabled", "NeedDaemonReload=no"]
+_FOREIGN = ["device=/dev/nvme0n1", "kind=disk", "type=ext4", "label=data"]
+_BLANK = ["device=/dev/nvme0n1", "kind=disk", "zero=yes"]
+
+
+def _units(count):
+    """For a question about so many units; what they are called does not matter to the answer's form."""
+    return ["--", *(_UNIT * count), "--", "--", "--", _END]
+
+
+def _responses(node):
+    foreign = _os.environ.get("RACKPROOF_FAKE") == "foreign" and node.name == "gpu-01"
+    return {
+        # A refusal is a command that fails; to the fake connector every command succeeds unless it is told.
+        "nothing was done": {"success": False, "stderr": "refused"},
+        "dpkg-query -W": [_END],
+        "stat -c": ["--", "--", _END],
+        "grep -sH": [_END],
+        "ip -j addr show": [_LINKS.replace("MAC", node.data["fabric_macs"][0]), "--", _END],
+        "ssh_host_": ["host ssh-ed25519 AAAA", _END],
+        "readlink -f": [*(_FOREIGN if foreign else _BLANK), _END],
+        "/proc/self/mounts": ["--", _END],
+        "rackproof-bootstrap": [_END],
+        "command -v": [_END],
+        **_unit_responses(node.name),
+    }
+
+
+def _unit_responses(name):
+    from deploys import base, ceph, fabric, rdma_soft, storage_client, storage_server
+    from tests.unit.configure.rack import site
+
+    here = site(name)
+    sets = [base.units(here), fabric.units(here.ports), rdma_soft.units(here)]
+    if name.startswith("storage"):
+        plan = ceph.cluster_plan(here)
+        sets += [storage_server.units(here), ceph.units(plan)]
+    else:
+        sets.append(storage_client.units(here))
+    responses = {}
+    for units in sets:
+        names = [unit.name for unit in units]
+        # The command begins with the names, which tell the questions apart.
+        asked = " ".join(_shlex.quote(name) for name in names)
+        responses[f"printf '%s\\n' {asked};"] = [*names, *_units(len(names))]
+    return responses
+
+
+def _host(node):
+    data = dict(node.data)
+    if _os.environ.get("RACKPROOF_FAKE") == "no-drive":
+        data.pop("nfs_drive", None)
+    return f"@fake/{node.name}", {
+        **data,
+        "architecture": "virtual-rack",
+        "fake_responses": _responses(node),
+        "fake_delay": 0,
+        "fake_delay_jitter": 0,
+    }
+
+
+gpu = [_host(node) for node in _rack().group("gpu")]
+storage = [_host(node) for node in _rack().group("storage")]

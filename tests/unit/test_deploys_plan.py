@@ -1,0 +1,88 @@
+"""The whole deploy, planned by pyinfra's own command against nodes that are not there.
+
+In a process of its own: pyinfra's command patches the interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU, STORAGE = {"@fake/gpu-01", "@fake/gpu-02"}, {"@fake/storage-01"}
+
+
+def pyinfra(*options: str, fake: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pyinfra", *options, "tests/unit/configure/fake_inventory.py", "deploys/cluster.py"],
+        cwd=ROOT,
+        env={**os.environ, "RACKPROOF_FAKE": fake},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def plan() -> list[dict[str, Any]]:
+    done = pyinfra("--dry", "--json")
+    assert done.returncode == 0, done.stderr
+    operations: list[dict[str, Any]] = json.loads(done.stdout)["plan"]
+    return operations
+
+
+def test_every_operation_has_a_name_of_its_own(plan: list[dict[str, Any]]) -> None:
+    names = [operation["name"] for operation in plan]
+    assert len(names) == len(set(names)) > 20
+    assert all(len(operation["names"]) == 1 for operation in plan)
+
+
+def test_bare_nodes_are_changed_by_every_operation_of_their_roles(plan: list[dict[str, Any]]) -> None:
+    changed = {operation["name"]: set(operation["hosts_with_change"]) for operation in plan}
+    assert changed["Base | Packages"] == GPU | STORAGE
+    assert changed["NFS server | File system"] == STORAGE
+    assert changed["Ceph server | Cluster"] == STORAGE
+    assert changed["Storage client | Mounts"] == GPU
+    unchanged = {name for name, nodes in changed.items() if not nodes}
+    # An order without an action, and a question that has no answer before the packages are there.
+    assert unchanged == {"Servers before clients", "Tools | Programs"}
+
+
+def test_servers_are_set_up_before_clients_whatever_else_runs_in_parallel(plan: list[dict[str, Any]]) -> None:
+    names = [operation["name"] for operation in plan]
+    meeting = names.index("Servers before clients")
+    servers = [i for i, name in enumerate(names) if name.startswith(("NFS server", "Ceph server"))]
+    clients = [i for i, name in enumerate(names) if name.startswith("Storage client")]
+    assert max(servers) < meeting < min(clients)
+
+
+def test_differences_are_shown_and_secrets_are_not() -> None:
+    done = pyinfra("--dry", "--diff")
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout + done.stderr
+    assert "+server 10.77.0.11 iburst minpoll 4 maxpoll 6" in shown
+    assert "/etc/ceph/rackproof.secret: changed (secret, not shown)" in shown
+
+
+def test_an_inventory_without_a_drive_touches_nothing() -> None:
+    done = pyinfra("-y", fake="no-drive")
+    assert done.returncode == 1
+    assert "nfs_drive: this node exports NFS, the inventory names no drive for it" in done.stderr
+    assert "Starting operation" not in done.stderr
+
+
+def test_a_foreign_drive_stops_its_own_node_only() -> None:
+    done = pyinfra("-y", fake="foreign")
+    assert done.returncode == 1
+    assert "expected ext4 'rp-local' or a blank drive, actual ext4 'data'; nothing was done" in done.stderr
+    after = done.stderr.split("Starting operation: Storage client | Files")[1].split("Starting operation")[0]
+    assert "gpu-02" in after
+    assert "gpu-01" not in after
