@@ -11,12 +11,11 @@ from rackproof.core.architecture import Architecture
 from rackproof.validation import Unmeasured, announce, check, read
 from rackproof.validation.answers import STATUS, answer_of, programs_of
 
-PATIENCE_S = 15
 # Programs that do not know --version, and what they answer to instead.
 HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
 # Loading numpy takes an emulated node many seconds; that it is there has to do.
 MPI4PY = (
-    f"timeout -k 2 {PATIENCE_S} python3 -c 'import mpi4py, importlib.util as u;"
+    "python3 -c 'import mpi4py, importlib.util as u;"
     f' print(mpi4py.__version__, u.find_spec("numpy").origin)\' 2>&1{STATUS}'
 )
 
@@ -51,13 +50,11 @@ def test_present(host: Host, arch: Architecture, item: str) -> None:
 )
 def test_starts(host: Host, arch: Architecture, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
-    start = f"timeout -k 2 {PATIENCE_S} {command} 2>&1{STATUS}"
+    start = f"{command} 2>&1{STATUS}"
     announce(host, where(arch), start)
     if found(host, arch)[item] is None:
         raise Unmeasured(f"{item} is not there; see tools.present")
     answer = answer_of(item, read(host, start))
-    if answer.timed_out:
-        raise Unmeasured(f"{item}: no answer within {PATIENCE_S} s")
     # perftest's programs print their version and end with 1.
     if answer.status != 0 and not (answer.status == 1 and answer.body.startswith("Version: ")):
         lines = answer.body.strip().splitlines()
@@ -77,7 +74,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
 )
 def test_mpi4py(host: Host) -> None:
     answer = answer_of("python3", read(host, MPI4PY))
-    if answer.not_run or answer.timed_out:
+    if answer.not_run:
         raise Unmeasured(f"python3: exit status {answer.status}")
     if answer.status != 0:
         lines = answer.body.strip().splitlines()

@@ -1,52 +1,58 @@
 """Many commands in one round trip: the script that a node runs, and how its answer is unpacked. Pure.
 
-Each command is wrapped exactly as ``Connection.run`` wraps it, so that it cannot matter which way it was read. A few
-lanes work the list off side by side: a command that hangs in the kernel and cannot be killed holds up its own lane,
-and the script answers without it when the time is over.
+Each command is started as ``Connection.run`` starts it, so that it cannot matter which way it was read. Two lanes work
+the list off side by side, each under one limit: a command that hangs ends its own lane, one that cannot even be killed
+is left behind, and the script answers without them. Limits for every single command would cost a small node more than
+the commands do.
 
-The answer is a list of files (``0003.out 17 1763712345.120000000``), an empty line, and their contents in the same
-order. For command 3 there are ``0003.a`` (began), ``.err``, ``.out`` and ``.rc`` (ended).
+The answer is a list of files (``3.out 17 1763712345.120000000``), an empty line, and their contents in the same order.
+For command 3 there are ``3.a`` (began), ``3.err``, ``3.out`` and ``3.rc`` (ended).
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from rackproof.remote.command import KILL_AFTER_S, CommandResult, bounded, timed_out
+from rackproof.remote.command import KILL_AFTER_S, CommandResult, timed_out
 
 LANES = 2
 """More would only make the commands of a small node wait for each other."""
 MAGIC = b"rackproof-batch/1"
-POLL_S = 0.2
-
-_LOCALE = "env LC_ALL=C "
-"""Set once for the whole script: a process less for every command, a third of what a quick one costs."""
 
 _SCRIPT = """\
 lane() {{
-  for n in "$@"; do
-    : >"$n.a"
-    "c$n" </dev/null >"$n.out" 2>"$n.err"
-    echo $? >"$n.rc"
-  done
-  : >"done$1"
+  k=$1
+  timeout -k {kill_after} {limit} sh -c '
+    n=$1
+    shift
+    for c in "$@"; do
+      : >"$n.a"
+      sh -c "$c" </dev/null >"$n.out" 2>"$n.err"
+      echo $? >"$n.rc"
+      n=$((n + {lanes}))
+    done' lane "$@"
+  : >"done$k"
+  {finished} && kill "$watch"
 }}
 stop() {{
-  kill "$watch" 2>/dev/null
-{stops}
+  kill "$watch" $pids
+  cd /
+  rm -rf "$d"
 }}
 main() {{
   umask 077
-  LC_ALL=C; export LC_ALL
+  LC_ALL=C
+  export LC_ALL
   d=$(mktemp -d /dev/shm/rackproof.XXXXXX 2>/dev/null || mktemp -d) || exit 1
-  trap 'stop; cd /; rm -rf "$d"' EXIT
-  trap 'exit 143' TERM HUP INT
   cd "$d" || exit 1
-{lanes}
+  pids=
+  # Nothing here holds the script's own streams: what hangs must not keep the connection open.
   sleep {budget} >/dev/null 2>&1 & watch=$!
-  until {finished} || ! kill -0 "$watch" 2>/dev/null; do
-    sleep {poll}
-  done
+  trap 'stop 2>/dev/null' EXIT
+  trap 'exit 143' TERM HUP INT
+{start}
+  {finished} || wait "$watch"
   set --
   for rc in *.rc; do
     n=${{rc%.rc}}
@@ -62,31 +68,34 @@ main() {{
   echo
   [ $# -eq 0 ] || cat "$@"
 }}
-{commands}
 main
 """
 
 
+def lane_limit_s(timeout_s: float) -> float:
+    """How long one lane may take: a command that hangs in its first half has had its own limit by then."""
+    return 2 * timeout_s
+
+
 def budget_s(timeout_s: float) -> float:
-    """How long the script collects answers: one command may use up all of its own limit."""
-    return timeout_s + KILL_AFTER_S + 5
+    """How long the script collects answers before it leaves behind what cannot be killed."""
+    return lane_limit_s(timeout_s) + KILL_AFTER_S + 1
 
 
 def script(commands: Sequence[str], timeout_s: float) -> bytes:
-    """A POSIX shell script for ``sh -s`` that runs every command under its own limit."""
-    numbers = [f"{index:04d}" for index in range(len(commands))]
-    lanes = [numbers[k::LANES] for k in range(min(LANES, len(numbers)))]
+    """A POSIX shell script for ``sh -s``."""
+    lanes = range(min(LANES, len(commands)))
+    finished = " && ".join(f"[ -e done{lane} ]" for lane in lanes) or "true"
     text = _SCRIPT.format(
-        # A lane holds none of the script's streams: one that hangs must not keep the connection open.
-        lanes="\n".join(f"  lane {' '.join(lane)} >/dev/null 2>&1 & p{lane[0]}=$!" for lane in lanes),
-        stops="\n".join(f'  [ -e done{lane[0]} ] || kill "$p{lane[0]}" 2>/dev/null' for lane in lanes),
+        kill_after=KILL_AFTER_S,
+        limit=f"{lane_limit_s(timeout_s):g}",
         budget=f"{budget_s(timeout_s):g}",
-        poll=POLL_S,
-        finished=f"{{ {' && '.join(f'[ -e done{lane[0]} ]' for lane in lanes) or 'true'}; }}",
+        lanes=LANES,
+        finished=finished,
         magic=MAGIC.decode(),
-        commands="\n".join(
-            f"c{number}() {{ {bounded(command, timeout_s).removeprefix(_LOCALE)}; }}"
-            for number, command in zip(numbers, commands, strict=True)
+        start="\n".join(
+            f'  lane {lane} {" ".join(map(shlex.quote, commands[lane::LANES]))} >/dev/null 2>&1 & pids="$pids $!"'
+            for lane in lanes
         ),
     )
     return text.encode()
@@ -102,7 +111,7 @@ def unpack(node: str, commands: Sequence[str], timeout_s: float, answer: bytes) 
     now = files.pop("now", None)
     results = []
     for index, command in enumerate(commands):
-        result = _result(node, command, timeout_s, files, f"{index:04d}", float(now[1]) if now else 0.0)
+        result = _result(node, command, timeout_s, files, str(index), float(now[1]) if now else 0.0)
         if result is not None:
             results.append(result)
     return results

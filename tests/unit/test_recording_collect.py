@@ -83,27 +83,28 @@ def test_a_batch_gives_what_single_commands_give() -> None:
 
 
 def test_a_command_that_hangs_costs_only_its_own_time() -> None:
-    commands = ["sleep 60", *["echo quick"] * 6]
+    commands = ["sleep 60", *(f"echo quick; : {k}" for k in range(6))]
     began = time.monotonic()
     answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
     results = unpack("gpu-01", commands, 1, answer.stdout)
     assert time.monotonic() - began < 10
     assert results[0].error == "not finished within 1 s"
     assert results[0].elapsed_s >= 1
-    assert [result.stdout for result in results[1:]] == [b"quick\n"] * 6
+    # Its lane ends with it: what stands behind it there is asked for in the next round trip.
+    assert [result.stdout for result in results[1:]] == [b"quick\n"] * 3
 
 
 def test_a_command_that_cannot_be_killed_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "budget_s", lambda timeout_s: timeout_s + 1)
+    monkeypatch.setattr(batch, "budget_s", lambda timeout_s: 3 * timeout_s)
     # As one that hangs in the kernel: TERM does nothing, and KILL comes after the script's own end.
     stuck = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"
-    commands = ["echo a", "echo b", "echo c", stuck, "echo d", "echo e", "echo f", "echo behind the stuck one"]
+    commands = ["echo a", stuck, "echo b", "echo behind the stuck one"]
     began = time.monotonic()
     answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
     results = {result.command: result for result in unpack("gpu-01", commands, 1, answer.stdout)}
     assert time.monotonic() - began < 8
     assert results[stuck].error == "not finished within 1 s"
-    assert results["echo f"].rc == 0
+    assert results["echo b"].rc == 0
     assert "echo behind the stuck one" not in results
 
 
@@ -121,8 +122,8 @@ def test_nothing_stays_on_the_node() -> None:
         lambda answer: answer[:-1],
         lambda answer: answer + b"x",
         lambda answer: b"motd\n" + answer,
-        lambda answer: answer.replace(b"0000.out 6", b"0000.out 7"),
-        lambda answer: answer.replace(b"0000.out 6", b"0000.out x"),
+        lambda answer: answer.replace(b"0.out 6", b"0.out 7"),
+        lambda answer: answer.replace(b"0.out 6", b"0.out x"),
         lambda answer: answer.replace(b"rackproof-batch/1", b"rackproof-batch/2"),
         lambda answer: b"sh: 1: Syntax error\n\n",
     ],
