@@ -62,12 +62,10 @@ def number_text(value: float, other_than: float | None = None) -> str:
 
     Where ``other_than`` is another number that would read the same, digits are added until the two differ.
     """
-    text = _significant(value, 3)
-    if other_than is not None and value != other_than:
-        digits = 3
-        while digits < 12 and text == _significant(other_than, digits):
-            digits += 1
-            text = _significant(value, digits)
+    text, digits = _significant(value, 3), 3
+    while other_than is not None and value != other_than and digits < 12 and text == _significant(other_than, digits):
+        digits += 1
+        text = _significant(value, digits)
     return text
 
 

@@ -6,7 +6,9 @@ is missing is UNMEASURED. See ``select`` for which of several measurements count
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -35,7 +37,8 @@ def judge(
     The order of the evidence matters only between measurements of the same thing (see ``select``). Several results
     of one check, item and node count as the worst of them.
     """
-    return _judge(architecture, run, Index(measurements), checks)
+    with _no_search_for_cycles():
+        return _judge(architecture, run, Index(measurements), checks)
 
 
 def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judgement:
@@ -45,6 +48,13 @@ def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judg
     UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run or cannot
     be understood; whether they are whole is ``evidence.verify_chain``'s business.
     """
+    with _no_search_for_cycles():
+        run, index, checks = _sorted_out(records)
+        return _judge(architecture, run, index, checks)
+
+
+def _sorted_out(records: Iterable[Record]) -> tuple[RunInfo, Index, list[CheckResult]]:
+    """The run, its measurements, and the results of checks that count."""
     run: RunInfo | None = None
     stage = 0
     index = Index()
@@ -65,7 +75,7 @@ def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judg
                 answers[key][1].append(result)
     if run is None:
         raise RunError("the evidence does not say what was to be proven: it has no run record")
-    return _judge(architecture, run, index, [result for _, results in answers.values() for result in results])
+    return run, index, [result for _, results in answers.values() for result in results]
 
 
 def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Iterable[CheckResult]) -> Judgement:
@@ -90,3 +100,15 @@ def _read(model: type[Body], record: Record) -> Body:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RunError(f"record {record.seq} is no {record.kind.value}: {where}: {first['msg']}") from None
+
+
+@contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """Evidence and verdicts refer to nothing in circles; looking for circles takes a seventh of a large judgement."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

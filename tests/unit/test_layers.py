@@ -37,7 +37,18 @@ PURE: dict[str, set[str]] = {
     "parse": {"pydantic"},
 }
 PURE_STDLIB = {
-    *("__future__", "collections", "dataclasses", "difflib", "enum", "functools", "hashlib", "ipaddress"),
+    *(
+        "__future__",
+        "collections",
+        "contextlib",
+        "dataclasses",
+        "difflib",
+        "enum",
+        "functools",
+        "gc",
+        "hashlib",
+        "ipaddress",
+    ),
     *("itertools", "json", "math", "re", "shlex", "statistics", "types", "typing", "xml"),
 }
 SIDE_EFFECTS = {"open", "print", "input", "exec", "eval", "__import__"}
