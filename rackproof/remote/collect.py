@@ -17,7 +17,7 @@ from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult
 from rackproof.remote.ssh import Fleet
 
 COMMAND_TIMEOUT_S = 20.0
-TRIP_GRACE_S = 60.0
+TRIP_GRACE_S = 30.0
 """How much longer than its commands a round trip may take: an emulated node needs seconds to start a shell."""
 PATIENCE = 3
 """Commands that may fail to end on one node before it is not asked any more."""
