@@ -20,10 +20,6 @@ CEPH_CLIENT = ("ceph-common",)
 CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
-METADATA_AGE_H = 24
-"""Package lists older than this are fetched again, and only when something has to be installed."""
-
-
 def declared_packages(architecture: Architecture, node: Node) -> tuple[str, ...]:
     """Everything that the architecture and the deploys of this node's roles need, sorted."""
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}
@@ -74,13 +70,11 @@ def install_script(missing: Sequence[str]) -> str:
             "export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 NEEDRESTART_MODE=l",
             # A package that an earlier, interrupted run left half-configured blocks every other one.
             "dpkg --configure -a --force-confdef --force-confold",
-            f"[ -n \"$(find /var/lib/apt/lists -name '*_Packages*' -mmin -{METADATA_AGE_H * 60} -print -quit)\" ]"
-            " || apt-get -q update",
             # Maintainer scripts would start services before their configuration is there, and make systemd read all
             # its units a dozen times. What is declared is started by its own operation.
             "export SYSTEMD_OFFLINE=1",
             f"install() {{ apt-get -q -y {options} install --no-install-recommends -- {names}; }}",
-            # Lists that are recent and yet older than the mirror's last change name files that are gone.
+            # Package lists are fetched when those that are there do not do: absent, or naming files that are gone.
             "install || { apt-get -q update && install; }",
             "unset SYSTEMD_OFFLINE",
             "systemctl daemon-reload",

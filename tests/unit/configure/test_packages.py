@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 from rackproof.configure.packages import declared_packages, install_script, parse_installed
 from tests.unit.configure.rack import architecture, rack
 
@@ -18,8 +21,53 @@ def test_half_installed_is_not_installed() -> None:
     assert parse_installed(lines) == {"fio"}
 
 
-def test_installation_asks_nothing_and_ends_with_a_proof() -> None:
+STUB = """#!/bin/sh
+echo "${0##*/} $*" >>"$LOG"
+case "${0##*/} $*" in
+"apt-get "*update*) touch "$LOG.lists" ;;
+"apt-get "*install*) [ -e "$LOG.lists" ] && touch "$LOG.installed" ;;
+"dpkg-query "*) [ ! -e "$LOG.installed" ] || printf installed ;;
+esac
+"""
+
+
+def install(folder: Path, *, lists: bool, dpkg_query: str = STUB) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run the script with stand-ins for apt and dpkg; an installation needs package lists."""
+    log = folder / "log"
+    for name in ("apt-get", "dpkg", "dpkg-query", "systemctl"):
+        (folder / name).write_text(dpkg_query if name == "dpkg-query" else STUB)
+        (folder / name).chmod(0o755)
+    if lists:
+        (folder / "log.lists").touch()
+    done = subprocess.run(
+        ["sh", "-c", install_script(["fio"])],
+        env={"PATH": f"{folder}:/usr/bin:/bin", "LOG": str(log)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done, [line.split(" -- ")[0].split()[0] + " " + line.split()[-1] for line in log.read_text().splitlines()]
+
+
+def test_package_lists_are_fetched_only_when_those_that_are_there_do_not_do(tmp_path: Path) -> None:
+    done, calls = install(tmp_path, lists=True)
+    assert done.returncode == 0, done.stderr
+    assert calls[1:] == ["apt-get fio", "systemctl daemon-reload", "dpkg-query fio"]
+
+
+def test_absent_package_lists_are_fetched_and_the_installation_is_tried_again(tmp_path: Path) -> None:
+    done, calls = install(tmp_path, lists=False)
+    assert done.returncode == 0, done.stderr
+    assert calls[1:4] == ["apt-get fio", "apt-get update", "apt-get fio"]
+
+
+def test_a_package_that_is_not_there_afterwards_is_an_error(tmp_path: Path) -> None:
+    done, _ = install(tmp_path, lists=True, dpkg_query="#!/bin/sh\nprintf half-configured\n")
+    assert done.returncode == 1
+    assert "fio: still not installed" in done.stderr
+
+
+def test_installation_asks_nothing() -> None:
     script = install_script(["fio", "chrony"])
     assert "DEBIAN_FRONTEND=noninteractive" in script
     assert "--no-install-recommends -- fio chrony" in script
-    assert "still not installed" in script.splitlines()[-1]
