@@ -15,7 +15,7 @@ from deploys import templates
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount, shared_transport
+from rackproof.configure.mounts import Mount
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 
@@ -33,8 +33,6 @@ DEFAULTS = {
 @deploy("Storage client", data_defaults=DEFAULTS)
 def storage_client() -> None:
     site = here()
-    if conflict := shared_transport(site.client_mounts()):
-        raise DeployError(f"{site.node.name}: {conflict}")
     for_local = local_drive(site)
     if for_local:
         operations.filesystem(name="File system", drive=for_local)
@@ -56,11 +54,7 @@ def local_drive(site: Site) -> Drive | None:
         return None
     if len(local) > 1:
         raise DeployError(f"{site.node.name}: several storages of class local are not supported yet")
-    if site.settings.data_drive is None:
-        raise DeployError(f"{site.node.name}: data_drive: the architecture has a local drive, the inventory names none")
-    drive = Drive(site.settings.data_drive, local[0].source, local[0].fstype)
-    drive.check()
-    return drive
+    return site.drive("data_drive", local[0].source, local[0].fstype)
 
 
 def modules(site: Site) -> tuple[str, ...]:

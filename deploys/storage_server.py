@@ -58,11 +58,7 @@ def rdma_port(site: Site) -> int | None:
 
 
 def export_drive(site: Site) -> Drive:
-    if site.settings.nfs_drive is None:
-        raise DeployError(f"{site.node.name}: nfs_drive: this node exports NFS, the inventory names no drive for it")
-    drive = Drive(site.settings.nfs_drive, LABEL)
-    drive.check()
-    return drive
+    return site.drive("nfs_drive", LABEL)
 
 
 def export_mount(site: Site) -> Mount:

@@ -20,6 +20,7 @@ CEPH_CLIENT = ("ceph-common",)
 CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
+
 def declared_packages(architecture: Architecture, node: Node) -> tuple[str, ...]:
     """Everything that the architecture and the deploys of this node's roles need, sorted."""
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}

@@ -14,10 +14,11 @@ from pyinfra.context import host
 
 from rackproof import architectures
 from rackproof.configure import ceph, mounts, network
+from rackproof.configure.drives import Drive
 from rackproof.configure.settings import NodeSettings, node_settings
 from rackproof.core.architecture import Architecture, Ceph, Storage
 from rackproof.core.rack import Node, Rack
-from rackproof.errors import RackproofError
+from rackproof.errors import InventoryError, RackproofError
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,28 @@ class Site:
             if any(role in self.node.groups for role in storage.client_roles)
         }
 
+    def drive(self, key: str, label: str, fstype: str = "ext4") -> Drive:
+        """The drive that the inventory names under a key, and the file system that it shall carry.
+
+        Raises DeployError when the inventory names none, or no such file system can be made.
+        """
+        device = getattr(self.settings, key)
+        if device is None:
+            raise DeployError(
+                f"{self.node.name}: {key}: the architecture needs a drive there, the inventory names none"
+            )
+        drive = Drive(device, label, fstype)
+        try:
+            drive.check()
+        except InventoryError as error:
+            raise DeployError(f"{self.node.name}: {error}") from None
+        return drive
+
     def client_mounts(self) -> tuple[mounts.Mount, ...]:
+        """What this node mounts, in the architecture's order.
+
+        Raises DeployError when something cannot be mounted, or not beside the others.
+        """
         found = []
         for name, storage in self.client_storage().items():
             server = self.first(storage.server_role)
@@ -66,7 +88,12 @@ class Site:
             fsid = None
             if self.architecture.ceph and server and address:
                 fsid = ceph.cluster_fsid(self.architecture.ceph, server.name, address)
-            found.append(mounts.client_mount(name, storage, address, fsid))
+            try:
+                found.append(mounts.client_mount(name, storage, address, fsid))
+            except ValueError as error:
+                raise DeployError(f"{self.node.name}: {error}") from None
+        if conflict := mounts.shared_transport(found):
+            raise DeployError(f"{self.node.name}: {conflict}")
         return tuple(found)
 
     def fabric_addresses(self) -> dict[str, tuple[str, ...]]:

@@ -188,6 +188,20 @@ def test_a_drive_that_the_inventory_does_not_name_is_an_error_before_anything_ru
         storage_server.export_drive(site("storage-01", whole=bare))
 
 
+def test_what_cannot_be_mounted_is_an_error_before_anything_runs() -> None:
+    storage = architecture().storage
+    same = storage["nfs-tcp"].model_copy(update={"options": ("vers=4.1", "proto=tcp")})
+    label = storage["local"].model_copy(update={"source": "a-label-that-is-too-long"})
+    for change, message in [
+        ({"nfs-tcp": same}, "gpu-01: nfs-tcp and nfs-rdma: NFS 4.1 from one server over two transports"),
+        ({"local": label}, "gpu-01: a-label-that-is-too-long: a label of ext4 has 1 to 16"),
+    ]:
+        arch = architecture().model_copy(update={"storage": {**storage, **change}})
+        here = site("gpu-01", arch=arch)
+        with pytest.raises(DeployError, match=message):
+            storage_client.local_drive(here), storage_client.files(here)
+
+
 def test_the_second_server_of_a_role_serves_nothing() -> None:
     """One node is the server that the clients know; another one must not export an empty drive."""
     second = site("storage-02", whole=Rack("test", (*rack().nodes, node("storage-02", "storage", 12))))

@@ -75,7 +75,7 @@ def test_differences_are_shown_and_secrets_are_not() -> None:
 def test_an_inventory_without_a_drive_touches_nothing() -> None:
     done = pyinfra("-y", fake="no-drive")
     assert done.returncode == 1
-    assert "nfs_drive: this node exports NFS, the inventory names no drive for it" in done.stderr
+    assert "nfs_drive: the architecture needs a drive, the inventory names none" in done.stderr
     assert "Starting operation" not in done.stderr
 
 
