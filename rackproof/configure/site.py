@@ -66,9 +66,7 @@ class Site:
         """
         device = getattr(self.settings, key)
         if device is None:
-            raise DeployError(
-                f"{self.node.name}: {key}: the architecture needs a drive there, the inventory names none"
-            )
+            raise DeployError(f"{self.node.name}: {key}: the architecture needs a drive, the inventory names none")
         drive = Drive(device, label, fstype)
         try:
             drive.check()
