@@ -25,11 +25,12 @@ import yaml
 from rackproof.errors import LabError
 
 BUILD_TIMEOUT_S = 1800
-IMAGE_FORMAT = "3"
+IMAGE_FORMAT = "4"
 """Raised when this module makes a different image of the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
 
+MODULES = "/usr/local/lib/rackproof/initramfs-modules"
 GENERATORS = "etc/systemd/system-generators"
 _MANIFEST = "manifest.tsv"
 
@@ -132,9 +133,9 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe["dpkg_exclude"]),
         # Package lists stay in: reading them anew costs a minute under emulation. The deploys renew them when old.
         "--skip=cleanup/apt/lists",
-        f"--essential-hook=copy-in {overlay}/early/etc {overlay}/early/usr /",
+        "--dpkgopt=force-confold",  # what the recipe writes stays when a package asks
         f"--include={','.join(recipe['packages'])}",
-        f"--customize-hook=copy-in {overlay}/late/etc /",
+        f"--customize-hook=copy-in {overlay}/etc {overlay}/usr /",
         *(f'--customize-hook=ln -sf /dev/null "$1/etc/systemd/system/{unit}"' for unit in recipe["masked_units"]),
         *(
             f'--customize-hook=mkdir -p "$1/{GENERATORS}" && ln -sf /dev/null "$1/{GENERATORS}/{name}"'
@@ -143,7 +144,10 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         '--customize-hook=chroot "$1" systemctl enable systemd-networkd.service ssh.service',
         '--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id; touch "$1/etc/machine-id"',
         f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
-        f'--customize-hook=cp -L "$1/vmlinuz" {out}/vmlinuz && cp -L "$1/initrd.img" {out}/initrd.img',
+        '--customize-hook=chroot "$1" /usr/local/sbin/rackproof-initramfs /boot/rackproof.img',
+        f'--customize-hook=cp -L "$1/vmlinuz" {out}/vmlinuz && cp "$1/boot/rackproof.img" {out}/initrd.img',
+        # As systemd does when it has brought /etc and /var up to date: the first boot has nothing to catch up with.
+        '--customize-hook=touch "$1/etc/.updated" "$1/var/.updated"',
         recipe["suite"],
         str(tar),
         *(recipe["sources"] or ()),
@@ -185,13 +189,10 @@ def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -
 
 
 def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
-    """Files of the image, as folders that mmdebstrap copies in: ``early`` and ``late``."""
-    for stage in ("early", "late"):
-        files_of_stage = {
-            "/usr/share/initramfs-tools/modules.d/rackproof": "\n".join(recipe["initramfs_modules"]) + "\n"
-        }
-        for path, text in {**(files_of_stage if stage == "early" else {}), **recipe[f"files_{stage}"]}.items():
-            target = overlay / stage / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-            target.chmod(0o755 if text.startswith("#!") else 0o644)
+    """Files of the image, in a folder that mmdebstrap copies in."""
+    modules = {MODULES: "\n".join(recipe["initramfs_modules"]) + "\n"}
+    for path, text in {**recipe["files"], **modules}.items():
+        target = overlay / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(0o755 if text.startswith("#!") else 0o644)

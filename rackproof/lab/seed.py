@@ -6,6 +6,7 @@ before anything there runs. So host keys exist, and are known to the controller,
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -58,6 +59,8 @@ def _tree(seed: Path, node: NodeSpec, host_key: Path, authorized: str) -> None:
         file.chmod(mode)
 
     put("etc/hostname", f"{node.name}\n".encode())
+    # Known before the first boot, so that systemd does not take it for the first and preset every unit.
+    put("etc/machine-id", hashlib.sha256(host_key.read_bytes()).hexdigest()[:32].encode() + b"\n", 0o444)
     put("etc/ssh/ssh_host_ed25519_key", host_key.read_bytes(), 0o600)
     put("etc/ssh/ssh_host_ed25519_key.pub", host_key.with_suffix(".pub").read_bytes())
     keys = "AuthorizedKeysFile .ssh/authorized_keys /etc/ssh/lab_authorized_keys"

@@ -99,13 +99,15 @@ class Run:
         """Every node answers and says what it is; the others are named once, here."""
         answers = session.run({node.name: FACTS for node in self.rack.nodes}, 30)
         lost = {name: answer.why for name, answer in answers.items() if not answer.ok}
-        for name, why in lost.items():
-            self._say(f"{name}: {why}")
+        for name, answer in answers.items():
+            if not answer.ok:
+                self._say(f"{name}: {answer.why}")
             session.store.append(
                 Kind.CHECK,
                 CheckResult(
-                    check="node.reachable", node=name, outcome=CheckOutcome.UNMEASURED, message=why,
-                    protects="A node that does not answer has no number.",
+                    check="node.reachable", node=name, message=answer.why if not answer.ok else "answers",
+                    outcome=CheckOutcome.PASSED if answer.ok else CheckOutcome.UNMEASURED,
+                    protects="A node that does not answer has no number.", raw=session.outputs(answer),
                     hint="Check its power, its management network and its host key; then run again with --resume.",
                 ),
             )  # fmt: skip
