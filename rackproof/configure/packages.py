@@ -69,14 +69,14 @@ def install_script(missing: Sequence[str]) -> str:
         (
             "set -eu",
             "export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 NEEDRESTART_MODE=l",
-            # A package that an earlier, interrupted run left half-configured blocks every other one.
-            "dpkg --configure -a --force-confdef --force-confold",
             # Maintainer scripts would start services before their configuration is there, and make systemd read all
             # its units a dozen times. What is declared is started by its own operation.
             "export SYSTEMD_OFFLINE=1",
             f"install() {{ apt-get -q -y {options} install --no-install-recommends -- {names}; }}",
-            # Package lists are fetched when those that are there do not do: absent, or naming files that are gone.
-            "install || { apt-get -q update && install; }",
+            # What may be in the way: a package that an interrupted run left half-configured; package lists that are
+            # absent or name files that are gone.
+            "mend() { dpkg --configure -a --force-confdef --force-confold && apt-get -q update; }",
+            "install || { mend && install; }",
             "unset SYSTEMD_OFFLINE",
             "systemctl daemon-reload",
             f'for p in {names}; do [ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' -- "$p" 2>/dev/null)" = installed ]'

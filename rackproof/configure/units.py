@@ -124,22 +124,30 @@ class UnitPlan:
 
 
 def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, str] | None = None) -> UnitPlan:
-    """Commands that bring units and manager to what they shall be."""
+    """Commands that bring units and manager to what they shall be.
+
+    Links first, then systemd reads its units, at most once, then units are stopped and started: reading them takes
+    seconds on a slow machine, and every enable and mask would do it by itself.
+    """
     lines: list[str] = []
     reasons: list[str] = []
-
-    def do(reason: str, *commands: str) -> None:
-        reasons.append(reason)
-        lines.extend(commands)
-
-    wanted = dict(manager or {})
-    if any(state.manager.get(key) != value for key, value in wanted.items()):
-        do("manager defaults", "systemctl daemon-reexec")
-    if "daemon-reload" in state.pending or any(state.units[u.name].need_reload for u in units):
-        do("unit files changed", "systemctl daemon-reload", _done("daemon-reload"))
+    reread = "daemon-reload" in state.pending or any(state.units[unit.name].need_reload for unit in units)
+    for verb in ("unmask", "mask", "enable", "disable"):
+        chosen = [unit.name for unit in units if verb in _links(unit, state.units[unit.name])]
+        if chosen:
+            lines.append(f"systemctl {verb} --no-reload -- {' '.join(map(shlex.quote, chosen))}")
+            reasons += [f"{verb} {name}" for name in chosen]
+            # An enabled unit is of interest at the next boot, a masked one at once.
+            reread = reread or verb in ("unmask", "mask")
+    if any(state.manager.get(key) != value for key, value in (manager or {}).items()):
+        lines += ["systemctl daemon-reexec", _done("daemon-reload")]
+        reasons.append("manager defaults")
+    elif reread:
+        lines += ["systemctl daemon-reload", _done("daemon-reload")]
+        reasons.append("unit files changed")
     touched: list[Unit] = []
     for unit in units:
-        plan = _plan_unit(unit, state.units[unit.name], state.pending)
+        plan = _action(unit, state.units[unit.name], state.pending)
         if plan:
             touched.append(unit)
             lines.extend(plan.lines)
@@ -149,43 +157,39 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
     return UnitPlan(tuple(lines), tuple(reasons))
 
 
-def _plan_unit(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
-    name = shlex.quote(unit.name)
-    lines: list[str] = []
-    reasons: list[str] = []
+def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:
+    """What has to be done to a unit's symbolic links."""
     masked = state.file == "masked"
     if unit.masked:
-        if not masked:
-            lines.append(f"systemctl mask --now -- {name}")
-            reasons.append(f"mask {unit.name}")
-        return UnitPlan(tuple(lines), tuple(reasons))
-    if masked:
-        lines.append(f"systemctl unmask -- {name}")
-        reasons.append(f"unmask {unit.name}")
-    if unit.enabled is not None and (state.file == "enabled") != unit.enabled and state.file != "static":
-        verb = "enable" if unit.enabled else "disable"
-        if unit.enabled or state.file not in ("", "disabled", "masked"):
-            lines.append(f"systemctl {verb} -- {name}")
-            reasons.append(f"{verb} {unit.name}")
+        return () if masked else ("mask",)
+    verbs = ["unmask"] if masked else []
+    if unit.enabled and state.file not in ("enabled", "static"):
+        verbs.append("enable")
+    elif unit.enabled is False and state.file not in ("disabled", "static", "masked", ""):
+        verbs.append("disable")
+    return tuple(verbs)
+
+
+def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
+    """Start, stop, restart or reload, with the reason."""
+    name = shlex.quote(unit.name)
     restart, reload = f"restart:{unit.name}", f"reload:{unit.name}"
     active = state.active in ("active", "reloading")
-    if unit.running is True:
-        if not active:
-            lines += [f"systemctl start -- {name}", _done(restart, reload)]
-            reasons.append(f"start {unit.name}")
-        elif restart in pending:
-            lines += [f"systemctl restart -- {name}", _done(restart, reload)]
-            reasons.append(f"restart {unit.name}: its configuration changed")
-        elif state.proven is False:
-            lines += [f"systemctl restart -- {name}", _done(restart, reload)]
-            reasons.append(f"restart {unit.name}: active without effect")
-        elif reload in pending:
-            lines += [f"systemctl reload -- {name}", _done(reload)]
-            reasons.append(f"reload {unit.name}: its configuration changed")
-    elif unit.running is False and state.active not in ("inactive", "failed"):
-        lines.append(f"systemctl stop -- {name}")
-        reasons.append(f"stop {unit.name}")
-    return UnitPlan(tuple(lines), tuple(reasons))
+    if unit.masked or unit.running is False:
+        if state.active in ("inactive", "failed"):
+            return UnitPlan()
+        return UnitPlan((f"systemctl stop -- {name}",), (f"stop {unit.name}",))
+    if unit.running is None:
+        return UnitPlan()
+    if not active:
+        return UnitPlan((f"systemctl start -- {name}", _done(restart, reload)), (f"start {unit.name}",))
+    if restart in pending or state.proven is False:
+        why = "its configuration changed" if restart in pending else "active without effect"
+        return UnitPlan((f"systemctl restart -- {name}", _done(restart, reload)), (f"restart {unit.name}: {why}",))
+    if reload in pending:
+        why = "its configuration changed"
+        return UnitPlan((f"systemctl reload -- {name}", _done(reload)), (f"reload {unit.name}: {why}",))
+    return UnitPlan()
 
 
 def _verification(unit: Unit) -> list[str]:

@@ -6,8 +6,10 @@ has none), ``foreign`` (a client's drive carries somebody's data).
 
 import os as _os
 import shlex as _shlex
+from typing import Any as _Any
 
 from rackproof.configure.facts import END as _END
+from rackproof.core.rack import Node as _Node
 from tests.unit.configure.rack import rack as _rack
 
 _LINKS = (
@@ -18,12 +20,12 @@ _FOREIGN = ["device=/dev/nvme0n1", "kind=disk", "type=ext4", "label=data"]
 _BLANK = ["device=/dev/nvme0n1", "kind=disk", "zero=yes"]
 
 
-def _units(count):
+def _units(count: int) -> list[str]:
     """For a question about so many units; what they are called does not matter to the answer's form."""
     return ["--", *(_UNIT * count), "--", "--", "--", _END]
 
 
-def _responses(node):
+def _responses(node: _Node) -> dict[str, _Any]:
     foreign = _os.environ.get("RACKPROOF_FAKE") == "foreign" and node.name == "gpu-01"
     return {
         # A refusal is a command that fails; to the fake connector every command succeeds unless it is told.
@@ -41,7 +43,7 @@ def _responses(node):
     }
 
 
-def _unit_responses(name):
+def _unit_responses(name: str) -> dict[str, list[str]]:
     from deploys import base, ceph, fabric, rdma_soft, storage_client, storage_server
     from tests.unit.configure.rack import site
 
@@ -61,7 +63,7 @@ def _unit_responses(name):
     return responses
 
 
-def _host(node):
+def _host(node: _Node) -> tuple[str, dict[str, _Any]]:
     data = dict(node.data)
     if _os.environ.get("RACKPROOF_FAKE") == "no-drive":
         data.pop("nfs_drive", None)

@@ -25,11 +25,15 @@ def test_a_running_enabled_unit_needs_nothing() -> None:
         ),
         (Unit("a.service"), UnitState("loaded", "failed", "enabled", False), ["start a.service"]),
         (Unit("a.service"), UnitState("not-found", "inactive", "", False), ["enable a", "start a"]),
-        (Unit("a.service"), UnitState("masked", "inactive", "masked", False), ["unmask", "enable", "start"]),
+        (
+            Unit("a.service"),
+            UnitState("masked", "inactive", "masked", False),
+            ["unmask", "enable", "unit files changed", "start"],
+        ),
         (Unit("a.service", enabled=None), UnitState("loaded", "inactive", "static", False), ["start a.service"]),
         (Unit("a.service", running=None), UnitState("loaded", "inactive", "disabled", False), ["enable a.service"]),
         (Unit("a.service", enabled=False, running=False), RUNNING, ["disable a.service", "stop a.service"]),
-        (Unit("a.service", masked=True), RUNNING, ["mask a.service"]),
+        (Unit("a.service", masked=True), RUNNING, ["mask a.service", "unit files changed", "stop a.service"]),
         (Unit("a.service", masked=True), UnitState("masked", "inactive", "masked", False), []),
         (Unit("a.service", enabled=False, running=False), UnitState("not-found", "inactive", "", False), []),
     ],
@@ -69,6 +73,26 @@ def test_changed_unit_files_are_read_before_anything_is_started() -> None:
     plan = plan_units([Unit("a.service")], system(a=state))
     assert plan.script.index("daemon-reload") < plan.script.index("systemctl start")
     assert plan_units([Unit("a.service")], system(("daemon-reload",), a=RUNNING)).reasons == ("unit files changed",)
+
+
+def test_systemd_reads_its_units_once_whatever_changed() -> None:
+    units = [Unit("a.service"), Unit("b.service"), Unit("c.timer", enabled=None, running=None, masked=True)]
+    off = UnitState("loaded", "inactive", "disabled", need_reload=True)
+    state = SystemState({"a.service": off, "b.service": off, "c.timer": off}, frozenset({"daemon-reload"}), {})
+    script = plan_units(units, state).script
+    assert script.count("daemon-reload --") + script.count("systemctl daemon-reload") == 1
+    assert "systemctl enable --no-reload -- a.service b.service" in script
+    script = plan_units(units, state, {"DefaultLimitMEMLOCK": "infinity"}).script
+    assert "systemctl daemon-reexec" in script
+    assert "systemctl daemon-reload" not in script
+
+
+def test_enabling_alone_reads_nothing_again() -> None:
+    state = UnitState("loaded", "active", "disabled", need_reload=False)
+    assert plan_units([Unit("a.service")], system(a=state)).script.splitlines()[1:2] == [
+        "systemctl enable --no-reload -- a.service"
+    ]
+    assert "daemon-reload" not in plan_units([Unit("a.service")], system(a=state)).script
 
 
 def test_manager_defaults_are_compared_with_what_is_in_force() -> None:
