@@ -193,37 +193,43 @@ def mounts_command() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MountChange:
-    mount: Mount
-    remount: bool
-    """It is mounted, but not as declared: it has to go first, and that fails while someone uses it."""
-    reasons: tuple[str, ...]
+class MountPlan:
+    changes: tuple[tuple[Mount, tuple[str, ...]], ...] = ()
+    """Each mount with the reasons why it is (re)made."""
+    reread: bool = False
+    """Unit files changed since systemd read them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
 
 
-def plan_mounts(
-    mounts: Sequence[Mount], actual: Mapping[str, Mounted], pending: frozenset[str]
-) -> tuple[MountChange, ...]:
+def plan_mounts(mounts: Sequence[Mount], actual: Mapping[str, Mounted], pending: frozenset[str]) -> MountPlan:
     """Mounts that are missing, differ from their declaration, or whose unit changed since they were made."""
     changes = []
     for mount in mounts:
-        reasons = list(mount_differences(mount, actual.get(mount.where)))
+        reasons = mount_differences(mount, actual.get(mount.where))
         if not reasons and f"restart:{mount.unit}" in pending:
-            reasons.append("its unit changed")
+            reasons = ("its unit changed",)
         if reasons:
-            changes.append(MountChange(mount, mount.where in actual, tuple(reasons)))
-    return tuple(changes)
+            changes.append((mount, reasons))
+    return MountPlan(tuple(changes), "daemon-reload" in pending)
 
 
-def apply_script(changes: Sequence[MountChange]) -> str:
-    """Shell script that makes every mount of the plan; one that fails does not keep the others away."""
-    lines = ["set -u", "failed=0", "systemctl daemon-reload", f"rm -f -- {PENDING}/daemon-reload"]
-    for change in changes:
-        unit, where = shlex.quote(change.mount.unit), shlex.quote(change.mount.where)
-        verb = "restart" if change.remount else "start"
-        mark = shlex.quote(f"{PENDING}/restart:{change.mount.unit}")
-        lines += [
-            f"systemctl reset-failed -- {unit} 2>/dev/null || true",
-            f"if systemctl {verb} -- {unit} && mountpoint -q -- {where}; then rm -f -- {mark}; else failed=1; "
-            f"systemctl --no-pager --lines=8 status -- {unit} >&2; fi",
-        ]
+def apply_script(plan: MountPlan) -> str:
+    """Shell script that makes every mount of the plan, all at once.
+
+    What is mounted differently goes first; that fails, and says so, while someone uses it.
+    """
+    units = [mount.unit for mount, _ in plan.changes]
+    listed = " ".join(shlex.quote(unit) for unit in units)
+    lines = ["set -u", "failed=0"]
+    if plan.reread:
+        lines += ["systemctl daemon-reload || exit 1", f"rm -f -- {PENDING}/daemon-reload"]
+    lines += [f"systemctl reset-failed -- {listed} 2>/dev/null", f"systemctl restart -- {listed} || failed=1"]
+    for unit in units:
+        name, mark = shlex.quote(unit), shlex.quote(f"{PENDING}/restart:{unit}")
+        lines.append(
+            f"if systemctl is-active --quiet -- {name}; then rm -f -- {mark}; "
+            f"else failed=1; systemctl --no-pager --lines=8 status -- {name} >&2; fi"
+        )
     return "\n".join([*lines, "exit $failed"])

@@ -163,19 +163,19 @@ def mounted(wanted: Sequence[mount_plans.Mount]) -> Commands:
         yield from unreadable("the mount table")
         return
     actual, pending = table
-    changes = mount_plans.plan_mounts(wanted, actual, pending)
-    if not changes:
+    plan = mount_plans.plan_mounts(wanted, actual, pending)
+    if not plan:
         host.noop(f"all {len(wanted)} mounts are in force")
         return
-    for change in changes:
-        logger.debug("%s: %s: %s", host.name, change.mount.where, "; ".join(change.reasons))
-    yield StringCommand(mount_plans.apply_script(changes))
+    for mount, reasons in plan.changes:
+        logger.debug("%s: %s: %s", host.name, mount.where, "; ".join(reasons))
+    yield StringCommand(mount_plans.apply_script(plan))
     # The kernel may have mounted something else than it was asked for.
     table = host.get_fact(facts.MountTable)
     wrong = [
-        f"{change.mount.where}: {'; '.join(found)}"
-        for change in changes
-        if (found := mount_plans.mount_differences(change.mount, table[0].get(change.mount.where) if table else None))
+        f"{mount.where}: {'; '.join(found)}"
+        for mount, _ in plan.changes
+        if (found := mount_plans.mount_differences(mount, table[0].get(mount.where) if table else None))
     ]
     if wrong:
         yield from refuse(" | ".join(wrong))

@@ -105,19 +105,24 @@ def test_every_difference_is_named(change: dict[str, object], wrong: str) -> Non
     assert mount_differences(mount("nfs-tcp"), actual) == (wrong,)
 
 
-def test_missing_mounts_are_started_differing_ones_restarted() -> None:
-    nfs, ceph = mount("nfs-tcp"), mount("cephfs")
-    wrong = Mounted(nfs.what, nfs.where, "nfs4", ("rw", "soft"))
-    changes = plan_mounts([nfs, ceph], {nfs.where: wrong}, frozenset())
-    assert [(change.mount.name, change.remount) for change in changes] == [("nfs-tcp", True), ("cephfs", False)]
-    script = apply_script(changes)
-    assert "systemctl restart -- 'mnt-nfs\\x2dtcp.mount'" in script
-    assert "systemctl start -- mnt-cephfs.mount" in script
+def test_missing_and_differing_mounts_are_made_at_once() -> None:
+    nfs, ceph, local = mount("nfs-tcp"), mount("cephfs"), mount("local")
+    actual = {
+        nfs.where: Mounted(nfs.what, nfs.where, "nfs4", ("rw", "soft")),
+        local.where: Mounted("/dev/nvme0n1", local.where, "ext4", ("rw", "noatime")),
+    }
+    plan = plan_mounts([nfs, ceph, local], actual, frozenset())
+    assert [each.name for each, _ in plan.changes] == ["nfs-tcp", "cephfs"]
+    script = apply_script(plan)
+    assert "systemctl restart -- 'mnt-nfs\\x2dtcp.mount' mnt-cephfs.mount || failed=1" in script
+    assert "daemon-reload" not in script
 
 
-def test_a_changed_unit_is_mounted_again() -> None:
+def test_a_changed_unit_is_read_and_mounted_again() -> None:
     nfs = mount("nfs-tcp")
     actual = parse_mounts([LINE])
-    assert plan_mounts([nfs], actual, frozenset()) == ()
-    (change,) = plan_mounts([nfs], actual, frozenset({f"restart:{nfs.unit}"}))
-    assert (change.remount, change.reasons) == (True, ("its unit changed",))
+    assert not plan_mounts([nfs], actual, frozenset())
+    plan = plan_mounts([nfs], actual, frozenset({f"restart:{nfs.unit}", "daemon-reload"}))
+    assert plan.changes == ((nfs, ("its unit changed",)),)
+    script = apply_script(plan)
+    assert script.index("systemctl daemon-reload") < script.index("systemctl restart")
