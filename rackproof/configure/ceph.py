@@ -109,5 +109,10 @@ def check_drive(plan: CephPlan, state: CephState, drive: DriveState) -> None:
 
 
 def bootstrap_command(pattern: str, drive: DriveState) -> str:
-    """The daemons start for the first time here, so what their new configuration marked is done with."""
-    return f"rm -f -- {PENDING}/restart:ceph-* && {BOOTSTRAP} {shlex.quote(usable_device(pattern, drive))}"
+    """The daemons start for the first time here, so what their new configuration marked is done with.
+
+    The drive goes by the name that it keeps over reboots: the OSD finds its drive by it ever after.
+    """
+    return (
+        f"rm -f -- {PENDING}/restart:ceph-* && {BOOTSTRAP} {shlex.quote(drive.name or usable_device(pattern, drive))}"
+    )

@@ -45,6 +45,8 @@ class DriveState:
     """What was found. ``devices`` are resolved paths; the rest is known when there is exactly one."""
 
     devices: tuple[str, ...]
+    name: str = ""
+    """The name by which it was found: unlike /dev/nvme0n1, a name by id is the same after a reboot."""
     kind: str = ""
     """lsblk's TYPE: disk, part, crypt …"""
     type: str = ""
@@ -60,9 +62,9 @@ def state_command(device: str) -> str:
     """Ask what the pattern resolves to and what is on it. Reads only."""
     return (
         "export LC_ALL=C; "
-        f'for d in {_pattern(device)}; do [ -b "$d" ] && readlink -f -- "$d"; done | sort -u'
-        " | while read -r d; do "
-        'echo "device=$d"; '
+        f'for d in {_pattern(device)}; do [ -b "$d" ] && echo "$(readlink -f -- "$d") $d"; done | sort -u -k1,1'
+        " | while read -r d name; do "
+        'echo "device=$d"; echo "name=$name"; '
         'echo "kind=$(lsblk -dnro TYPE -- "$d")"; '
         'found=$(blkid -p -s TYPE -s LABEL -o export -- "$d" | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"); '
         # A file system that was recognised is ours or is not; nothing below could change that.
@@ -93,6 +95,7 @@ def parse_state(lines: Sequence[str]) -> DriveState:
         found.setdefault(key, []).append(value.strip())
     return DriveState(
         devices=tuple(found.get("device", ())),
+        name=_first(found, "name"),
         kind=_first(found, "kind"),
         type=_first(found, "type"),
         label=_first(found, "label"),

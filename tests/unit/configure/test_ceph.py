@@ -6,6 +6,7 @@ from rackproof.configure.ceph import (
     CephPlan,
     CephState,
     OtherCluster,
+    bootstrap_command,
     check_drive,
     cluster_fsid,
     is_set_up,
@@ -14,8 +15,8 @@ from rackproof.configure.ceph import (
 from rackproof.configure.drives import DriveState, ForeignDrive
 from tests.unit.configure.rack import architecture, site
 
-BLANK = DriveState(("/dev/nvme1n1",), "disk", zero=True)
-BLUESTORE = DriveState(("/dev/nvme1n1",), "disk", "ceph_bluestore", signatures=("ceph_bluestore",))
+BLANK = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", zero=True)
+BLUESTORE = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", "ceph_bluestore")
 
 
 def plan() -> CephPlan:
@@ -39,6 +40,10 @@ def test_a_blank_drive_is_bootstrapped_and_a_finished_cluster_is_not() -> None:
     check_drive(plan(), CephState(None, None), BLANK)
     assert is_set_up(plan(), CephState(None, None)) is False
     assert is_set_up(plan(), CephState(plan().fingerprint, plan().osd_uuid)) is True
+
+
+def test_the_osd_knows_its_drive_by_a_name_that_survives_a_reboot() -> None:
+    assert bootstrap_command(plan().drive, BLANK).endswith(" /dev/disk/by-id/nvme-x_rpceph")
 
 
 def test_an_interrupted_bootstrap_is_completed() -> None:

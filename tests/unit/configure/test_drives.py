@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from rackproof.configure.drives import (
@@ -25,19 +28,24 @@ def test_a_blank_drive_is_formatted_and_looked_at_once_more_before() -> None:
 
 
 def test_our_own_file_system_is_left_alone_also_while_it_is_mounted() -> None:
-    ours = DriveState(("/dev/nvme0n1",), "disk", "ext4", "rp-local", mounted=("/mnt/local",), signatures=("ext4",))
+    ours = DriveState(
+        ("/dev/nvme0n1",), kind="disk", type="ext4", label="rp-local", mounted=("/mnt/local",), signatures=("ext4",)
+    )
     assert needs_mkfs(DRIVE, ours) is False
 
 
 @pytest.mark.parametrize(
     ("state", "found"),
     [
-        (DriveState(("/dev/nvme0n1",), "disk", "ext4", "data", signatures=("ext4",)), "ext4 'data'"),
-        (DriveState(("/dev/nvme0n1",), "disk", "xfs", "rp-local", signatures=("xfs",)), "xfs 'rp-local'"),
-        (DriveState(("/dev/nvme0n1",), "disk", signatures=("gpt", "PMBR")), "signature gpt, signature PMBR"),
-        (DriveState(("/dev/nvme0n1",), "disk", holders=("/dev/nvme0n1p1",), zero=True), "holds /dev/nvme0n1p1"),
-        (DriveState(("/dev/nvme0n1",), "disk", mounted=("/data",), zero=True), "mounted on /data"),
-        (DriveState(("/dev/nvme0n1",), "disk", zero=False), "data without a known signature"),
+        (DriveState(("/dev/nvme0n1",), kind="disk", type="ext4", label="data"), "ext4 'data'"),
+        (
+            DriveState(("/dev/nvme0n1",), kind="disk", type="xfs", label="rp-local", signatures=("xfs",)),
+            "xfs 'rp-local'",
+        ),
+        (DriveState(("/dev/nvme0n1",), kind="disk", signatures=("gpt", "PMBR")), "signature gpt, signature PMBR"),
+        (DriveState(("/dev/nvme0n1",), kind="disk", holders=("/dev/nvme0n1p1",), zero=True), "holds /dev/nvme0n1p1"),
+        (DriveState(("/dev/nvme0n1",), kind="disk", mounted=("/data",), zero=True), "mounted on /data"),
+        (DriveState(("/dev/nvme0n1",), kind="disk", zero=False), "data without a known signature"),
     ],
 )
 def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, found: str) -> None:
@@ -50,9 +58,9 @@ def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, 
     ("state", "message"),
     [
         (DriveState(()), "expected exactly one drive, actual none"),
-        (DriveState(("/dev/nvme0n1", "/dev/nvme1n1"), "disk", zero=True), "actual /dev/nvme0n1, /dev/nvme1n1"),
-        (DriveState(("/dev/nvme0n1p1",), "part", zero=True), "expected a whole drive, actual part"),
-        (DriveState(("/dev/nvme0n1",), "", zero=True), "expected a whole drive, actual unknown"),
+        (DriveState(("/dev/nvme0n1", "/dev/nvme1n1"), kind="disk", zero=True), "actual /dev/nvme0n1, /dev/nvme1n1"),
+        (DriveState(("/dev/nvme0n1p1",), kind="part", zero=True), "expected a whole drive, actual part"),
+        (DriveState(("/dev/nvme0n1",), kind="", zero=True), "expected a whole drive, actual unknown"),
     ],
 )
 def test_a_pattern_must_name_one_whole_drive(state: DriveState, message: str) -> None:
@@ -60,12 +68,54 @@ def test_a_pattern_must_name_one_whole_drive(state: DriveState, message: str) ->
         needs_mkfs(DRIVE, state)
 
 
-def test_the_answer_is_read() -> None:
-    lines = ["device=/dev/nvme0n1", "kind=disk", "label=rp-local", "type=ext4", "mounted=/mnt/local", "signature=ext4"]
-    assert parse_state(lines) == DriveState(
-        ("/dev/nvme0n1",), "disk", "ext4", "rp-local", mounted=("/mnt/local",), signatures=("ext4",)
+STUB = """#!/bin/sh
+case "${0##*/} $*" in
+"lsblk -d"*) echo disk ;;
+"blkid "*) printf "$TYPE" ;;
+"wipefs "*) printf "$SIGNATURE" ;;
+esac
+"""
+
+
+def ask(folder: Path, *, type_: str = "", signature: str = "", content: bytes = bytes(1 << 20)) -> DriveState:
+    """Run the command with stand-ins for what needs a block device; two names lead to one drive."""
+    for name in ("lsblk", "blkid", "wipefs", "findmnt"):
+        (folder / name).write_text(STUB)
+        (folder / name).chmod(0o755)
+    (folder / "nvme0n1").write_bytes(content)
+    for link in ("nvme-x_rplocal", "nvme-x_rplocal_1"):
+        if not (folder / link).is_symlink():
+            (folder / link).symlink_to("nvme0n1")
+    done = subprocess.run(
+        ["sh", "-c", state_command(f"{folder}/nvme-*_rplocal*").replace('[ -b "$d" ]', '[ -e "$d" ]')],
+        env={"PATH": f"{folder}:/usr/bin:/bin", "TYPE": type_, "SIGNATURE": signature},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert parse_state([*lines, "zero=yes"]).zero is True
+    return parse_state(done.stdout.splitlines())
+
+
+def test_several_names_of_one_drive_are_one_drive_and_it_keeps_its_name_by_id(tmp_path: Path) -> None:
+    state = ask(tmp_path)
+    assert state.devices == (str(tmp_path / "nvme0n1"),)
+    assert state.name == str(tmp_path / "nvme-x_rplocal")
+    assert needs_mkfs(DRIVE, state) is True
+
+
+def test_command_and_parser_tell_ours_blank_and_foreign_apart(tmp_path: Path) -> None:
+    assert needs_mkfs(DRIVE, ask(tmp_path, type_="LABEL=rp-local\\nTYPE=ext4\\n")) is False
+    for foreign in (
+        ask(tmp_path, type_="TYPE=xfs\\n"),
+        ask(tmp_path, signature="gpt\\nPMBR\\n"),
+        ask(tmp_path, content=b"somebody's data"),
+        ask(tmp_path, content=bytes((1 << 20) - 1) + b"x"),
+    ):
+        with pytest.raises(ForeignDrive):
+            needs_mkfs(DRIVE, foreign)
+
+
+def test_what_is_not_about_a_drive_is_refused() -> None:
     with pytest.raises(ValueError, match="not about a drive"):
         parse_state(["lsblk: broken"])
 

@@ -73,7 +73,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
     (
         operations.filesystem,
         {"drive": DRIVE},
-        {facts.DriveState: DriveState(("/dev/nvme0n1",), "disk", "ext4", "rp-local", signatures=("ext4",))},
+        {facts.DriveState: DriveState(("/dev/nvme0n1",), "", "disk", "ext4", "rp-local")},
     ),
     (operations.mounted, {"wanted": ()}, {facts.MountTable: ({}, frozenset())}),
     (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
@@ -100,7 +100,7 @@ def test_only_missing_packages_are_installed() -> None:
 
 
 def test_a_foreign_drive_ends_the_operation_on_this_node_only() -> None:
-    foreign = DriveState(("/dev/nvme0n1",), "disk", "ext4", "data", signatures=("ext4",))
+    foreign = DriveState(("/dev/nvme0n1",), "", "disk", "ext4", "data")
     host = StubHost({facts.DriveState: foreign})
     (command,) = run(operations.filesystem, host, drive=DRIVE)
     assert "mkfs" not in command
