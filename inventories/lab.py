@@ -1,7 +1,6 @@
 """The virtual rack of this checkout: groups ``gpu`` and ``storage``, read from ``.lab/``.
 
-    rackproof lab up
-    pyinfra inventories/lab.py deploys/cluster.py
+``rackproof lab up`` starts it, ``pyinfra inventories/lab.py deploys/cluster.py`` configures it.
 """
 
 from pyinfra.api.exceptions import PyinfraError as _PyinfraError
