@@ -13,7 +13,7 @@ from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.chrony import Tracking, parse_chrony_sources, parse_chrony_tracking
 from rackproof.parse.text import whole_lines
-from rackproof.validation import announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import apt_settings, chosen, installed_packages, properties, sysctl_values
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
@@ -70,6 +70,8 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
         return
     # Tracking goes on for hours after the server fell silent; the register of the last polls does not.
     address = server.fabric_address()
+    if address is None:
+        raise Unmeasured(f"the inventory says no fabric_addresses of {server.name}")
     source = next((s for s in parse_chrony_sources(read(host, SOURCES)) if s.name == address), None)
     if source is None or source.state != "*":
         raise AssertionError(f"expected to follow {address}, actual {found.reference or 'its own clock'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Rack
-from rackproof.errors import ArchitectureError, InventoryError, RunError
+from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.inventory import load_rack
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, Question, RecordingReader, gather
 from rackproof.remote.command import CommandResult
-from rackproof.remote.recording import Recording
 from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation.evaluate import Case, call, result_of
+from rackproof.validation.recordings import read_recordings
 
 
 @dataclass
@@ -93,52 +93,24 @@ def live_context(
 
 
 def open_context(inventory: str | None, architecture: str | None, recordings: str | None) -> Context:
-    """A context from what a user gave: an inventory, or a folder of recordings.
+    """A context from what a user gave: an inventory, recordings (a folder of files, or a run), or both.
 
     Raises InventoryError, ArchitectureError or RunError, one line each.
     """
+    rack = load_rack(inventory) if inventory else None
     if recordings:
         read = read_recordings(Path(recordings))
-        rack = Rack(recordings, tuple(recording.node for recording in read))
-        arch = _architecture(rack, architecture)
-        readers = {r.node.name: RecordingReader(r.node.name, known=r.results.values()) for r in read}
-        return Context(rack, arch, readers)
-    if not inventory:
+        # A run knows its nodes by name and group only; an inventory says the rest.
+        rack = rack or Rack(recordings, tuple(recording.node for recording in read))
+        results = {recording.node.name: recording.results.values() for recording in read}
+        readers = {node.name: RecordingReader(node.name, known=results.get(node.name, ())) for node in rack.nodes}
+        return Context(rack, _architecture(rack, architecture), readers)
+    if rack is None:
         raise InventoryError("no inventory given: --inventory inventories/lab.py")
-    rack = load_rack(inventory)
     arch = _architecture(rack, architecture)
     context = live_context(rack, arch, Fleet(rack))
     context.owned = True
     return context
-
-
-def read_recordings(folder: Path) -> list[Recording]:
-    """All recordings of a folder, in the order of their file names. Raises RunError."""
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
-        raise RunError(f"{folder}: no recording there (*.json)")
-    found = []
-    for path in paths:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"{path}: cannot be read: {error}") from None
-        found.append(Recording.from_json(text, str(path)))
-    return found
-
-
-def write_recordings(folder: str | Path, context: Context, nodes: Iterable[str]) -> None:
-    """One file a node, with everything that was read from it. Raises RunError."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in nodes:
-            if not context.readers[name].used:
-                continue  # it did not answer: there is nothing to keep
-            recording = Recording(context.rack.node(name), context.readers[name].used)
-            (folder / f"{name}.json").write_text(recording.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{folder}: cannot write recordings: {error.strerror or error}") from None
 
 
 def nodes_of(rack: Rack, limit: str) -> frozenset[str]:

@@ -29,10 +29,12 @@ from rackproof.errors import (
 )
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Recording
 from rackproof.validation import terminal
 from rackproof.validation.checks import check_of
-from rackproof.validation.context import Embedding, nodes_of, open_context, write_recordings
+from rackproof.validation.context import Embedding, nodes_of, open_context
 from rackproof.validation.evaluate import Case, call, result_of
+from rackproof.validation.recordings import write_recordings
 
 _VALIDATION = "rackproof-validation"
 _CASE = "rackproof_case"
@@ -49,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--limit", metavar="NODES", help="nodes or groups only, e.g. gpu-[01-03]")
     group.addoption("--rackproof-results", metavar="FILE", help="write every result to FILE, one JSON object a line")
     group.addoption("--record", metavar="DIR", help="write what was read to DIR, one recording a node")
-    group.addoption("--from", dest="recordings", metavar="DIR", help="read recordings in DIR, connect to nothing")
+    group.addoption(
+        "--from", dest="recordings", metavar="DIR", help="read recordings in DIR, or those of a run; connect to nothing"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -258,7 +262,9 @@ class Validation:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if self._config.option.record and not self._config.option.collectonly:
             try:
-                write_recordings(self._config.option.record, self.context, {result.node for result in self.results})
+                readers = self.context.readers
+                seen = [Recording(node, readers[node.name].used) for node in self.context.rack.nodes]
+                write_recordings(Path(self._config.option.record), seen)
             except RackproofError as error:
                 self._abort(error)
         if self._broken:

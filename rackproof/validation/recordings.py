@@ -1,0 +1,72 @@
+"""Recordings on disk: a folder with one file a node, or the evidence of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rackproof.core.evidence import CommandRecord, Kind, RunInfo
+from rackproof.core.rack import Node
+from rackproof.errors import RunError
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Recording, by_command
+from rackproof.run.store import EVIDENCE, read_raw, read_records
+
+STAGE = "validate"
+
+
+def read_recordings(folder: Path) -> list[Recording]:
+    """All recordings of a folder in the order of their file names, or those of a run. Raises RunError."""
+    if (folder / EVIDENCE).is_file():
+        return recordings_of_run(folder)
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise RunError(f"{folder}: no recording there (*.json)")
+    found = []
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{path}: cannot be read: {error}") from None
+        found.append(Recording.from_json(text, str(path)))
+    return found
+
+
+def recordings_of_run(folder: Path) -> list[Recording]:
+    """What the nodes of a run answered to its validators, in the run's order of nodes.
+
+    Nodes have no data: addresses do not go into evidence. Raises RunError.
+    """
+    records = read_records(folder)
+    if not records or records[0].kind is not Kind.RUN:
+        raise RunError(f"{folder}: the run has no first record; it was ended before it began")
+    info = RunInfo.model_validate(records[0].body)
+    results: dict[str, list[CommandResult]] = {node.name: [] for node in info.nodes}
+    validating = False
+    for record in records:
+        if record.kind is Kind.STAGE:
+            validating = record.body["stage"] == STAGE and record.body["event"] == "begin"
+        elif record.kind is Kind.COMMAND and validating:
+            command = CommandRecord.model_validate(record.body)
+            results.setdefault(command.node, []).append(_result(folder, command))
+    if not any(results.values()):
+        raise RunError(f"{folder}: its nodes were not validated, there is nothing to read")
+    return [Recording(Node(node.name, node.groups), by_command(results[node.name])) for node in info.nodes]
+
+
+def _result(folder: Path, record: CommandRecord) -> CommandResult:
+    return CommandResult(
+        record.node, record.command, record.rc, read_raw(folder, record.stdout), read_raw(folder, record.stderr),
+        record.elapsed_s, record.timeout_s, record.error,
+    )  # fmt: skip
+
+
+def write_recordings(folder: Path, recordings: Iterable[Recording]) -> None:
+    """One file a node; a node that answered nothing has none. Raises RunError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for recording in recordings:
+            if recording.results:
+                (folder / f"{recording.node.name}.json").write_text(recording.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{folder}: cannot write recordings: {error.strerror or error}") from None

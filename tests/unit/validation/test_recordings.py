@@ -1,0 +1,81 @@
+"""Last month's rack, read from its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.evidence import Kind, NodeInfo, RunInfo
+from rackproof.core.rack import Node
+from rackproof.errors import RunError
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Recording, by_command
+from rackproof.run.store import EvidenceStore
+from rackproof.validation.context import open_context
+from rackproof.validation.recordings import read_recordings, write_recordings
+
+INFO = RunInfo(
+    run="r", started="2026-01-01T00:00:00Z", rackproof="0", inventory="inv.py", architecture="virtual-rack",
+    architecture_sha256="0", profile="lab", nodes=(NodeInfo(name="gpu-01", groups=("gpu",)), NodeInfo(name="gpu-02", groups=("gpu",))),
+)  # fmt: skip
+UNAME = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"warning\n", 0.25, 20.0)
+HUNG = CommandResult("gpu-01", "df", None, b"half", b"", 20.5, 20.0, "not finished within 20 s")
+
+
+def run(folder: Path, *stages: tuple[str, list[CommandResult]]) -> Path:
+    with EvidenceStore(folder) as store:
+        store.append(Kind.RUN, INFO)
+        for name, results in stages:
+            store.append(Kind.STAGE, {"stage": name, "event": "begin"})
+            for result in results:
+                store.command(result)
+            store.append(Kind.STAGE, {"stage": name, "event": "end", "elapsed_s": 1.0, "ok": True})
+    return folder
+
+
+def test_a_run_is_a_recording_of_its_nodes(tmp_path: Path) -> None:
+    other = CommandResult("gpu-01", "uname -r", 0, b"another stage\n")
+    folder = run(tmp_path, ("connect", [other]), ("validate", [UNAME, HUNG]), ("bench", [other]))
+    one, two = read_recordings(folder)
+    assert (one.node, dict(one.results)) == (Node("gpu-01", ("gpu",)), {"uname -r": UNAME, "df": HUNG})
+    assert (two.node, dict(two.results)) == (Node("gpu-02", ("gpu",)), {})
+
+
+def test_an_inventory_says_what_a_run_does_not_know(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", ("validate", [UNAME]))
+    inventory = tmp_path / "inv.py"
+    inventory.write_text('gpu = [("gpu-01", {"fabric_addresses": ["10.0.0.1/24"]}), ("gpu-03", {})]\n')
+    context = open_context(str(inventory), "virtual-rack", str(folder))
+    assert [node.name for node in context.rack.nodes] == ["gpu-01", "gpu-03"]
+    assert context.rack.node("gpu-01").fabric_address() == "10.0.0.1"
+    assert context.readers["gpu-01"].read("uname -r") == UNAME
+    assert context.readers["gpu-03"].read("uname -r").error == "not in the recording: uname -r"
+    assert context.fleet is None
+
+
+def test_a_run_that_validated_nothing_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="its nodes were not validated"):
+        read_recordings(run(tmp_path, ("connect", [UNAME])))
+
+
+def test_a_changed_output_of_a_run_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path, ("validate", [UNAME]))
+    for path in (folder / "raw").iterdir():
+        if path.read_bytes() == b"6.12\n":
+            path.write_bytes(b"7.00\n")
+    with pytest.raises(RunError, match="was changed after it was recorded"):
+        read_recordings(folder)
+
+
+def test_nodes_without_an_answer_leave_no_file(tmp_path: Path) -> None:
+    recordings = [Recording(Node("gpu-01", ()), by_command([UNAME])), Recording(Node("gpu-02", ()))]
+    write_recordings(tmp_path / "rec", recordings)
+    assert [path.name for path in (tmp_path / "rec").iterdir()] == ["gpu-01.json"]
+    assert read_recordings(tmp_path / "rec") == recordings[:1]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot write recordings: "):
+        write_recordings(tmp_path / "file", [Recording(Node("gpu-01", ()), by_command([UNAME]))])
