@@ -16,9 +16,15 @@ from rackproof.validation.context import open_context
 from rackproof.validation.recordings import read_recordings, write_recordings
 
 INFO = RunInfo(
-    run="r", started="2026-01-01T00:00:00Z", rackproof="0", inventory="inv.py", architecture="virtual-rack",
-    architecture_sha256="0", profile="lab", nodes=(NodeInfo(name="gpu-01", groups=("gpu",)), NodeInfo(name="gpu-02", groups=("gpu",))),
-)  # fmt: skip
+    run="r",
+    started="2026-01-01T00:00:00Z",
+    rackproof="0",
+    inventory="inv.py",
+    architecture="virtual-rack",
+    architecture_sha256="0",
+    profile="lab",
+    nodes=tuple(NodeInfo(name=name, groups=("gpu",)) for name in ("gpu-01", "gpu-02")),
+)
 UNAME = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"warning\n", 0.25, 20.0)
 HUNG = CommandResult("gpu-01", "df", None, b"half", b"", 20.5, 20.0, "not finished within 20 s")
 
