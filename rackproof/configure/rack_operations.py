@@ -53,25 +53,27 @@ def _forget(other: Host, what: str) -> None:
 def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
     """Ask a node once in a run; nodes that want the same answer at the same time wait for it.
 
-    None when the node has already failed in this run, cannot be reached, or has no answer; no answer is not kept.
+    None when the node has already failed in this run, cannot be reached, or has no answer. That is remembered as
+    well: a dead node costs one timeout, not one for every other node.
     """
     key = _key(other, what)
     answers = _runs.setdefault(other.state, _Answers())
     with answers.locks[key]:
-        if key in answers.known:
-            return answers.known[key]  # type: ignore[return-value]  # stored below, under the same question
-        if other in other.state.failed_hosts:
-            return None
-        try:
-            if not other.connected:  # left out of this run by --limit
-                other.connect(reason=f"to ask for {what}", raise_exceptions=True)
-            answer = question(other)
-        except ConnectError as error:
-            logger.warning("%s: %s", other.name, error)
-            return None
-        if answer is not None:
-            answers.known[key] = answer
-        return answer
+        if key not in answers.known:
+            answers.known[key] = _put(other, what, question)
+        return answers.known[key]  # type: ignore[return-value]  # stored above, for the same question
+
+
+def _put(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
+    if other in other.state.failed_hosts:
+        return None
+    try:
+        if not other.connected:  # left out of this run by --limit
+            other.connect(reason=f"to ask for {what}", raise_exceptions=True)
+        return question(other)
+    except ConnectError as error:
+        logger.warning("%s: %s", other.name, error)
+        return None
 
 
 def _identity(other: Host) -> trust.Identity | None:
