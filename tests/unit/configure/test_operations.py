@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import FactProcessError
+from pyinfra.api.exceptions import ConnectError, FactProcessError
 
 from rackproof.configure import facts, operations, rack_operations
 from rackproof.configure.ceph import CephState
@@ -148,6 +148,24 @@ def test_trust_is_written_from_what_the_nodes_answered_and_each_is_asked_once() 
     assert AUTHORIZED_KEYS in script
     assert run(rack_operations.ssh_trust, here, other, names=names, mpi_nodes=[]) != []
     assert [fact for fact, _ in other.asked] == [facts.Identity]
+
+
+def test_a_node_that_cannot_be_reached_is_tried_once_and_left_out() -> None:
+    class Dead(StubHost):
+        attempts = 0
+
+        def connect(self, **_: Any) -> None:
+            self.attempts += 1
+            raise ConnectError("no route")
+
+    here, dead = identity_host("gpu-01", "ssh-ed25519 one"), Dead({}, name="gpu-02")
+    dead.state, dead.connected = here.state, False
+    names: dict[str, list[str]] = {"gpu-01": [], "gpu-02": []}
+    for _ in range(2):
+        (script,) = run(rack_operations.ssh_trust, here, dead, names=names, mpi_nodes=["gpu-01", "gpu-02"])
+        assert KNOWN_HOSTS in script
+    assert dead.attempts == 1
+    assert here.logged == ["no keys of gpu-02: deploy again when they answer"] * 2
 
 
 def test_storage_nodes_let_nobody_in() -> None:
