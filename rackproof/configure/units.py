@@ -132,19 +132,21 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
     lines: list[str] = []
     reasons: list[str] = []
     reread = "daemon-reload" in state.pending or any(state.units[unit.name].need_reload for unit in units)
+    relinked = False  # after any change of links systemd says NeedDaemonReload of every unit
     for verb in ("unmask", "mask", "enable", "disable"):
         chosen = [unit.name for unit in units if verb in _links(unit, state.units[unit.name])]
         if chosen:
             lines.append(f"systemctl {verb} --no-reload -- {' '.join(map(shlex.quote, chosen))}")
             reasons += [f"{verb} {name}" for name in chosen]
-            # An enabled unit is of interest at the next boot, a masked one at once.
+            relinked = True
             reread = reread or verb in ("unmask", "mask")
     if any(state.manager.get(key) != value for key, value in (manager or {}).items()):
         lines += ["systemctl daemon-reexec", _done("daemon-reload")]
         reasons.append("manager defaults")
-    elif reread:
+    elif reread or relinked:
         lines += ["systemctl daemon-reload", _done("daemon-reload")]
-        reasons.append("unit files changed")
+        if reread:
+            reasons.append("unit files changed")
     touched: list[Unit] = []
     for unit in units:
         plan = _action(unit, state.units[unit.name], state.pending)
@@ -162,6 +164,8 @@ def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:
     masked = state.file == "masked"
     if unit.masked:
         return () if masked else ("mask",)
+    if masked and unit.enabled is False and unit.running is False:
+        return ()  # off for good is off
     verbs = ["unmask"] if masked else []
     if unit.enabled and state.file not in ("enabled", "static"):
         verbs.append("enable")

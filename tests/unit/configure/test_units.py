@@ -87,12 +87,16 @@ def test_systemd_reads_its_units_once_whatever_changed() -> None:
     assert "systemctl daemon-reload" not in script
 
 
-def test_enabling_alone_reads_nothing_again() -> None:
+def test_enabling_reads_the_units_once_else_systemd_wants_it_of_every_unit() -> None:
     state = UnitState("loaded", "active", "disabled", need_reload=False)
-    assert plan_units([Unit("a.service")], system(a=state)).script.splitlines()[1:2] == [
-        "systemctl enable --no-reload -- a.service"
-    ]
-    assert "daemon-reload" not in plan_units([Unit("a.service")], system(a=state)).script
+    lines = plan_units([Unit("a.service")], system(a=state)).script.splitlines()
+    assert lines[1] == "systemctl enable --no-reload -- a.service"
+    assert lines.count("systemctl daemon-reload") == 1
+
+
+def test_a_masked_unit_that_shall_be_off_stays_masked() -> None:
+    state = UnitState("masked", "inactive", "masked", need_reload=False)
+    assert not plan_units([Unit("a.service", enabled=False, running=False)], system(a=state))
 
 
 def test_manager_defaults_are_compared_with_what_is_in_force() -> None:
