@@ -6,8 +6,8 @@ architecture = "virtual-rack"
 ssh_user = "root"
 ssh_strict_host_key_checking = "yes"
 """pyinfra's own default accepts any host key, whatever ssh_config says."""
-ssh_connect_retries = 3
-"""A rack that was switched on a moment ago answers a little later."""
+ssh_connect_retries = 1
+"""sshd turns connections away at random when many come at once (MaxStartups)."""
 
 _timeout = 900
 """Seconds for one command. Without one, a node that freezes holds up the whole run; installing packages on an
