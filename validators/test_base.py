@@ -31,7 +31,7 @@ KERNEL = (
     " [ ! -e /run/reboot-required ] || echo reboot required"
 )
 UPDATERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "dnf-automatic.timer")
-APT = "if command -v apt-config >/dev/null; then apt-config dump; else echo no apt; fi"
+APT = "if command -v apt-config >/dev/null; then apt-config dump | grep '^APT::'; else echo no apt; fi"
 
 
 def frozen(arch: Architecture, node: Node, rack: Rack) -> bool:
