@@ -3,8 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-APT := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs openssh-client cpio util-linux python3-venv
-COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio setpriv
+APT := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs openssh-client cpio python3-venv
+COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio
 UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 export UV_PYTHON_DOWNLOADS := never

@@ -146,7 +146,7 @@ def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str)
             for place in places.values():
                 yield unmeasured(place, f"{gone} does not answer")
             return
-        folder = context.folder(nodes[0])
+        folder = context.folder
         if payload := engine.payload():
             session.run({node: f"mkdir -p {shlex.quote(folder)}" for node in nodes}, 20)
             session.fleet.each(nodes, lambda connection: connection.put(payload, f"{folder}/collectives.py"))

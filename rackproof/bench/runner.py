@@ -45,8 +45,8 @@ def run_steps(
                 measurement = found.get(key_of(place)) or unmeasured(place, reason or "the step gave no number for it")
                 missing += not measurement.samples
                 session.measured(measurement)
-            extra = [m for k, m in found.items() if k not in {key_of(place) for place in step.expects}]
-            for measurement in extra:  # e.g. a sum over fewer nodes than planned
+            planned = {key_of(place) for place in step.expects}
+            for measurement in (m for k, m in found.items() if k not in planned):  # e.g. a sum over fewer nodes
                 session.measured(measurement)
             status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
             body = {"step": step.id, "status": status, "elapsed_s": round(time.monotonic() - began, 3)}
@@ -73,4 +73,4 @@ def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement],
 def _tidy(context: BenchContext) -> None:
     """Remove helper files from the nodes that still answer."""
     nodes = [node.name for node in context.session.rack.nodes]
-    context.session.fleet.run({node: f"rm -rf {context.folder(node)}" for node in nodes}, 20)
+    context.session.fleet.run(dict.fromkeys(nodes, f"rm -rf {context.folder}"), 20)

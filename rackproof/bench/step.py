@@ -24,8 +24,9 @@ class BenchContext:
     say: Callable[[str], None]
     shared: dict[str, Any] = field(default_factory=dict)
 
-    def folder(self, node: str) -> str:
-        """Where a node keeps this run's helper files; removed when the stage ends."""
+    @property
+    def folder(self) -> str:
+        """Where every node keeps this run's helper files; removed when the stage ends."""
         return f"/var/tmp/rackproof-{self.run}"  # noqa: S108  (a name of its own for every run)
 
 

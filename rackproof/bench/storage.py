@@ -97,7 +97,7 @@ class _StorageStep:
                 answer = self._launch(nodes)
             if not self._collect(answer, nodes):
                 break
-        yield from self._results(nodes)
+        yield from self._results()
 
     def _prepare(self, nodes: list[str]) -> list[str]:
         """Clients that are ready: mounted, with a directory and a server, their caches dropped."""
@@ -186,7 +186,7 @@ class _StorageStep:
             values["storage.random_read_latency"] = entry.read.clat.mean_ns / 1e3
         return values
 
-    def _results(self, nodes: list[str]) -> Iterator[Measurement]:
+    def _results(self) -> Iterator[Measurement]:
         conditions = {**self.conditions, "workload": self.job.model_dump(mode="json")}
         why = "; ".join(self.lost[node] for node in sorted(self.lost)) or "fio gave no number"
         for (metric, node), place in self.places.items():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from rackproof.architectures import LoadedArchitecture
+from rackproof.bench.step import Key, key_of
 from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
@@ -16,7 +18,6 @@ from rackproof.core.evidence import (
     Record,
 )
 from rackproof.core.judge import judge_records
-from rackproof.core.status import outcome_of
 from rackproof.core.verdict import Judgement
 from rackproof.errors import EvidenceWriteError
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
@@ -25,6 +26,8 @@ from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
 from rackproof.run.folder import info_of
 from rackproof.run.store import read_raw
+
+VerdictKind = Literal["check", "criterion"]
 
 VERDICTS, CERTIFICATE, PAGE, JUNIT, METRICS = (
     "verdicts.json",
@@ -35,13 +38,11 @@ VERDICTS, CERTIFICATE, PAGE, JUNIT, METRICS = (
 )
 
 
-def judged(records: Sequence[Record], architecture: LoadedArchitecture, kinds: Sequence[str] = ()) -> Certificate:
-    """Judge a run's evidence. ``kinds`` keeps only checks or only criteria, for a run of one stage."""
+def judged(records: Sequence[Record], architecture: LoadedArchitecture, only: VerdictKind | None = None) -> Certificate:
+    """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage."""
     judgement = judge_records(architecture.model, records)
-    if kinds:
-        verdicts = tuple(v for v in judgement.verdicts if v.kind in kinds)
-        outcome = outcome_of(v.status for v in verdicts if v.required)
-        judgement = judgement.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+    if only is not None:
+        judgement = judgement.restricted_to(only)
     return _certificate(records, architecture, judgement)
 
 
@@ -66,9 +67,9 @@ def _certificate(records: Sequence[Record], architecture: LoadedArchitecture, ju
 
 def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
     """What the page shows of a resumed run: a later number replaces an earlier one, a later gap does not."""
-    kept: dict[str, Measurement] = {}
+    kept: dict[Key, Measurement] = {}
     for m in measurements:
-        key = f"{m.metric} {m.scope} {sorted(m.members)} {sorted(m.labels.items())}"
+        key = key_of(m)
         if m.samples or key not in kept or not kept[key].samples:
             kept[key] = m
     return list(kept.values())

@@ -12,7 +12,7 @@ import click
 
 from rackproof import architectures
 from rackproof.architectures import LoadedArchitecture
-from rackproof.cli.outputs import PAGE, judged, write_outputs
+from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, EvidenceWriteError
@@ -49,7 +49,7 @@ _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: la
 def validate(inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool) -> None:
     """Check the declared state of every node of INVENTORY."""
     run = _prepare(inventory, architecture, output, None, None, ("connect", "validate"))
-    _finish(run, quiet, as_json, kinds=("check",))
+    _finish(run, quiet, as_json, only="check")
 
 
 @click.command()
@@ -60,7 +60,7 @@ def bench(
 ) -> None:
     """Measure the rack of INVENTORY."""
     run = _prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
-    _finish(run, quiet, as_json, kinds=("criterion",))
+    _finish(run, quiet, as_json, only="criterion")
 
 
 @click.command()
@@ -124,7 +124,7 @@ def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:
     return architectures.load(named.pop())
 
 
-def _finish(run: Run, quiet: bool, as_json: bool, kinds: Sequence[str] = (), whole: bool = False) -> None:
+def _finish(run: Run, quiet: bool, as_json: bool, only: VerdictKind | None = None, whole: bool = False) -> None:
     """Execute, judge, write, tell, and leave with the outcome's exit status."""
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _finish(run: Run, quiet: bool, as_json: bool, kinds: Sequence[str] = (), who
             run.display = face
             records = run.execute()
             face.stage("judge", None)
-            certificate = judged(records, run.architecture, kinds)
+            certificate = judged(records, run.architecture, only)
             write_outputs(run.folder, certificate, whole)
     except KeyboardInterrupt:
         if whole:

@@ -23,7 +23,7 @@ BOOT_TIMEOUT_S = {"tcg": 420.0, "kvm": 120.0}
 POWEROFF_S = 60.0
 SSH_PROBE_S = 20
 _QEMU_TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "ssh": "openssh-client",
-               "ssh-keygen": "openssh-client", "cpio": "cpio", "setpriv": "util-linux"}  # fmt: skip
+               "ssh-keygen": "openssh-client", "cpio": "cpio"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
