@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import GENESIS, Kind, Record
-from rackproof.core.judge import judge_records
+from rackproof.core.judging.judge import judge_records
 
 METRICS = (
     ("storage.read_bandwidth", "MB/s"),

@@ -19,7 +19,8 @@ from rackproof.configure.site import here
 site = here()
 
 base()
-fabric()
+if site.architecture.fabric:
+    fabric()
 
 if site.served("nfs"):
     storage_server()

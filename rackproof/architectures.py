@@ -16,9 +16,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.complaints import model_problems
-from rackproof.core.consistency import problems
-from rackproof.core.document import Document
+from rackproof.core.architecture.complaints import model_problems
+from rackproof.core.architecture.consistency import problems
+from rackproof.core.architecture.document import Document
 from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
 

@@ -61,7 +61,8 @@ def test_packages(host: Host, arch: Architecture, node: Node) -> None:
     hint="chronyc sources on the node; is the time server's port 123 open on the fabric?",
 )
 def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
-    server = next(iter(rack.group(arch.system.time.server_role)), None)
+    role = arch.system.time.server_role
+    server = next(iter(rack.group(role)), None) if role else None
     follows = server is not None and server != node
     announce(host, TRACKING, *([SOURCES] if follows else []))
     found = tracking(host)

@@ -30,7 +30,7 @@ PORT_SYSCTL = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
 
 
 def ports(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-    return (f"{arch.fabric.interface_prefix}{rail}" for rail in range(arch.fabric.rails))
+    return (f"{arch.fabric.interface_prefix}{rail}" for rail in range(arch.rails))
 
 
 def rail_of(arch: Architecture, port: str) -> int:
@@ -236,6 +236,7 @@ def _last(answer: Answer) -> str:
 @check(
     "fabric.names",
     reads="fabric.rails",
+    when=lambda arch, node, rack: arch.rails > 0,
     protects="A name that resolves to the management network sends storage and collectives over the slow cable.",
     hint="getent ahostsv4 NAME; Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that is asked first.",
 )
@@ -282,7 +283,7 @@ def _resolved(host: Host, names: list[str]) -> dict[str, str]:
     "fabric.ssh",
     reads="roles.gpu",
     roles=("gpu",),
-    when=lambda arch, node, rack: len(rack.group("gpu")) > 1,
+    when=lambda arch, node, rack: arch.rails > 0 and len(rack.group("gpu")) > 1,
     protects="mpirun starts its ranks over ssh; one node that asks for a password stops the whole job.",
     hint="ssh PEER true as root on the node; run the deploy again when all nodes are up, it exchanges the keys.",
 )

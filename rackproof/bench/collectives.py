@@ -122,7 +122,7 @@ def sizes(profile: CollectiveProfile) -> list[int]:
 def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step an operation, over all nodes of the group."""
     nodes = [node.name for node in rack.group(group)]
-    interface = f"{architecture.fabric.interface_prefix}0"
+    interface = f"{architecture.fabric.interface_prefix}0" if architecture.fabric else "lo"
     return [_step(op, profile, nodes, interface) for op in profile.ops] if nodes else []
 
 

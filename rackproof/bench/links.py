@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rackproof.bench.ports import wait_listening
 from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
-from rackproof.core.architecture import Architecture, LinkProfile
+from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import rounds
 from rackproof.core.rack import Rack
@@ -37,16 +37,19 @@ class Tool:
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step a rail, round and tool; pairs of a round run at once, no node is in two of them."""
+    fabric = architecture.fabric
+    if fabric is None:
+        return []
     steps = []
-    for rail in range(architecture.fabric.rails):
+    for rail in range(fabric.rails):
         for number, pairs in enumerate(rounds([node.name for node in rack.group(group)]), 1):
-            for tool in _tools(architecture, profile, rail):
+            for tool in _tools(fabric, profile, rail):
                 steps.append(_step(tool, rail, number, pairs, profile.runs))
     return steps
 
 
-def _tools(architecture: Architecture, profile: LinkProfile, rail: int) -> list[Tool]:
-    device = f"{architecture.fabric.rdma_prefix}{rail}"
+def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
+    device = f"{fabric.rdma_prefix}{rail}"
     rdma = f"-d {device} -F -p {RDMA_PORT}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
     latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"

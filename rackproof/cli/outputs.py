@@ -17,7 +17,7 @@ from rackproof.core.evidence import (
     Measurement,
     Record,
 )
-from rackproof.core.judge import judge_records
+from rackproof.core.judging.judge import judge_records
 from rackproof.core.verdict import Judgement
 from rackproof.errors import EvidenceWriteError
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json

@@ -24,7 +24,7 @@ FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 def declared_packages(architecture: Architecture, node: Node) -> tuple[str, ...]:
     """Everything that the architecture and the deploys of this node's roles need, sorted."""
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}
-    if architecture.fabric.kind == "soft-roce":
+    if architecture.fabric and architecture.fabric.kind == "soft-roce":
         names.update(SOFT_ROCE)
     for storage in architecture.storage.values():
         if storage.server_role in node.groups:

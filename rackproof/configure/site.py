@@ -32,7 +32,8 @@ class Site:
 
     @property
     def ports(self) -> tuple[network.Port, ...]:
-        return network.ports(self.architecture.fabric, self.settings)
+        fabric = self.architecture.fabric
+        return network.ports(fabric, self.settings) if fabric else ()
 
     def has_role(self, role: str | None) -> bool:
         return role in self.node.groups
@@ -96,7 +97,7 @@ class Site:
 
     def fabric_addresses(self) -> dict[str, tuple[str, ...]]:
         """Every node of the rack and its addresses, rail by rail, in inventory order."""
-        rails = range(self.architecture.fabric.rails)
+        rails = range(self.architecture.rails)
         return {
             node.name: tuple(address for k in rails if (address := node.fabric_address(k)) is not None)
             for node in self.rack.nodes
@@ -159,7 +160,7 @@ def here() -> Site:
             architecture = _architecture(str(identifier))
             rack = rack_of(source)
             node = rack.node(host.name)
-            settings = node_settings(node, architecture.fabric.rails)
+            settings = node_settings(node, architecture.rails)
         except RackproofError as error:
             raise DeployError(str(error)) from None
         sites[host.name] = Site(rack, architecture, node, settings)

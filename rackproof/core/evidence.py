@@ -38,6 +38,8 @@ class Frozen(BaseModel):
 class Scope(StrEnum):
     """What a measurement or a criterion is about."""
 
+    GPU = "gpu"
+    NIC = "nic"
     NODE = "node"
     PAIR = "pair"
     RACK = "rack"

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rackproof.core.evidence import Scope
 
+NOT_YET = "not yet"
+"""No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -22,36 +25,119 @@ class Metric:
 
     @property
     def zero_is_possible(self) -> bool:
-        """A count or a rate can be nought; a latency that is nought was not measured."""
-        return self.higher_is_better or self.unit == "1"
+        """A count, a share or a rate can be nought; a latency that is nought was not measured."""
+        return self.higher_is_better or self.unit in ("1", "ratio", "percent", "B")
 
 
+_GPU, _NIC, _NODE, _PAIR, _RACK = (Scope.GPU,), (Scope.NIC,), (Scope.NODE,), (Scope.PAIR,), (Scope.RACK,)
 _NODE_RACK = (Scope.NODE, Scope.RACK)
-_STORAGE = ("storage", "block_bytes")
-_COLLECTIVE = ("op", "bytes", "engine")
+_STORAGE = ("storage", "block_bytes", "clients")
+_LINK = ("rail",)
+_COLLECTIVE = ("op", "bytes", "engine", "algorithm", "ranks")
+_INGEST = ("workload", "data", "storage", "protocol", "epoch", "gpus", "nodes", "port_gbps", "format")
+
+_UP, _DOWN = True, False
 
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric("storage.read_bandwidth", "MB/s", True, _NODE_RACK, _STORAGE, "storage",
+        # storage, every client at once
+        Metric("storage.read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "sequential read, every client at once; node: that client, rack: the sum"),
-        Metric("storage.write_bandwidth", "MB/s", True, _NODE_RACK, _STORAGE, "storage",
+        Metric("storage.write_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "sequential write with a closing fsync, every client at once"),
-        Metric("storage.random_read_iops", "1/s", True, _NODE_RACK, _STORAGE, "storage",
+        Metric("storage.random_read_iops", "1/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "random reads a second, every client at once"),
-        Metric("storage.random_read_latency", "us", False, (Scope.NODE,), _STORAGE, "storage",
+        Metric("storage.random_read_latency", "us", _DOWN, _NODE, _STORAGE, "storage",
                "mean completion latency of the random reads"),
-        Metric("link.rdma_write_bandwidth", "Gb/s", True, (Scope.PAIR,), ("rail",), "links",
-               "ib_write_bw average between two nodes"),
-        Metric("link.rdma_write_latency", "us", False, (Scope.PAIR,), ("rail",), "links",
+        Metric("storage.random_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
+               "random reads of large blocks, every client at once"),
+        Metric("storage.shared_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
+               "sequential read of one file by every client at once"),
+        Metric("storage.small_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
+               "whole files of about 100 kB, opened, read and closed"),
+        Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
+               "files opened and looked at a second, every client at once"),
+        Metric("storage.knee_outstanding", "1", _UP, _RACK, _STORAGE, NOT_YET,
+               "requests in flight at which the 99th percentile of latency has doubled"),
+        Metric("storage.knee_utilisation", "percent", _UP, _RACK, _STORAGE, NOT_YET,
+               "load at the knee as a share of the highest rate of the same storage"),
+        Metric("storage.gds_read_bandwidth", "GB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
+               "reads into GPU memory with GPUDirect Storage"),
+        Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, NOT_YET,
+               "read bandwidth of one client with several connections over the same with one"),
+        Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), NOT_YET,
+               "bytes of a checkpoint over the time of its slowest rank, fsync included"),
+        # links
+        Metric("link.rdma_write_bandwidth", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, "links",
+               "ib_write_bw average between two nodes; nic: one adapter against its own node"),
+        Metric("link.rdma_write_bandwidth_gpu", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, NOT_YET,
+               "ib_write_bw average from and to GPU memory"),
+        Metric("link.rdma_write_latency", "us", _DOWN, _PAIR, _LINK, "links",
                "ib_write_lat typical latency between two nodes"),
-        Metric("link.tcp_bandwidth", "Gb/s", True, (Scope.PAIR,), ("rail",), "links",
+        Metric("link.tcp_bandwidth", "Gb/s", _UP, _PAIR, _LINK, "links",
                "iperf3 bits received a second between two nodes"),
-        Metric("collective.busbw", "GB/s", True, (Scope.RACK,), _COLLECTIVE, "collectives",
+        Metric("link.tcp_bandwidth_to_storage", "Gb/s", _UP, _RACK, ("storage", "clients"), NOT_YET,
+               "iperf3 bits received by the storage's ports from all clients together"),
+        # collectives; node: the GPUs of one node among themselves
+        Metric("collective.busbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
                "bus bandwidth as nccl-tests defines it, out of place"),
-        Metric("collective.algbw", "GB/s", True, (Scope.RACK,), _COLLECTIVE, "collectives",
+        Metric("collective.algbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
                "algorithm bandwidth as nccl-tests defines it, out of place"),
-        Metric("collective.wrong_values", "1", False, (Scope.RACK,), _COLLECTIVE, "collectives",
+        Metric("collective.wrong_values", "1", _DOWN, _NODE_RACK, _COLLECTIVE, "collectives",
                "elements of the result that differ from the expected value"),
+        Metric("collective.rail_busbw", "GB/s", _UP, _RACK, ("op", "bytes", "rail"), NOT_YET,
+               "bus bandwidth of one rail with all rails at once and nothing inside the nodes (split by local rank)"),
+        # GPUs
+        Metric("gpu.host_to_device_bandwidth", "GB/s", _UP, _GPU, (), NOT_YET,
+               "copies from pinned host memory, copy engine"),
+        Metric("gpu.device_to_host_bandwidth", "GB/s", _UP, _GPU, (), NOT_YET,
+               "copies to pinned host memory, copy engine"),
+        Metric("gpu.peer_read_bandwidth", "GB/s", _UP, _GPU, (), NOT_YET,
+               "slowest read from another GPU of the node, copy engine"),
+        Metric("gpu.memory_bandwidth", "GB/s", _UP, _GPU, (), NOT_YET,
+               "reads and writes of the GPU's own memory"),
+        Metric("gpu.matmul_rate", "TFLOPS", _UP, _GPU, ("precision",), NOT_YET,
+               "highest rate of a dense matrix product found over a sweep of shapes"),
+        Metric("gpu.utilisation", "percent", _UP, _GPU, ("workload",), NOT_YET,
+               "mean of the driver's utilisation over the timed part of a training run"),
+        # training ingest
+        Metric("ingest.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, NOT_YET,
+               "samples a second that reach the accelerators, real or emulated"),
+        Metric("ingest.storage_bandwidth", "MB/s", _UP, _NODE_RACK, _INGEST, NOT_YET,
+               "bytes a second that come from storage, by the clients' own counters"),
+        Metric("ingest.accelerator_utilisation", "percent", _UP, _RACK, _INGEST, NOT_YET,
+               "compute time over total time as MLPerf Storage defines it, first step left out"),
+        Metric("ingest.cpu_time_per_sample", "ms", _DOWN, _NODE, _INGEST, NOT_YET,
+               "time of one core for each sample"),
+        Metric("ingest.storage_bytes_per_sample", "B", _DOWN, _RACK, _INGEST, NOT_YET,
+               "bytes from storage for each sample"),
+        Metric("ingest.cpu_utilisation", "percent", _DOWN, _NODE, _INGEST, NOT_YET,
+               "highest one-second utilisation of a node's processors"),
+        Metric("ingest.placement_spread", "ratio", _DOWN, _RACK, ("workload",), NOT_YET,
+               "(max - min) / median of samples a second with the same GPUs on one, two and four nodes"),
+        Metric("ingest.cache_settling_ratio", "ratio", _UP, _NODE, ("workload",), NOT_YET,
+               "time until a data set smaller than memory causes no more reads, over what its size and rate predict"),
+        Metric("ingest.cache_hits", "percent", _UP, _NODE, _INGEST, NOT_YET,
+               "bytes of an epoch that came from the node's own caches"),
+        Metric("ingest.dataset_over_caches", "ratio", _UP, _RACK, ("workload",), NOT_YET,
+               "bytes of the data set over memory of all clients and cache of the storage"),
+        Metric("ingest.bytes_read_over_dataset", "ratio", _DOWN, _RACK, ("workload",), NOT_YET,
+               "bytes read in the run over bytes of the data set; at most 1 means that no byte was read twice"),
+        Metric("inference.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, NOT_YET,
+               "samples a second of forward passes"),
+        Metric("inference.latency_p99", "ms", _DOWN, _RACK, ("workload", "beside"), NOT_YET,
+               "99th percentile of a request's latency, alone or beside training"),
+        # ways of running
+        Metric("join.bytes_copied", "B", _DOWN, _NODE, ("storage",), NOT_YET,
+               "bytes copied to a node that joins before it can read the data set"),
+        Metric("container.read_bandwidth", "MB/s", _UP, _NODE, _STORAGE, NOT_YET,
+               "sequential read of the shared storage from inside an unprivileged container"),
+        Metric("guest.collective_busbw", "GB/s", _UP, _NODE, _COLLECTIVE, NOT_YET,
+               "all-reduce inside a virtual machine that was given the node's GPUs"),
+        Metric("mixed.accelerator_utilisation_loss", "percent", _DOWN, _RACK, ("workload",), NOT_YET,
+               "points of accelerator utilisation that training loses while inference runs beside it"),
+        Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), NOT_YET,
+               "measured samples a second over what the sizing model predicts from the measured stages"),
     )
 }  # fmt: skip

@@ -23,6 +23,7 @@ UNITS: tuple[str, ...] = (
     *("1/s", "IOPS", "kIOPS"),
     *_BYTES,
     *(f"{unit}/s" for unit in (*_BYTES, *_BITS)),
+    *("GFLOPS", "TFLOPS", "PFLOPS"),
 )
 
 SHARES = frozenset({"ratio", "percent"})
@@ -35,6 +36,7 @@ kilo- = 1e3 = k-
 mega- = 1e6 = M-
 giga- = 1e9 = G-
 tera- = 1e12 = T-
+peta- = 1e15 = P-
 kibi- = 1024 = Ki-
 mebi- = 1048576 = Mi-
 gibi- = 1073741824 = Gi-
@@ -45,6 +47,8 @@ nano- = 1e-9 = n-
 second = [time] = s
 bit = [information] = b
 byte = 8 * bit = B
+operation = [operation]
+FLOPS = operation / second
 IOPS = 1 / second
 ratio = []
 percent = 0.01

@@ -55,7 +55,7 @@ def simulation_statements(
         statements.append(
             f"GPUs of {fold_subjects(replayed)} are simulated: recorded device tools answer in their place."
         )
-    if architecture.fabric.kind == "soft-roce":
+    if architecture.fabric and architecture.fabric.kind == "soft-roce":
         statements.append("RDMA is Soft-RoCE: the kernel computes it, no adapter does.")
     metrics = sorted({m.metric for m in measurements if m.simulated})
     if metrics:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.consistency import problems
+from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import CheckOutcome, CheckResult, Measurement, NodeInfo, RunInfo, Scope
-from rackproof.core.judge import judge
+from rackproof.core.judging.judge import judge
 from rackproof.core.metrics import METRICS
 from rackproof.core.verdict import Judgement, Verdict
 

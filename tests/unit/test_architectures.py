@@ -9,7 +9,7 @@ import pytest
 
 from rackproof.architectures import available, load, parse
 from rackproof.core.architecture import Architecture, Severity
-from rackproof.core.complaints import keys_at
+from rackproof.core.architecture.complaints import keys_at
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Node, Rack

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rackproof.core.architecture import Bar
-from rackproof.core.bars import amount, bar_text, compare, number_text
+from rackproof.core.judging.bars import amount, bar_text, compare, number_text
 from rackproof.core.status import Status
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult, RunInfo
-from rackproof.core.judge import judge
+from rackproof.core.judging.judge import judge
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
 from tests.unit.judging import CHECKED, architecture, check, run_info, verdicts

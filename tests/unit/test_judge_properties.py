@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.judge import judge
+from rackproof.core.judging.judge import judge
 from rackproof.core.status import Outcome, Status
 from tests.unit.judging import GPU, architecture, check, criterion, judged, measurement, run_info, verdicts
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rackproof.core.evidence import GENESIS, CheckResult, Kind, Measurement, Record, RunInfo, make_record
-from rackproof.core.judge import judge, judge_records
+from rackproof.core.judging.judge import judge, judge_records
 from rackproof.core.status import Outcome, Status
 from rackproof.errors import RunError
 from tests.unit.judging import CHECKED, architecture, check, criterion, measurement, run_info, verdicts

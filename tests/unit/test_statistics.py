@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.architecture import Reduce, Statistic
-from rackproof.core.statistics import cv_pct, ratio_of, reduce_members, statistic_of
+from rackproof.core.judging.statistics import cv_pct, ratio_of, reduce_members, statistic_of
 
 numbers = st.floats(min_value=1e-3, max_value=1e9)
 

@@ -77,5 +77,5 @@ def test_units_in_a_sentence() -> None:
 
 def test_the_judge_can_be_imported_without_pint() -> None:
     """pint takes half a second to import, which ``rackproof --help`` must not pay."""
-    program = "import sys, rackproof.core.judge, rackproof.architectures; sys.exit('pint' in sys.modules)"
+    program = "import sys, rackproof.core.judging.judge, rackproof.architectures; sys.exit('pint' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,92 @@
+"""What every part of a reference architecture is made of: names, figures and their sources."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
+ClaimId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+[0-9]+$")]
+"""``A3``: a row of the table of claims that the architecture is checked against."""
+
+
+def _text_of_integer(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+LabelValue = Annotated[str, BeforeValidator(_text_of_integer), StringConstraints(min_length=1)]
+"""Labels are text in evidence; a file may write ``bytes: 1048576``."""
+
+Claims = Annotated[tuple[ClaimId, ...], BeforeValidator(_several)]
+"""``claim: A3`` or ``claim: [A3, T7]``."""
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+
+class SourceStatus(StrEnum):
+    VERIFIED = "verified"
+    """Read in the document."""
+    DERIVED = "derived"
+    """Arithmetic on verified figures."""
+    PROPOSED = "proposed"
+    """A decision of ours."""
+    UNVERIFIED = "unverified"
+    """Common knowledge that nobody has looked up."""
+
+
+class Source(Model):
+    """Where a figure comes from; ``status`` says how far it can be trusted."""
+
+    doc: str
+    status: SourceStatus
+    edition: str | None = None
+    """Version, date or commit, where figures differ between editions."""
+
+
+class Figure(Model):
+    """One number with its unit and its source. A number that nobody has published is ``null``, with a note."""
+
+    value: float | None
+    unit: str
+    source: str
+    """A key of ``metadata.sources``."""
+    note: str | None = None
+
+
+class Metadata(Model):
+    id: Identifier
+    version: str
+    title: Sentence
+    scope: Sentence
+    """What a certificate against this file claims, and what it does not."""
+    sources: dict[str, Source]
+
+
+class Claim(Model):
+    """One published claim about the system, and why it cannot be checked where it cannot.
+
+    A claim is checked by every criterion, curve, check or expectation that names its id under ``claim:``.
+    """
+
+    says: Sentence
+    figure: str | None = None
+    """As published, with its unit; null where the source names none."""
+    source: str
+    not_checkable: Sentence | None = None
+    """Why no criterion or check stands for it."""
+
+
+class Count(Model):
+    """How many nodes of a role a rack may have."""
+
+    min: int = Field(default=1, ge=0)
+    max: int | None = None

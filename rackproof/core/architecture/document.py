@@ -1,0 +1,120 @@
+"""A YAML text that knows the line of everything in it, so that complaints can point there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from rackproof.core.architecture.consistency import KeyPath, Problem
+from rackproof.errors import ArchitectureError
+
+# libyaml is ten times faster; the pure parser says the same in slightly other words.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Document:
+    """``data`` is what the text says; ``name`` stands for the file in errors.
+
+    Raises ArchitectureError for what is not YAML, for an empty text and for a key that stands twice.
+    """
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        loader = None
+        try:
+            loader = _Loader(text)
+            root = loader.get_single_node()
+            if root is None:
+                raise ArchitectureError(f"{name}:1: the file is empty")
+            for problem, line in _repeated_keys(root, (), ()):
+                raise ArchitectureError(f"{name}:{line}: {dotted(problem.path)}: {problem.message}")
+            self.data: Any = loader.construct_document(root)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = f"{name}:{mark.line + 1}" if mark else name
+            raise ArchitectureError(f"{place}: not YAML: {one_line(error.problem or str(error))}") from None
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise ArchitectureError(f"{name}:{line}: not YAML: {error.reason}") from None
+        except ValueError as error:  # a date such as 2026-13-01
+            raise ArchitectureError(f"{name}: not YAML: {one_line(str(error))}") from None
+        finally:
+            if loader is not None:
+                loader.dispose()
+        # after construct_document, which has put merged keys into their places
+        self._lines: dict[KeyPath, int] = dict(_lines(root, (), ()))
+
+    def known_part(self, path: KeyPath) -> KeyPath:
+        """The longest beginning of ``path`` that stands in the text."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return path
+
+    def line(self, path: KeyPath) -> int:
+        """Where ``path`` stands, or what it is missing from; from 1."""
+        return self._lines.get(self.known_part(path), 1)
+
+    def sentence(self, wrong: Sequence[Problem]) -> str:
+        """One line: the first of the problems in the order of the file, and how many more there are."""
+        first, *others = sorted(wrong, key=lambda problem: self.line(problem.path))
+        where = f"{dotted(first.path, self.data)}: " if first.path else ""
+        more = f" (and {len(others)} more)" if others else ""
+        return f"{self.name}:{self.line(first.path)}: {where}{one_line(first.message)}{more}"
+
+
+def dotted(path: KeyPath, data: Any = None) -> str:
+    """``storage.nfs-tcp.options[2]``; items of a list that have an ``id`` are shown by it."""
+    shown = ""
+    for key in path:
+        if isinstance(data, dict):
+            data = data.get(key)
+        elif isinstance(data, list) and isinstance(key, int) and key < len(data):
+            data = data[key]
+        else:
+            data = None
+        if isinstance(key, int):
+            shown += f"[{data['id'] if isinstance(data, dict) and isinstance(data.get('id'), str) else key}]"
+        else:
+            shown += f".{key}" if shown else key
+    return shown
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _repeated_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> Iterator[tuple[Problem, int]]:
+    if id(node) in above:  # an alias to what it stands in
+        return
+    above = (*above, id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _repeated_keys(item, (*path, index), above)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    yield Problem((*path, key.value), f"stands in line {seen[key.value]} already"), line
+                seen[key.value] = line
+            yield from _repeated_keys(value, (*path, str(key.value)), above)
+
+
+def _lines(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> Iterator[tuple[KeyPath, int]]:
+    if not path:
+        yield path, node.start_mark.line + 1
+    if id(node) in above:
+        return
+    above = (*above, id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield (*path, index), item.start_mark.line + 1
+            yield from _lines(item, (*path, index), above)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield (*path, key.value), key.start_mark.line + 1
+                yield from _lines(value, (*path, key.value), above)

@@ -1,0 +1,169 @@
+"""Which checks the keys of an architecture ask for, and what stands under a key.
+
+A file that says how many GPUs a node has expects an answer to ``gpu.count`` from every node of the role, whether or not
+a validator for it exists: what nobody looks at is UNMEASURED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from rackproof.core.architecture.hardware import Expectation, Nic, Role
+from rackproof.core.architecture.models import Architecture
+
+GPU_CHECKS: Final = {
+    # key of ``gpu``: check
+    "count": "gpu.count",
+    "model": "gpu.model",
+    "memory_mib": "gpu.memory",
+    "driver": "gpu.driver",
+    "vbios": "gpu.vbios",
+    "pci_ids": "gpu.pci_ids",
+    "ecc": "gpu.ecc_mode",
+    "persistence": "gpu.persistence",
+    "mig": "gpu.mig",
+    "pcie_generation": "gpu.pcie_generation",
+    "pcie_width": "gpu.pcie_width",
+    "topology": "gpu.topology",
+    "nvlink": "gpu.nvlink",
+}
+
+CPU_CHECKS: Final = {key: f"cpu.{key}" for key in ("model", "sockets", "cores", "threads", "numa_nodes")}
+
+NIC_CHECKS: Final = {
+    "count": "nic.count",
+    "model": "nic.model",
+    "speed_gbps": "nic.speed",
+    "link_layer": "nic.link_layer",
+    "mtu": "nic.mtu",
+    "gid_index": "nic.gid",
+    "pcie_generation": "nic.pcie_generation",
+    "pcie_width": "nic.pcie_width",
+    "firmware": "nic.firmware",
+}
+
+FABRIC_CHECKS: Final = {"pfc_priority": "fabric.pfc", "ecn": "fabric.ecn", "gid_index": "fabric.gid"}
+
+STORAGE_CHECKS: Final = {
+    "options_required": "mount.options",
+    "transport": "mount.transport",
+    "mounts_per_client": "mount.count",
+    "mounts_balance": "mount.balance",
+}
+
+ABSENT: Final = object()
+"""What ``value_at`` returns where nothing stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCheck:
+    """Every node of ``role`` must have a result of ``check`` (for ``item``, where that is not empty)."""
+
+    role: str
+    check: str
+    item: str
+    key: str
+    """Where the architecture says what is expected."""
+    claims: tuple[str, ...] = ()
+    source: str | None = None
+
+
+def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
+    """What the file's hardware, fabric and storage ask for, in the order of the file."""
+    return tuple(
+        entry
+        for part in (_of_roles(architecture), _of_fabric(architecture), _of_storage(architecture), _of_gpu(architecture))
+        for entry in part
+    )
+
+
+def value_at(architecture: Architecture, key: str) -> Any:
+    """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too."""
+    value: Any = architecture
+    rest = key
+    while rest:
+        if isinstance(value, BaseModel):
+            names = {field.alias or name: name for name, field in type(value).model_fields.items()}
+            head, _, rest = rest.partition(".")
+            if head not in names:
+                return ABSENT
+            value = getattr(value, names[head])
+        elif isinstance(value, dict):
+            found = next((name for name in value if rest == name or rest.startswith(f"{name}.")), None)
+            if found is None:
+                return ABSENT
+            value, rest = value[found], rest[len(found) + 1 :]
+        else:
+            return ABSENT
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _of_gpu(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    gpu = architecture.gpu
+    if gpu is None:
+        return
+    for key, check in GPU_CHECKS.items():
+        if key == "count" or (gpu.count and getattr(gpu, key) not in (None, ())):
+            yield ExpectedCheck("gpu", check, "", f"gpu.{key}", gpu.claim, gpu.source)
+
+
+def _of_roles(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    for name, role in architecture.roles.items():
+        if role.managed:
+            yield from _of_role(name, role, role.expect)
+
+
+def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedCheck]:
+    here = f"roles.{name}.expect"
+    for number, nic in enumerate(expect.nics):
+        yield from _of_nic(name, f"{here}.nics[{number}]", nic)
+    if expect.cpu:
+        for key, check in CPU_CHECKS.items():
+            if getattr(expect.cpu, key) is not None:
+                yield ExpectedCheck(name, check, "", f"{here}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
+    if memory := expect.memory:
+        yield ExpectedCheck(name, "memory.size", "", f"{here}.memory.installed_gb", memory.claim, memory.source)
+    for number, drives in enumerate(expect.drives):
+        for key, check in (("count", "drives.count"), ("size_tb", "drives.size")):
+            if getattr(drives, key) is not None:
+                key_path = f"{here}.drives[{number}].{key}"
+                yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
+    for unit in expect.services:
+        yield ExpectedCheck(name, "service.active", unit, f"{here}.services", role.claim, role.source)
+
+
+def _of_nic(role: str, here: str, nic: Nic) -> Iterator[ExpectedCheck]:
+    for key, check in NIC_CHECKS.items():
+        if getattr(nic, key) is not None:
+            yield ExpectedCheck(role, check, nic.purpose, f"{here}.{key}", nic.claim, nic.source)
+
+
+def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    fabric = architecture.fabric
+    if fabric is None or fabric.lossless is None:
+        return
+    for key, check in FABRIC_CHECKS.items():
+        if getattr(fabric.lossless, key) is not None:
+            yield ExpectedCheck("gpu", check, "", f"fabric.lossless.{key}", fabric.claim, fabric.source)
+
+
+def _of_storage(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    for name, storage in architecture.storage.items():
+        for key, check in STORAGE_CHECKS.items():
+            if getattr(storage, key) not in (None, ()):
+                for role in storage.client_roles:
+                    yield ExpectedCheck(role, check, name, f"storage.{name}.{key}", storage.claim)

@@ -1,0 +1,89 @@
+"""A whole reference architecture, schema ``refarch/v1``: what was promised.
+
+One file is read by deploys, validators, benchmarks and judge alike. ``rackproof.architectures`` loads files and
+reports errors with file and line; these models only say what a valid file is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rackproof.core.architecture.base import Claim, ClaimId, Figure, Identifier, Metadata, Model, Sentence
+from rackproof.core.architecture.criterion import Criterion, Curve, Outlier, Severity
+from rackproof.core.architecture.hardware import Gpu, Role
+from rackproof.core.architecture.profiles import Profile
+from rackproof.core.architecture.storage import Ceph, Storage
+from rackproof.core.architecture.system import Fabric, System, Tools
+from rackproof.core.architecture.workloads import Sizing, Workload
+
+
+class Link(Model):
+    """What one kind of link can carry in one direction: so many lanes, ports or links of so much each."""
+
+    title: Sentence
+    count: int = Field(default=1, ge=1)
+    each: Figure
+    """Raw rate of one, a figure with a unit of bandwidth."""
+
+
+class Override(Model):
+    """A threshold that a site has changed. The certificate shows both bars and the reason."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    warn: float | None = None
+    reason: Sentence
+    by: str | None = None
+
+
+class Drop(Model):
+    """An entry of the parent that does not apply here."""
+
+    id: Identifier
+    reason: Sentence
+
+
+class Architecture(Model):
+    """A whole reference architecture."""
+
+    apiVersion: Literal["refarch/v1"]
+    extends: str | None = None
+    """Id or path of the architecture that this one changes; it is merged before this model sees the file."""
+    metadata: Metadata
+    roles: dict[str, Role]
+    system: System = System()
+    fabric: Fabric | None = None
+    """Null: nodes share no network of their own."""
+    links: dict[Identifier, Link] = Field(default_factory=dict)
+    storage: dict[Identifier, Storage] = Field(default_factory=dict)
+    ceph: Ceph | None = None
+    gpu: Gpu | None = None
+    tools: Tools = Tools()
+    profiles: dict[str, Profile] = Field(default_factory=dict)
+    claims: dict[ClaimId, Claim] = Field(default_factory=dict)
+    workloads: dict[Identifier, Workload] = Field(default_factory=dict)
+    sizing: Sizing | None = None
+    level: Identifier | None = None
+    """Which of the levels of the bars must be reached."""
+    criteria: tuple[Criterion, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    overrides: dict[Identifier, Override] = Field(default_factory=dict)
+    """By id of the criterion."""
+    drop: tuple[Drop, ...] = ()
+    checks: dict[str, Severity] = Field(default_factory=dict)
+    """Severity of a check where it differs from the validator's own."""
+    required_checks: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Check ids that every node of a role must have a result for; absence is UNMEASURED."""
+
+    @property
+    def rails(self) -> int:
+        """Fabric ports of every node; 0 without a fabric."""
+        return self.fabric.rails if self.fabric else 0
+
+    def client_storage(self, role: str) -> dict[str, Storage]:
+        """Storage that nodes of a role mount."""
+        return {name: s for name, s in self.storage.items() if role in s.client_roles}

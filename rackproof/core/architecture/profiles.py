@@ -1,0 +1,57 @@
+"""How much a run measures."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rackproof.core.architecture.base import Model
+
+
+class FioJob(Model):
+    """One fio workload; sizes are integers of bytes because fio's suffixes are ambiguous."""
+
+    rw: Literal["read", "write", "randread"]
+    block_bytes: int = Field(gt=0)
+    iodepth: int = Field(default=8, ge=1)
+    numjobs: int = Field(default=1, ge=1)
+    file_bytes: int = Field(gt=0)
+    """Per job and client."""
+    runtime_s: int = Field(ge=1)
+    ramp_s: int = Field(default=0, ge=0)
+    runs: int = Field(default=1, ge=1)
+
+
+class StorageProfile(Model):
+    jobs: dict[Literal["read", "write", "randread"], FioJob]
+    storages: tuple[str, ...] | None = None
+    """None: all of the architecture's."""
+
+
+class LinkProfile(Model):
+    rdma_block_bytes: int = 65536
+    rdma_duration_s: int = Field(ge=1)
+    latency_iterations: int = Field(ge=5)
+    tcp_duration_s: int = Field(ge=1)
+    tcp_streams: int = Field(default=1, ge=1)
+    runs: int = Field(default=1, ge=1)
+
+
+class CollectiveProfile(Model):
+    engine: Literal["nccl-tests", "mpi"]
+    ops: tuple[Literal["all_reduce", "all_gather", "alltoall"], ...]
+    min_bytes: int = Field(gt=0)
+    max_bytes: int = Field(gt=0)
+    factor: int = Field(default=2, ge=2)
+    iterations: int = Field(ge=1)
+    warmup: int = Field(ge=0)
+    ranks_per_node: int = Field(default=1, ge=1)
+
+
+class Profile(Model):
+    """How much a run measures: ``lab`` is small, ``full`` is an acceptance test."""
+
+    storage: StorageProfile | None = None
+    links: LinkProfile | None = None
+    collectives: CollectiveProfile | None = None

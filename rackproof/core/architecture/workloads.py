@@ -1,0 +1,135 @@
+"""What the sizing model needs to know: what a job asks for, and what every stage between disk and GPU can give.
+
+Figures carry their unit and source; ``null`` is an unpublished figure, and the model says what hangs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from rackproof.core.architecture.base import Claims, Figure, Identifier, Model, Sentence
+from rackproof.core.units import same_dimension
+
+
+def _measured_in(unit: str, what: str) -> Callable[[Figure], Figure]:
+    def checked(figure: Figure) -> Figure:
+        if not same_dimension(figure.unit, unit):
+            raise ValueError(f"expected {what}, actual {figure.unit}")
+        if figure.value is not None and not figure.value > 0:
+            raise ValueError(f"expected more than 0, or null where it is unpublished, actual {figure.value:g}")
+        return figure
+
+    return checked
+
+
+Size = Annotated[Figure, AfterValidator(_measured_in("B", "a unit of size, B to TiB"))]
+Bandwidth = Annotated[Figure, AfterValidator(_measured_in("B/s", "a unit of bandwidth, B/s to Tb/s"))]
+Rate = Annotated[Figure, AfterValidator(_measured_in("1/s", "a rate: 1/s, IOPS or kIOPS"))]
+Time = Annotated[Figure, AfterValidator(_measured_in("s", "a unit of time: ns, us, ms or s"))]
+
+
+class WorkloadKind(StrEnum):
+    TRAINING = "training"
+    """Closed loop: a slower storage slows the job, and nobody waits for a single read."""
+    INFERENCE = "inference"
+    """Open loop: requests arrive whatever the storage does, and somebody waits for every one."""
+
+
+class Workload(Model):
+    """One training job, or one inference service, as the storage sees it."""
+
+    title: Sentence
+    kind: WorkloadKind = WorkloadKind.TRAINING
+    sample_size: Size
+    """Bytes of one sample as stored."""
+    rate_per_gpu: Rate
+    """Samples a second that one GPU takes when nothing holds it up."""
+    batch_per_gpu: int | None = Field(default=None, ge=1)
+    precision: str | None = None
+    cpu_time_per_sample: Time | None = None
+    """Time of one core for one sample."""
+    read_size: Size | None = None
+    """Bytes of one request to the storage."""
+    dataset: Size | None = None
+    """Bytes of the whole data set."""
+    epochs: int | None = Field(default=None, ge=1)
+    files_per_sample: float | None = Field(default=None, gt=0)
+    """1 where every sample is a file of its own, 2 with a tag file beside it, nearly 0 for records."""
+    checkpoint: Size | None = None
+    """Bytes of one checkpoint of the whole job."""
+    checkpoint_interval: Time | None = None
+    claim: Claims = ()
+
+
+class StorageUnit(Model):
+    """The unit that a storage grows by: a chassis, a server, a brick."""
+
+    title: Sentence
+    count: int = Field(default=1, ge=1)
+    read: Bandwidth
+    """Of one unit, as specified."""
+    read_measured: Bandwidth | None = None
+    """Of one unit, where somebody has measured it and got something else."""
+    write: Bandwidth | None = None
+    read_iops: Rate | None = None
+    opens: Rate | None = None
+    """Files that one unit opens in a second; asked for only where samples are files."""
+    unloaded_latency: Time | None = None
+    """Of one read with nothing else going on."""
+    loaded_latency: Time | None = None
+    """Of one read at the planned load; null: estimated from the unloaded one."""
+    cache: Size | None = None
+    """Bytes of one unit's read cache."""
+    capacity: Size | None = None
+    """Usable bytes of one unit."""
+    nodes: int = Field(default=1, ge=1)
+    """Controllers in one unit."""
+    ports: int | None = Field(default=None, ge=1)
+    """Client-facing ports of one unit, all its controllers together."""
+    port_rate: Bandwidth | None = None
+    """Line rate of one of them."""
+
+
+class Ceilings(Model):
+    """Utilisation that each stage may be planned for, 0 to 1."""
+
+    gpu: float = Field(default=1.0, gt=0, le=1)
+    cpu: float = Field(default=0.9, gt=0, le=1)
+    network: float = Field(default=0.7, gt=0, le=1)
+    storage: float = Field(default=0.7, gt=0, le=1)
+
+
+class Sizing(Model):
+    """The system that the workloads run on."""
+
+    storage: Identifier | None = None
+    """Which entry of ``storage:`` feeds the workloads; null where there is one shared storage only."""
+    nodes: int = Field(ge=1)
+    gpus_per_node: int = Field(ge=1)
+    cores_per_node: int | None = Field(default=None, ge=1)
+    client_cache: Size | None = None
+    """Bytes of memory of one node that may hold data."""
+    local_tier: Size | None = None
+    """Bytes of local drives of one node that cache the shared storage."""
+    storage_ports: int = Field(ge=1)
+    """Ports of one node that carry storage."""
+    port_rate: Bandwidth
+    """Line rate of one of them."""
+    port_efficiency: float = Field(default=0.94, gt=0, le=1)
+    """What of the line rate reaches the application: 0.94 TCP, 0.96 RDMA."""
+    connections_per_node: int | None = Field(default=None, ge=1)
+    """Mounts times nconnect."""
+    connections_used: int | None = Field(default=None, ge=1)
+    """So many of them carry data at a time (a rank reads through one mount only); null: all."""
+    connection_rate: Bandwidth | None = None
+    """That one connection to the storage reaches."""
+    connection_slots: int | None = Field(default=None, ge=1)
+    """Requests that one connection may have outstanding."""
+    share_of_dataset: float = Field(default=1.0, gt=0, le=1)
+    """What one node touches of the data set over the epochs: 1 where every epoch is shuffled over all nodes."""
+    unit: StorageUnit
+    ceilings: Ceilings = Ceilings()

@@ -1,0 +1,96 @@
+"""A number against a bar, and both of them in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rackproof.core.architecture import Bar
+from rackproof.core.status import Status
+from rackproof.core.units import sign
+
+_ROUNDING = 1e-9
+"""Of the bar: a number that meets it exactly still does after a conversion between units."""
+
+_SIGNS = {"ge": "≥", "le": "≤", "eq": "="}
+
+
+class Comparison(NamedTuple):
+    """``edge`` is the bar's value, of a range the end that the number is nearer to."""
+
+    status: Status
+    edge: float
+    distance_pct: float | None
+    """How far the number is from the edge in percent of it, positive on the good side; None where the edge is 0."""
+
+
+def compare(bar: Bar, value: float) -> Comparison:
+    """PASS, WARN or FAIL for a finite ``value`` in the bar's unit. A NaN reaches no bar."""
+    if bar.op == "range":
+        low, high = _limit(bar.low), _limit(bar.high)
+        inside = _at_least(value, low, bar.tolerance_pct) and _at_most(value, high, bar.tolerance_pct)
+        edge = low if value - low <= high - value else high
+        good = value - low if edge == low else high - value
+        return Comparison(Status.PASS if inside else Status.FAIL, edge, _percent(good, edge))
+    limit = _limit(bar.value)
+    if bar.op == "eq":
+        reached = _at_least(value, limit, bar.tolerance_pct) and _at_most(value, limit, bar.tolerance_pct)
+        return Comparison(Status.PASS if reached else Status.FAIL, limit, _percent(-abs(value - limit), limit))
+    reaches, good = (_at_least, value - limit) if bar.op == "ge" else (_at_most, limit - value)
+    status = Status.PASS if reaches(value, limit, bar.tolerance_pct) else Status.FAIL
+    if status is Status.PASS and bar.warn is not None and not reaches(value, bar.warn, 0.0):
+        status = Status.WARN
+    return Comparison(status, limit, _percent(good, limit))
+
+
+def bar_text(bar: Bar) -> str:
+    """``≥ 60 %``, ``2 to 5 ms``, with the tolerance where there is one."""
+    if bar.op == "range":
+        text = f"{number_text(_limit(bar.low))} to {amount(_limit(bar.high), bar.unit)}"
+    else:
+        text = f"{_SIGNS[bar.op]} {amount(_limit(bar.value), bar.unit)}"
+    return f"{text} (tolerance {number_text(bar.tolerance_pct)} %)" if bar.tolerance_pct else text
+
+
+def amount(value: float, unit: str, other_than: float | None = None) -> str:
+    """``71.2 %``: number and unit. Digits are added until it reads differently from ``other_than``."""
+    text, shown = number_text(value, other_than), sign(unit)
+    return text + shown if not shown or shown.startswith("/") else f"{text} {shown}"
+
+
+def number_text(value: float, other_than: float | None = None) -> str:
+    """Three significant digits, no exponent within reason: 1234, 84.1, 0.00712.
+
+    Where ``other_than`` is another number that would read the same, digits are added until the two differ.
+    """
+    text, digits = _significant(value, 3), 3
+    while other_than is not None and value != other_than and digits < 12 and text == _significant(other_than, digits):
+        digits += 1
+        text = _significant(value, digits)
+    return text
+
+
+def _significant(value: float, digits: int) -> str:
+    text = f"{value:.{digits}g}"
+    if "e" not in text:
+        return text
+    return f"{value:.0f}" if 1 <= abs(value) < 1e15 else text
+
+
+def _limit(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a bar without a value; the architecture was not checked")
+    return value
+
+
+def _at_least(value: float, limit: float, tolerance_pct: float) -> bool:
+    return value >= limit - abs(limit) * (tolerance_pct / 100 + _ROUNDING)
+
+
+def _at_most(value: float, limit: float, tolerance_pct: float) -> bool:
+    return value <= limit + abs(limit) * (tolerance_pct / 100 + _ROUNDING)
+
+
+def _percent(good: float, edge: float) -> float | None:
+    if edge == 0:
+        return None
+    return 0.0 if good == 0 else 100.0 * good / abs(edge)  # never -0.0

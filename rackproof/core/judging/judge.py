@@ -1,0 +1,114 @@
+"""The judge: an architecture and evidence in, verdicts out. Pure; judging twice gives the same bytes.
+
+Scope comes from the nodes of the run and from the architecture, never from what happens to have been measured. What
+is missing is UNMEASURED. See ``select`` for which of several measurements counts, ``bars`` for comparisons.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.judging.checks import judge_checks
+from rackproof.core.judging.criteria import judge_criterion
+from rackproof.core.judging.numbers import Numbers
+from rackproof.core.judging.select import Index, node_groups
+from rackproof.core.status import outcome_of
+from rackproof.core.verdict import Judgement, Verdict
+from rackproof.errors import RunError
+
+Body = TypeVar("Body", bound=Frozen)
+
+
+def judge(
+    architecture: Architecture,
+    run: RunInfo,
+    measurements: Iterable[Measurement],
+    checks: Iterable[CheckResult],
+) -> Judgement:
+    """Judge a run against a checked architecture.
+
+    The order of the evidence matters only between measurements of the same thing (see ``select``). Several results
+    of one check, item and node count as the worst of them.
+    """
+    with _no_search_for_cycles():
+        return _judge(architecture, run, Index(measurements), checks)
+
+
+def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judgement:
+    """Judge what a run has recorded, in the order of its records.
+
+    A stage that begins again looks at things anew, so a check's results from it replace those from before, also by
+    UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run or cannot
+    be understood; whether they are whole is ``evidence.verify_chain``'s business.
+    """
+    with _no_search_for_cycles():
+        run, index, checks = _sorted_out(records)
+        return _judge(architecture, run, index, checks)
+
+
+def _sorted_out(records: Iterable[Record]) -> tuple[RunInfo, Index, list[CheckResult]]:
+    """The run, its measurements, and the results of checks that count."""
+    run: RunInfo | None = None
+    stage = 0
+    index = Index()
+    answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
+    for record in records:
+        match record.kind:
+            case Kind.RUN:
+                run = run or _read(RunInfo, record)
+            case Kind.STAGE:
+                stage += record.body.get("event") == "begin"
+            case Kind.MEASUREMENT:
+                index.add(_read(Measurement, record))
+            case Kind.CHECK:
+                result = _read(CheckResult, record)
+                key = (result.check, result.item, result.node)
+                if key not in answers or answers[key][0] != stage:
+                    answers[key] = (stage, [])
+                answers[key][1].append(result)
+    if run is None:
+        raise RunError("the evidence does not say what was to be proven: it has no run record")
+    return run, index, [result for _, results in answers.values() for result in results]
+
+
+def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Iterable[CheckResult]) -> Judgement:
+    groups = node_groups(run.nodes)
+    numbers = Numbers(index)
+    verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, groups, checks))
+    for criterion in architecture.criteria:
+        verdicts.extend(judge_criterion(criterion, groups, numbers))
+    verdicts.sort(key=lambda verdict: (verdict.kind, verdict.id, verdict.subject))
+    return Judgement(
+        architecture=architecture.metadata.id,
+        architecture_version=architecture.metadata.version,
+        outcome=outcome_of(verdict.status for verdict in verdicts if verdict.required),
+        verdicts=tuple(verdicts),
+    )
+
+
+def _read(model: type[Body], record: Record) -> Body:
+    try:
+        return model.model_validate(record.body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RunError(f"record {record.seq} is no {record.kind.value}: {where}: {first['msg']}") from None
+
+
+@contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """Evidence and verdicts refer to nothing in circles; looking for circles takes a seventh of a large judgement."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,201 @@
+"""From samples to the one number of a node, a pair, the rack or a group, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rackproof.core.architecture import Reduce, Statistic
+from rackproof.core.evidence import Scope
+from rackproof.core.judging.bars import amount, number_text
+from rackproof.core.judging.select import Absent, Answer, Index, Labels, subject_name, subjects
+from rackproof.core.judging.statistics import cv_pct, reduce_members, statistic_of
+from rackproof.core.metrics import METRICS, Metric
+from rackproof.core.rack import fold
+from rackproof.core.status import Status
+from rackproof.core.units import UnitError, convert
+
+_NAMED = 4
+"""So many pairs are named in a message at most."""
+_LISTED = 8
+"""So many samples are listed in a message at most."""
+_MOST = 1e15
+"""Of any unit of the vocabulary; what is larger was misread, and could overflow on the way to a share."""
+_ROUNDING = 1e-9
+"""Of a limit: a scatter that meets it exactly still does after a conversion between units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one number is wanted of."""
+
+    metric: str
+    scope: Scope
+    labels: Labels
+    statistic: Statistic
+    min_samples: int = 1
+    max_cv_pct: float | None = None
+
+
+class Number(NamedTuple):
+    """A finite number in the metric's own unit."""
+
+    value: float
+    samples: tuple[float, ...]
+    """In the metric's own unit; for a group the number of each member."""
+    cv_pct: float | None
+    raw: tuple[str, ...]
+    simulated: bool
+    remark: str = ""
+    """What a reader should know beside the number."""
+
+
+class NoNumber(NamedTuple):
+    """UNMEASURED or INVALID. An INVALID one may have samples, and a number that must not be used."""
+
+    status: Status
+    why: str
+    value: float | None = None
+    samples: tuple[float, ...] = ()
+    cv_pct: float | None = None
+    raw: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+class Numbers:
+    """Answers to questions about the evidence of one run."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._remembered: dict[Question, dict[str, Number | NoNumber]] = {}
+
+    def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
+        """The number of one node, one pair or (``members`` being those that must have taken part) the rack."""
+        answer = self._index.find(question.metric, question.scope, members, question.labels)
+        return _refusal(answer) if isinstance(answer, Absent) else _number(question, answer)
+
+    def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
+        """``ask`` with a memory, for what many criteria take a share of."""
+        known = self._remembered.setdefault(question, {})
+
+        def ask(members: Sequence[str]) -> Number | NoNumber:
+            subject = subject_name(question.scope, members)
+            answer = known.get(subject)
+            if answer is None:
+                answer = known[subject] = self.ask(question, members)
+            return answer
+
+        return ask
+
+    def ask_group(
+        self, question: Question, reduce: Reduce, names: Sequence[str]
+    ) -> tuple[Number | NoNumber, dict[str, float]]:
+        """One number for all nodes or pairs of ``names``, and what it was made of, by subject.
+
+        A group that is not complete has no number: one member that was not measured may be the worst.
+        """
+        answers = {subject_name(question.scope, m): self.ask(question, m) for m in subjects(question.scope, names)}
+        if not answers:
+            return NoNumber(Status.UNMEASURED, too_few(question.scope, names)), {}
+        values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
+        raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
+        simulated = any(answer.simulated for answer in answers.values())
+        if why := _incomplete(question.scope, answers):
+            return NoNumber(*why, raw=raw, simulated=simulated), values
+        numbers = tuple(values.values())
+        try:
+            value = reduce_members(numbers, reduce)
+        except ValueError as error:
+            return NoNumber(Status.UNMEASURED, str(error), None, numbers, None, raw, simulated), values
+        except ZeroDivisionError:
+            why = Status.INVALID, f"{question.metric} cannot be compared between members: the median is 0"
+            return NoNumber(*why, None, numbers, None, raw, simulated), values
+        remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
+        return Number(value, numbers, None, raw, simulated, "; ".join(remarks)), values
+
+
+def _number(question: Question, answer: Answer) -> Number | NoNumber:
+    metric = METRICS[question.metric]
+    samples = answer.samples
+    try:
+        if answer.unit != metric.unit:
+            samples = tuple(convert(sample, answer.unit, metric.unit) for sample in samples)
+    except UnitError as error:
+        return _refused(Status.INVALID, str(error), answer)
+    if fault := _implausible(samples, metric):
+        return _refused(Status.INVALID, fault, answer)
+    if len(samples) < question.min_samples:
+        why = f"expected {question.min_samples} or more samples, actual {len(samples)}"
+        return _refused(Status.UNMEASURED, why, answer, samples)
+    value, scatter = statistic_of(samples, question.statistic), cv_pct(samples)
+    limit = question.max_cv_pct
+    if limit is not None and scatter is not None and scatter > limit * (1 + _ROUNDING):
+        why = _scatters(samples, metric.unit, scatter, limit)
+        return _refused(Status.INVALID, why, answer, samples, value, scatter)
+    remarks = []
+    if limit is not None and scatter is None:
+        remarks.append("one sample, scatter unknown")
+    if answer.replaced:
+        remarks.append(f"the latest of {answer.replaced + 1} measurements")
+    return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks))
+
+
+def _incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
+    """Whose number is missing or not to be used, and why the first of them is."""
+    for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
+        bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
+        if bad:
+            first = next(iter(bad.values()))
+            return status, f"{verb} on {named(scope, list(bad))} ({len(bad)} of {len(answers)}): {first}"
+    return None
+
+
+def named(scope: Scope, listed: Sequence[str]) -> str:
+    """Nodes folded, pairs listed, the first few of them."""
+    if scope is Scope.NODE:
+        return fold(listed)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{', '.join(listed[:_NAMED])}{more}"
+
+
+def too_few(scope: Scope, names: Sequence[str]) -> str:
+    """Why a group has nothing of ``scope`` to measure."""
+    if scope is Scope.PAIR and names:
+        return f"{fold(names)} is alone, a pair needs two nodes"
+    return "no node in the group"
+
+
+def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
+    """No quantity of the vocabulary can be negative, and a latency cannot be nought."""
+    if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= _MOST:
+        return None
+    for sample in samples:
+        if not math.isfinite(sample):
+            return f"a sample is {sample}, which is no number"
+        if not 0 <= sample <= _MOST or (sample == 0 and not metric.zero_is_possible):
+            return f"a sample is {amount(sample, metric.unit)}, which cannot be"
+    return None
+
+
+def _scatters(samples: Sequence[float], unit: str, scatter: float, limit: float) -> str:
+    listed = ", ".join(number_text(sample) for sample in samples[:_LISTED])
+    more = f" and {len(samples) - _LISTED} more" if len(samples) > _LISTED else ""
+    actual, most = amount(scatter, "percent", limit), amount(limit, "percent")
+    return f"samples scatter by {actual}, more than {most}: {listed}{more} {unit}"
+
+
+def _refusal(absent: Absent) -> NoNumber:
+    return NoNumber(absent.status, absent.why, raw=absent.raw, simulated=absent.simulated)
+
+
+def _refused(
+    status: Status,
+    why: str,
+    answer: Answer,
+    samples: tuple[float, ...] = (),
+    value: float | None = None,
+    scatter: float | None = None,
+) -> NoNumber:
+    return NoNumber(status, why, value, samples, scatter, answer.raw, answer.simulated)

@@ -1,0 +1,74 @@
+"""Samples to one number, members to one number, and how far samples scatter.
+
+Nothing here picks the best of several tries: the best run of a broken link looks like a good link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from rackproof.core.architecture import Reduce, Statistic
+
+
+def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
+    """The one number that stands for the repetitions of a measurement; ``samples`` is not empty."""
+    match statistic:
+        case Statistic.MEDIAN:
+            return median(samples)
+        case Statistic.MEAN:
+            return fmean(samples)
+        case Statistic.MIN:
+            return min(samples)
+        case Statistic.MAX:
+            return max(samples)
+
+
+def cv_pct(samples: Sequence[float]) -> float | None:
+    """Coefficient of variation, sample standard deviation over mean, in percent.
+
+    None for fewer than two samples: one sample says nothing about scatter. Zero where every sample is zero.
+    """
+    if len(samples) < 2:
+        return None
+    if max(samples) == min(samples):
+        return 0.0
+    mean = math.fsum(samples) / len(samples)
+    # statistics.stdev goes through fractions and is fifty times slower
+    squares = math.fsum([(sample - mean) ** 2 for sample in samples])
+    return 100.0 * math.sqrt(squares / (len(samples) - 1)) / abs(mean) if mean else math.inf
+
+
+def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
+    """One number for a group. The ``…_over_median`` ones are ratios.
+
+    Raises ValueError for ``each``, for no values, for a ratio of fewer than two members, and ZeroDivisionError
+    for a ratio over a median of zero. The order of ``values`` does not matter.
+    """
+    if not values:
+        raise ValueError("no members to reduce")
+    match reduce:
+        case Reduce.EACH:
+            raise ValueError("'each' keeps its members apart")
+        case Reduce.MIN:
+            return min(values)
+        case Reduce.MAX:
+            return max(values)
+        case Reduce.MEDIAN:
+            return median(values)
+        case Reduce.SUM:
+            return math.fsum(values)
+        case Reduce.MIN_OVER_MEDIAN | Reduce.MAX_OVER_MEDIAN:
+            if len(values) < 2:
+                raise ValueError("a comparison between members needs at least two of them")
+            extreme = min(values) if reduce is Reduce.MIN_OVER_MEDIAN else max(values)
+            return ratio_of(extreme, median(values))
+
+
+def ratio_of(part: float, whole: float) -> float:
+    """``part / whole``; raises ZeroDivisionError where ``whole`` is nought, or so near that the share overflows."""
+    ratio = part / whole
+    if not math.isfinite(ratio):
+        raise ZeroDivisionError("the whole is nearly 0")
+    return ratio

@@ -1,0 +1,89 @@
+"""How numbers are obtained: the recipes that criteria name under ``measure``.
+
+A recipe says what is started and what is read from it, closely enough to be repeated by hand. Sizes are plain bytes:
+fio reads ``1024KiB`` differently from one setting of ``kb_base`` to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackproof.core.metrics import NOT_YET
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    id: str
+    how: str
+    source: str
+    """Where the parameters come from."""
+    benchmark: str
+    """The kit's benchmark that follows it, or ``not yet``."""
+
+
+RECIPES: dict[str, Recipe] = {
+    r.id: r
+    for r in (
+        Recipe("fio-sequential",
+               "fio client/server on all clients at once: libaio, direct=1, bs=1048576, time_based, ramp 30 s, run 180 s; "
+               "writes first, with end_fsync=1; bw_bytes of each client",
+               "wekatester four corners; ai-benchmark-util fio1.job", "storage"),
+        Recipe("fio-random",
+               "fio client/server on all clients at once: randread, bs=4096, numjobs=64 iodepth=8, tausworthe64, "
+               "norandommap; iops and lat_ns.mean; latency leg with numjobs=1 iodepth=1",
+               "wekatester four corners", "storage"),
+        Recipe("fio-shared-file",
+               "fio-sequential with one file for all clients, and the same with 100 kB files", "seed 001", NOT_YET),
+        Recipe("fio-knee",
+               "open loop: rate_iops at 5 to 100 % of the random-read rate, poisson arrivals, ten steps of 60 s; closed "
+               "loop: iodepth × numjobs = 1, 2, 4 … 1024; every closed step must satisfy Little's law within 5 %",
+               "Little's law; research proposal", NOT_YET),
+        Recipe("mdtest", "files created, looked at, read and removed in a tree by every client", "IO500", NOT_YET),
+        Recipe("gdsio", "gdsio -x 0 -I 0 -i 1048576 on every GPU of a node", "NVIDIA GPUDirect Storage", NOT_YET),
+        Recipe("dlio",
+               "MLPerf Storage (DLIO): emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
+               "clients' memory, warm-up and 5 runs", "MLPerf Storage v2.0 submission guidelines", NOT_YET),
+        Recipe("train-ingest",
+               "torchrun on all nodes, 100 warm-up and 500 timed steps, data from storage (cold), from memory and "
+               "synthetic; bytes from NIC and mount counters, GPU and CPU utilisation every second",
+               "ai-benchmark-util; research proposal", NOT_YET),
+        Recipe("train-placement",
+               "train-ingest with the same 8 GPUs on 1, 2 and 4 nodes, same global batch, cold each time",
+               "seed 000", NOT_YET),
+        Recipe("inference-stream", "forward passes over a stream of stored tensors, one process a GPU",
+               "HPE Deep Learning Cookbook", NOT_YET),
+        Recipe("join-node", "a node joins, hashes a sample of the files and begins to read; bytes on its drives before and "
+               "after", "seed 000", NOT_YET),
+        Recipe("container-read", "fio-sequential inside an unprivileged container with the storage mounted read-only",
+               "seed 001", NOT_YET),
+        Recipe("mixed-tenants", "dlio and fio-random at the same time, each compared with itself alone", "seed 001",
+               NOT_YET),
+        Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, caches "
+               "cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
+        Recipe("nccl-node",
+               "all_reduce_perf -b 8 -e 17179869184 -f 2 -g <GPUs> -n 20 -w 5 -c 1, once as NCCL chooses and once with "
+               "NCCL_NVLS_ENABLE=0; busbw at the named size, never the average over sizes",
+               "nccl-tests doc/PERFORMANCE.md", "collectives"),
+        Recipe("nccl-rack",
+               "the same over all nodes, one rank a GPU, at least 4 nodes (two nodes take a tree and exceed the wire)",
+               "nccl-tests issue 196", "collectives"),
+        Recipe("nccl-rail", "the same split by local rank (NCCL_TESTS_SPLIT='MOD 8'): rails at once, no traffic inside nodes",
+               "nccl-tests doc/PERFORMANCE.md", NOT_YET),
+        Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node", "nccl-tests definitions",
+               "collectives"),
+        Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat",
+               "perftest; NGC-Ready multinode", "links"),
+        Recipe("rdma-write-gpu", "the same with --use_cuda, process and memory on the adapter's NUMA node",
+               "Azure azurehpc-health-checks", NOT_YET),
+        Recipe("iperf3", "iperf3 -c <peer> -P <streams> -t <seconds> -J; bits received", "iperf3", "links"),
+        Recipe("iperf3-fan-in", "iperf3 from all clients to the storage's ports at once",
+               "Dell HPC Innovation Lab F800 white paper", NOT_YET),
+        Recipe("nvbandwidth", "nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
+               "device_to_device_memcpy_read_ce; smallest cell", "NVIDIA nvbandwidth", NOT_YET),
+        Recipe("dcgm-diag", "dcgmi diag -r memory_bandwidth,targeted_stress", "NVIDIA DCGM", NOT_YET),
+        Recipe("matmul-sweep", "dense matrix products over a sweep of shapes, each timed with the L2 cache flushed",
+               "ml-engineering compute/accelerator (MAMF)", NOT_YET),
+        Recipe("sizing-model", "`rackproof size` with the measured ceilings of the stages, against the measured rate",
+               "seed 001", NOT_YET),
+    )
+}  # fmt: skip
