@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.consistency import KeyPath, Problem
 from rackproof.core.architecture.document import Document
+from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.nearest import nearest, suggestion
 
 _EXPECTED = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from rackproof.core.architecture.consistency import KeyPath, Problem
+from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.errors import ArchitectureError
 
 # libyaml is ten times faster; the pure parser says the same in slightly other words.

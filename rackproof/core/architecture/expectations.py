@@ -76,7 +76,12 @@ def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
     """What the file's hardware, fabric and storage ask for, in the order of the file."""
     return tuple(
         entry
-        for part in (_of_roles(architecture), _of_fabric(architecture), _of_storage(architecture), _of_gpu(architecture))
+        for part in (
+            _of_roles(architecture),
+            _of_fabric(architecture),
+            _of_storage(architecture),
+            _of_gpu(architecture),
+        )
         for entry in part
     )
 

@@ -1,0 +1,264 @@
+"""What criteria, curves and outliers must get right: names, labels, units, and no best of several tries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from rackproof.core.architecture.criterion import (
+    Alternative,
+    Bar,
+    Criterion,
+    Curve,
+    LinkShare,
+    Outlier,
+    Quantity,
+    Reduce,
+    Reference,
+    Statistic,
+)
+from rackproof.core.architecture.models import Architecture
+from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.evidence import Scope
+from rackproof.core.metrics import METRICS, Metric
+from rackproof.core.nearest import suggestion
+from rackproof.core.recipes import RECIPES
+from rackproof.core.units import SHARES, UnitError, check, same_dimension
+
+SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPREAD_OVER_MEDIAN})
+"""Reductions whose result is a ratio between members, whatever the metric's unit."""
+
+_BEST_OF = {"ge": "max", "le": "min"}
+
+
+def entry_problems(architecture: Architecture) -> Iterator[Problem]:
+    """Everything that contradicts itself in the three lists, in the order of the file."""
+    ids: dict[str, str] = {}
+    for section, entries in sections(architecture).items():
+        for index, entry in enumerate(entries):
+            here: KeyPath = (section, index)
+            if entry.id in ids:
+                yield Problem((*here, "id"), f"'{entry.id}' is another entry's id already, in {ids[entry.id]}")
+            ids.setdefault(entry.id, section)
+            yield from known((*here, "members"), entry.members, groups(architecture), "role")
+            if entry.measure is not None:
+                yield from known((*here, "measure"), entry.measure, RECIPES, "recipe")
+            for key in ("published", "changed"):
+                if getattr(entry, key) is not None and entry.id not in architecture.overrides:
+                    yield Problem((*here, key), "is set by overrides, never in a file")
+            if isinstance(entry, Criterion):
+                yield from _criterion(architecture, here, entry)
+            elif isinstance(entry, Curve):
+                yield from _curve(architecture, here, entry)
+            else:
+                yield from _outlier(architecture, here, entry)
+    yield from _levels(architecture)
+
+
+def sections(architecture: Architecture) -> Mapping[str, tuple[Criterion | Curve | Outlier, ...]]:
+    """The three lists by their keys."""
+    return {
+        "criteria": architecture.criteria,
+        "curves": architecture.curves,
+        "outliers": architecture.outliers,
+    }
+
+
+def groups(architecture: Architecture) -> tuple[str, ...]:
+    return (*architecture.roles, "all")
+
+
+def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) -> Iterator[Problem]:
+    yield from _asked(architecture, here, criterion, criterion.reduce, criterion.pass_)
+    for index, alternative in enumerate(criterion.any_of):
+        yield from _asked(architecture, (*here, "any_of", index), alternative, alternative.reduce, alternative.pass_)
+
+
+def _asked(
+    architecture: Architecture, here: KeyPath, asked: Criterion | Alternative, reduce: Reduce, bar: Bar
+) -> Iterator[Problem]:
+    """A quantity, its reduction and its bar."""
+    yield from _quantity(architecture, here, asked.metric, asked.scope, _listed(asked.where))
+    yield from _of_several(here, asked, reduce, bar)
+    metric = METRICS.get(asked.metric)
+    if metric is None:
+        return
+    yield from _numbers((*here, "pass"), bar)
+    yield from _units((*here, "pass"), reduce, metric, bar)
+    if isinstance(bar.of, Reference):
+        yield from _reference(architecture, (*here, "pass", "of"), asked, reduce, bar.of, metric)
+    elif isinstance(bar.of, LinkShare):
+        yield from known((*here, "pass", "of", "link"), bar.of.link, architecture.links, "link")
+
+
+def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[Problem]:
+    yield from _quantity(architecture, here, curve.metric, Scope.RACK, {k: (v,) for k, v in curve.where.items()})
+    metric = METRICS.get(curve.metric)
+    if metric is not None and curve.over not in metric.labels:
+        yield Problem(
+            (*here, "over"), f"{metric.name} has no label '{curve.over}'; {suggestion(curve.over, metric.labels)}"
+        )
+    if curve.over in curve.where:
+        yield Problem((*here, "where", curve.over), "is what the curve runs over")
+    for index, (before, after) in enumerate(pairwise(curve.points), 1):
+        if after <= before:
+            yield Problem((*here, "points", index), f"expected more than {before}, actual {after}")
+    if curve.points[0] < 1:
+        yield Problem((*here, "points", 0), f"expected at least 1, actual {curve.points[0]}")
+    if curve.baseline not in curve.points:
+        yield Problem((*here, "baseline"), f"{curve.baseline} is none of the points")
+    if curve.r2_min is not None and len(curve.points) < 3:
+        yield Problem((*here, "r2_min"), "a line through two points fits always; name three points or more")
+    if curve.efficiency_min is None and curve.r2_min is None and not curve.no_negative_step:
+        yield Problem(here, "asks nothing: set efficiency_min, r2_min or no_negative_step")
+
+
+def _outlier(architecture: Architecture, here: KeyPath, outlier: Outlier) -> Iterator[Problem]:
+    yield from _quantity(architecture, here, outlier.metric, outlier.scope, _listed(outlier.where))
+    if outlier.scope is Scope.RACK:
+        yield Problem((*here, "scope"), "the rack has no peers")
+    metric = METRICS.get(outlier.metric)
+    if metric is not None:
+        best = "max" if metric.higher_is_better else "min"
+        if outlier.statistic.value == best:
+            yield Problem((*here, "statistic"), f"'{best}' judges the best of several tries")
+
+
+def _listed(where: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {key: (value,) if isinstance(value, str) else value for key, value in where.items()}
+
+
+def _levels(architecture: Architecture) -> Iterator[Problem]:
+    level, used = architecture.level, False
+    for index, criterion in enumerate(architecture.criteria):
+        levels = criterion.pass_.levels
+        if not levels:
+            continue
+        used = True
+        path = ("criteria", index, "pass", "levels")
+        if level is None:
+            yield Problem(path, "needs a level: say at the top of the file which one must be reached")
+        else:
+            yield from known(("level",), level, levels, "level")
+    if level is not None and not used:
+        yield Problem(("level",), "no bar has levels")
+
+
+def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Iterator[Problem]:
+    best = _BEST_OF.get(bar.op)
+    if asked.scope is Scope.RACK and reduce is not Reduce.EACH:
+        yield Problem((*here, "reduce"), f"scope rack is one number already, there is nothing to {reduce}")
+    if asked.statistic in (Statistic.MIN, Statistic.MAX) and asked.statistic.value == best:
+        yield Problem((*here, "statistic"), f"'{best}' with '{bar.op}' judges the best of several tries")
+    if reduce in (Reduce.MIN, Reduce.MAX) and reduce.value == best:
+        yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges the best member only")
+
+
+def _quantity(
+    architecture: Architecture,
+    here: KeyPath,
+    name: str,
+    scope: Scope,
+    where: Mapping[str, Iterable[str]],
+) -> Iterator[Problem]:
+    """A metric, a scope that it has and labels that it has."""
+    metric = METRICS.get(name)
+    if metric is None:
+        yield Problem((*here, "metric"), f"unknown metric '{name}'; {suggestion(name, METRICS)}")
+        return
+    if scope not in metric.scopes:
+        scopes = " or ".join(s.value for s in metric.scopes)
+        yield Problem((*here, "scope"), f"{name} is measured for {scopes}, not for {scope.value}")
+    for key, values in where.items():
+        path = (*here, "where", key)
+        if key not in metric.labels:
+            yield Problem(path, f"{name} has no label '{key}'; {suggestion(key, metric.labels)}")
+        elif key in ("storage", "workload"):
+            names = architecture.storage if key == "storage" else architecture.workloads
+            for value in values:
+                yield from known(path, value, names, key)
+
+
+def _numbers(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+    if bar.levels:
+        yield from _level_values(here, bar)
+    elif bar.op == "range":
+        if bar.low is None or bar.high is None:
+            yield Problem((*here, "op"), "'range' needs low and high")
+        elif bar.low >= bar.high:
+            yield Problem((*here, "low"), f"expected less than high, {bar.high:g}, actual {bar.low:g}")
+        if bar.value is not None:
+            yield Problem((*here, "value"), "'range' uses low and high, not value")
+    else:
+        if bar.value is None:
+            yield Problem((*here, "op"), f"'{bar.op}' needs a value")
+        for key, number in (("low", bar.low), ("high", bar.high)):
+            if number is not None:
+                yield Problem((*here, key), f"belongs to 'range', '{bar.op}' uses value")
+    for key, number in (("value", bar.value), ("low", bar.low), ("high", bar.high), ("warn", bar.warn)):
+        if number is not None and number < 0:
+            yield Problem((*here, key), f"no metric can be negative, actual {number:g}")
+    if bar.warn is None:
+        return
+    if bar.op not in ("ge", "le"):
+        yield Problem((*here, "warn"), f"has no meaning with '{bar.op}'")
+    elif bar.value is not None and (bar.warn < bar.value if bar.op == "ge" else bar.warn > bar.value):
+        side = "at or above" if bar.op == "ge" else "at or below"
+        yield Problem((*here, "warn"), f"expected {side} value, {bar.value:g}, actual {bar.warn:g}")
+
+
+def _level_values(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+    if bar.op not in ("ge", "le"):
+        yield Problem((*here, "levels"), f"have no meaning with '{bar.op}'")
+    for key in ("value", "low", "high", "warn"):
+        if getattr(bar, key) is not None:
+            yield Problem((*here, key), "levels say what must be reached")
+    for (name, before), (other, after) in pairwise(bar.levels.items()):
+        if not (after > before if bar.op == "ge" else after < before):
+            yield Problem(
+                (*here, "levels", other), f"expected more demanding than {name}, {before:g}, actual {after:g}"
+            )
+
+
+def _units(here: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[Problem]:
+    path = (*here, "unit")
+    try:
+        check(bar.unit)
+    except UnitError as error:
+        yield Problem(path, str(error))
+        return
+    if reduce in SPREADS:
+        if bar.of is not None:
+            yield Problem((*here, "of"), f"{reduce.value} is a share already")
+        if bar.unit not in SHARES:
+            yield Problem(path, f"{reduce.value} gives a percent or a ratio, not {bar.unit}")
+    elif bar.of is not None:
+        if bar.unit not in SHARES:
+            yield Problem(path, f"a share of another quantity is a percent or a ratio, not {bar.unit}")
+    elif not same_dimension(bar.unit, metric.unit):
+        if bar.unit in SHARES:
+            yield Problem(path, f"a {bar.unit} needs 'of': what is {metric.name} a share of?")
+        else:
+            yield Problem(path, f"{metric.unit} expected or something convertible to it, actual {bar.unit}")
+
+
+def _reference(
+    architecture: Architecture, here: KeyPath, asked: Quantity, reduce: Reduce, of: Reference, metric: Metric
+) -> Iterator[Problem]:
+    yield from _quantity(architecture, here, of.metric, of.scope, {k: (v,) for k, v in of.where.items()})
+    if of.reduce in SPREADS:
+        yield Problem((*here, "reduce"), f"{of.reduce.value} is a ratio and nothing to take a share of")
+    if of.reduce is Reduce.EACH and of.scope is not Scope.RACK:
+        if of.scope is not asked.scope:
+            yield Problem(
+                (*here, "reduce"),
+                f"a {asked.scope.value} has no {of.scope.value} of its own; say how to reduce them to one number",
+            )
+        elif reduce is not Reduce.EACH:
+            yield Problem((*here, "reduce"), f"the criterion reduces its members ({reduce.value}), 'each' cannot")
+    other = METRICS.get(of.metric)
+    if other is not None and not same_dimension(metric.unit, other.unit):
+        yield Problem(
+            (*here, "metric"),
+            f"{of.metric} is in {other.unit}, {metric.name} in {metric.unit}: neither is a share of the other",
+        )

@@ -1,0 +1,144 @@
+"""Bars against physics: none above what its link can carry, none so low that nothing can miss it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rackproof.core.architecture.criterion import Bar, Ceiling, Criterion, LinkShare
+from rackproof.core.architecture.entries import SPREADS
+from rackproof.core.architecture.models import Architecture, Link
+from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.metrics import METRICS
+from rackproof.core.units import UnitError, convert, same_dimension
+
+LOWEST_SHARE = 0.01
+"""Of its ceiling: a lower bar is a slip of units or of a thousand, and cannot be missed."""
+
+_ROUNDING = 1e-9
+
+
+class Carried(NamedTuple):
+    """What a link can carry, in ``unit``, and the arithmetic."""
+
+    value: float
+    unit: str
+    arithmetic: str
+
+
+def carried(link: Link, times: float, unit: str) -> Carried | None:
+    """``times`` of a link in another unit of the same dimension; None where nobody has published its rate.
+
+    Raises UnitError where the two units measure different things.
+    """
+    if link.each.value is None:
+        return None
+    value = convert(link.count * link.each.value * times, link.each.unit, unit)
+    parts = [f"{count:g}" for count in (times, link.count) if count != 1]
+    product = " × ".join([*parts, f"{link.each.value:g} {link.each.unit}"])
+    result = f"{value:.4g} {unit}"
+    return Carried(value, unit, f"{link.title}: {product}" + (f" = {result}" if product != result else ""))
+
+
+def ceiling_of(architecture: Architecture, criterion: Criterion) -> Carried | None:
+    """The physical ceiling of a criterion in its metric's own unit, where the file names one that is published.
+
+    For links between nodes that is the fabric's line rate, unless the criterion names another ceiling.
+    """
+    unit = METRICS[criterion.metric].unit
+    named = criterion.ceiling
+    if named is not None:
+        return carried(architecture.links[named.link], named.times, unit)
+    fabric = architecture.fabric
+    if criterion.metric.startswith("link.") and same_dimension(unit, "Gb/s") and fabric and fabric.line_rate_gbps:
+        return Carried(
+            convert(fabric.line_rate_gbps, "Gb/s", unit), unit, f"fabric.line_rate_gbps: {fabric.line_rate_gbps:g} Gb/s"
+        )
+    return None
+
+
+def plausibility_problems(architecture: Architecture) -> Iterator[Problem]:
+    """Bars that no link could reach, or that every link could."""
+    for name, link in architecture.links.items():
+        path = ("links", name, "each")
+        try:
+            fits = same_dimension(link.each.unit, "b/s")
+        except UnitError:
+            continue  # reported with the other figures
+        if not fits:
+            yield Problem((*path, "unit"), f"expected a bandwidth, actual {link.each.unit}")
+        if link.each.value is not None and link.each.value <= 0:
+            yield Problem((*path, "value"), f"expected more than 0, actual {link.each.value:g}")
+    for index, criterion in enumerate(architecture.criteria):
+        if criterion.metric in METRICS:
+            yield from _criterion(architecture, ("criteria", index), criterion)
+
+
+def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) -> Iterator[Problem]:
+    ceiling, bar = criterion.ceiling, criterion.pass_
+    if ceiling is not None:
+        path = (*here, "ceiling", "link")
+        wrong = list(known(path, ceiling.link, architecture.links, "link")) or list(
+            _unlike(architecture, path, criterion.metric, ceiling)
+        )
+        if wrong:
+            yield from wrong
+            return
+    if isinstance(bar.of, LinkShare):
+        if bar.of.link in architecture.links:
+            yield from _unlike(architecture, (*here, "pass", "of", "link"), criterion.metric, bar.of)
+            yield from _shares((*here, "pass"), bar)
+        return
+    if bar.of is not None or criterion.reduce in SPREADS:
+        return
+    try:
+        limit = ceiling_of(architecture, criterion)
+        if limit is not None:
+            yield from _against((*here, "pass"), bar, limit)
+    except UnitError:
+        return  # the bar's unit is reported where units are
+
+
+def _unlike(architecture: Architecture, path: KeyPath, metric: str, link: Ceiling | LinkShare) -> Iterator[Problem]:
+    own, other = METRICS[metric].unit, architecture.links[link.link].each.unit
+    try:
+        fits = same_dimension(own, other)
+    except UnitError:
+        return
+    if not fits:
+        yield Problem(path, f"{metric} is in {own}, the link in {other}")
+
+
+def bounds(bar: Bar) -> Iterator[tuple[KeyPath, float]]:
+    """Every number of a bar and where it stands."""
+    for key in ("value", "low", "high", "warn"):
+        number = getattr(bar, key)
+        if number is not None:
+            yield (key,), number
+    for name, number in bar.levels.items():
+        yield ("levels", name), number
+
+
+def _against(here: KeyPath, bar: Bar, limit: Carried) -> Iterator[Problem]:
+    for path, number in bounds(bar):
+        value = convert(number, bar.unit, limit.unit)
+        shown = f"{number:g} {bar.unit}"
+        if bar.unit != limit.unit:
+            shown += f" = {value:.4g} {limit.unit}"
+        if value > limit.value * (1 + _ROUNDING):
+            yield Problem((*here, *path), f"{shown} is more than its link can carry ({limit.arithmetic})")
+        elif bar.op != "le" and value < limit.value * LOWEST_SHARE:
+            share = 100 * value / limit.value
+            yield Problem((*here, *path), f"{shown} is {share:.2g} % of what its link can carry ({limit.arithmetic})")
+
+
+def _shares(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+    for path, number in bounds(bar):
+        try:
+            share = convert(number, bar.unit, "percent")
+        except UnitError:
+            return
+        if share > 100 * (1 + _ROUNDING):
+            yield Problem((*here, *path), f"{share:g} % of a link is more than it can carry")
+        elif bar.op != "le" and share < 100 * LOWEST_SHARE:
+            yield Problem((*here, *path), f"{share:g} % of a link cannot be missed; expected at least 1 %")
