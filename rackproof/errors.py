@@ -5,6 +5,7 @@
     RackproofError                 one line: what, where, what to do next
     ├── InventoryError             the inventory file is absent, raises, or contradicts itself
     ├── ArchitectureError          a reference architecture is unknown or malformed
+    ├── SizingError                the sizing model was asked about something that cannot be
     ├── RunError                   a run folder is absent, damaged or cannot be continued
     ├── EvidenceWriteError         evidence could not be written (disk full, permissions)
     ├── RemoteError                a node could not be asked
@@ -34,6 +35,10 @@ class InventoryError(RackproofError):
 
 class ArchitectureError(RackproofError):
     """A reference architecture cannot be used."""
+
+
+class SizingError(RackproofError):
+    """An input of the sizing model is unknown, malformed or impossible."""
 
 
 class RunError(RackproofError):

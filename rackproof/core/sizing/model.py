@@ -1,0 +1,322 @@
+"""Throughput of a rack as the least of its stages, before and after its caches have filled.
+
+A sample passes through every stage on its way from disk to GPU, so the slowest stage sets the pace of all. Stages
+inside the nodes belong to one tenant, which has nodes of its own; the storage is shared by all tenants, who slow down
+alike when it is short. A stage whose figures nobody has given is listed as unknown and left out of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rackproof.core.sizing.inputs import Inputs
+from rackproof.core.sizing.values import Tenant
+
+_BINDING = 1 - 1e-9
+"""From this share of its ceiling on a stage is at it."""
+
+
+class StageName(StrEnum):
+    GPU = "gpu"
+    CPU = "cpu"
+    NETWORK = "network"
+    CONNECTIONS = "connections"
+    OUTSTANDING = "outstanding_reads"
+    STORAGE_PORTS = "storage_ports"
+    BANDWIDTH = "storage_bandwidth"
+    REQUESTS = "storage_requests"
+    OPENS = "storage_opens"
+
+
+TITLES: dict[StageName, str] = {
+    StageName.GPU: "GPUs",
+    StageName.CPU: "CPU cores",
+    StageName.NETWORK: "network of a node",
+    StageName.CONNECTIONS: "storage connections",
+    StageName.OUTSTANDING: "reads in flight",
+    StageName.STORAGE_PORTS: "ports of the storage",
+    StageName.BANDWIDTH: "storage bandwidth",
+    StageName.REQUESTS: "storage reads/s",
+    StageName.OPENS: "storage opens/s",
+}
+
+SHARED = frozenset({StageName.STORAGE_PORTS, StageName.BANDWIDTH, StageName.REQUESTS, StageName.OPENS})
+
+
+class PhaseName(StrEnum):
+    FIRST = "first epoch"
+    LATER = "later epochs"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one stage can pass on."""
+
+    name: StageName
+    ceiling: float
+    """Utilisation that it may be planned for."""
+    tenant: str | None = None
+    """Whose it is; None: everybody's."""
+    capacity: float | None = None
+    """Samples a second at 100 % utilisation; of a shared stage in the tenants' proportions."""
+    utilisation: float | None = None
+    """At the throughput of the phase, of the capacity without its ceiling."""
+    missing: tuple[str, ...] = ()
+    """Why its capacity is unknown."""
+    unused: str | None = None
+    """Why nothing passes through it."""
+
+    @property
+    def planned(self) -> float | None:
+        """Samples a second at its ceiling."""
+        return None if self.capacity is None else self.capacity * self.ceiling
+
+    @property
+    def pressure(self) -> float | None:
+        """Utilisation as a share of the ceiling: the stage that binds is at 1."""
+        return None if self.utilisation is None else self.utilisation / self.ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What one tenant gets in one phase."""
+
+    tenant: str
+    hit: float
+    """Share of its bytes that come from its nodes' own caches."""
+    samples_per_s: float | None
+    ingest: float | None
+    """B/s that reach the GPUs."""
+    storage_read: float | None
+    """B/s that come from the storage."""
+    requests: float | None
+    """Reads a second at the storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    name: PhaseName
+    samples_per_s: float | None
+    flows: tuple[Flow, ...]
+    stages: tuple[Stage, ...]
+    """In the order that a sample meets them, from the GPU backwards."""
+
+    @property
+    def binding(self) -> tuple[Stage, ...]:
+        """The stages at their ceiling; none where no stage is known."""
+        return tuple(s for s in self.stages if (s.pressure or 0.0) >= _BINDING)
+
+    @property
+    def unknown(self) -> tuple[Stage, ...]:
+        return tuple(s for s in self.stages if s.missing)
+
+    @property
+    def by_pressure(self) -> tuple[Stage, ...]:
+        """The known stages, fullest first."""
+        return tuple(sorted((s for s in self.stages if s.pressure is not None), key=lambda s: -(s.pressure or 0.0)))
+
+    @property
+    def storage_read(self) -> float | None:
+        return total(f.storage_read for f in self.flows)
+
+    @property
+    def requests(self) -> float | None:
+        return total(f.requests for f in self.flows)
+
+
+def first_epoch(inputs: Inputs) -> Phase:
+    """With every cache cold."""
+    return _phase(PhaseName.FIRST, inputs, [0.0] * len(inputs.tenants))
+
+
+def later_epochs(inputs: Inputs) -> Phase | tuple[str, ...]:
+    """With the nodes' caches full; or what is missing to tell how much they hold."""
+    missing = residency_missing(inputs)
+    if missing:
+        return missing
+    return _phase(PhaseName.LATER, inputs, [hit for t in inputs.tenants if (hit := residency(inputs, t)) is not None])
+
+
+def residency(inputs: Inputs, tenant: Tenant) -> float | None:
+    """Share of what one node touches that its own caches hold."""
+    system = inputs.system
+    if tenant.dataset is None or system.client_cache is None:
+        return None
+    touched = system.share_of_dataset * tenant.dataset
+    return min(1.0, (system.client_cache + (system.local_tier or 0.0)) / touched)
+
+
+def residency_missing(inputs: Inputs) -> tuple[str, ...]:
+    """Inputs without which nobody knows what the caches hold. A local tier that the file does not have is no tier."""
+    names = ["client_cache"] if inputs.system.client_cache is None else []
+    if inputs.system.local_tier is None and not inputs.origins["local_tier"].absent:
+        names.append("local_tier")
+    names += [inputs.name_of(t, "dataset") for t in inputs.tenants if t.dataset is None]
+    return tuple(inputs.lacking(name) for name in names)
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum, or None where one is unknown."""
+    found = list(values)
+    known = [v for v in found if v is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def service_rate(inputs: Inputs, request_bytes: float | None) -> float | None:
+    """Reads of ``request_bytes`` a second that the whole storage can answer."""
+    unit = inputs.system.unit
+    by_bytes = None if unit.read is None or request_bytes is None else unit.read / request_bytes
+    known = [rate for rate in (by_bytes, unit.read_iops) if rate is not None]
+    return unit.count * min(known) if known else None
+
+
+def _phase(name: PhaseName, inputs: Inputs, hits: Sequence[float]) -> Phase:
+    own = [_own_stages(inputs, t, hit) for t, hit in zip(inputs.tenants, hits, strict=True)]
+    limits = [_least(stages) for stages in own]
+    weights = _weights(limits)
+    shared = _shared_stages(inputs, hits, weights)
+    known = [total(limits), _least(shared)]
+    if len(inputs.tenants) > 1 and known[0] is None:
+        rate = None  # nobody can say in which proportion the tenants share
+    else:
+        rate = min((r for r in known if r is not None), default=None)
+    rates = [None if rate is None or weights is None else w * rate for w in weights or [1.0] * len(own)]
+    flows = tuple(_flow(t, hit, r) for t, hit, r in zip(inputs.tenants, hits, rates, strict=True))
+    stages = [_used(s, r) for stages, r in zip(own, rates, strict=True) for s in stages]
+    return Phase(name, rate, flows, (*stages, *(_used(s, rate) for s in shared)))
+
+
+def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
+    """Stages inside the nodes of one tenant."""
+    system, ceilings = inputs.system, inputs.system.ceilings
+    nodes = tenant.share * system.nodes
+    label = tenant.name if len(inputs.tenants) > 1 else None
+
+    def stage(name: StageName, ceiling: float, needs: dict[str, float | None], cached: bool = False) -> Stage:
+        """Of capacity 0 until it is computed, unless something is missing or nothing passes."""
+        if cached and hit >= 1:
+            return Stage(name, ceiling, label, unused="everything comes from the nodes' own caches")
+        missing = tuple(inputs.lacking(n) for n, value in needs.items() if value is None)
+        return Stage(name, ceiling, label, None if missing else 0.0, missing=missing)
+
+    def named(key: str) -> str:
+        return inputs.name_of(tenant, key)
+
+    rate, size, core_time = tenant.rate_per_gpu, tenant.sample_size, tenant.cpu_time_per_sample
+    per_sample = None if size is None else size * (1 - hit)
+    found = []
+
+    s = stage(StageName.GPU, ceilings.gpu, {named("rate_per_gpu"): rate})
+    found.append(s if rate is None else replace(s, capacity=nodes * system.gpus_per_node * rate))
+
+    s = stage(
+        StageName.CPU,
+        ceilings.cpu,
+        {"cores_per_node": system.cores_per_node, named("cpu_time_per_sample"): core_time},
+    )
+    if system.cores_per_node is not None and core_time is not None:
+        s = replace(s, capacity=nodes * system.cores_per_node / core_time)
+    found.append(s)
+
+    s = stage(StageName.NETWORK, ceilings.network, {"port_rate": system.port_rate, named("sample_size"): size}, True)
+    if system.node_bandwidth is not None and per_sample:
+        s = replace(s, capacity=nodes * system.node_bandwidth / per_sample)
+    found.append(s)
+
+    connections, each = system.connections, system.connection_rate
+    needs = {"connections_per_node": connections, "connection_rate": each, named("sample_size"): size}
+    s = stage(StageName.CONNECTIONS, 1.0, needs, True)
+    if connections is not None and each is not None and per_sample:
+        s = replace(s, capacity=nodes * connections * each / per_sample)
+    found.append(s)
+    found.append(_outstanding(inputs, tenant, hit, stage))
+    return found
+
+
+def _outstanding(inputs: Inputs, tenant: Tenant, hit: float, stage: Callable[..., Stage]) -> Stage:
+    """Little's law from the client's side: no more reads a second than slots over the time of one read."""
+    system, unit = inputs.system, inputs.system.unit
+    connections, slots, each = system.connections, system.connection_slots, tenant.requests_per_sample
+    service = service_rate(inputs, tenant.sample_size / each if tenant.sample_size and each else None)
+    latency = unit.loaded_latency if unit.loaded_latency is not None else unit.unloaded_latency
+    needs = {
+        "connections_per_node": connections,
+        "connection_slots": slots,
+        "unit.unloaded_latency": latency,
+        "unit.read": service,
+        inputs.name_of(tenant, "sample_size"): tenant.sample_size,
+        inputs.name_of(tenant, "read_size"): tenant.read_size,
+    }
+    s = stage(StageName.OUTSTANDING, 1.0, needs, True)
+    if connections is None or slots is None or latency is None or service is None or each is None or hit >= 1:
+        return s
+    available = tenant.share * system.nodes * connections * slots
+    # Where only the unloaded latency is known, waiting grows with the load as in M/M/1, which has this solution.
+    waiting = 0.0 if unit.loaded_latency is not None else available / service
+    return replace(s, capacity=available / (latency + waiting) / (each * (1 - hit)))
+
+
+def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[float] | None) -> list[Stage]:
+    """Stages of the storage, in samples of the tenants' mix."""
+    unit, ceilings = inputs.system.unit, inputs.system.ceilings
+    tenants = inputs.tenants
+    sizes = [t.sample_size for t in tenants]
+    requests = [t.requests_per_sample for t in tenants]
+    files = [t.files_per_sample for t in tenants]
+    ports = (
+        None
+        if unit.ports is None or unit.port_rate is None
+        else unit.ports * unit.port_rate * inputs.system.port_efficiency
+    )
+    proportions = () if weights else tuple(f"the rate of {t.name} by itself is unknown" for t in tenants)
+    wanted: tuple[tuple[StageName, float, float | None, list[float | None], list[str], list[str]], ...] = (
+        (StageName.STORAGE_PORTS, ceilings.network, ports, sizes, ["unit.ports", "unit.port_rate"], ["sample_size"]),
+        (StageName.BANDWIDTH, ceilings.storage, unit.read, sizes, ["unit.read"], ["sample_size"]),
+        (StageName.REQUESTS, ceilings.storage, unit.read_iops, requests, ["unit.read_iops"], ["sample_size", "read_size"]),
+        (StageName.OPENS, ceilings.storage, unit.opens, files, ["unit.opens"], ["files_per_sample"]),
+    )  # fmt: skip
+    found = []
+    for name, ceiling, each, costs, system_keys, tenant_keys in wanted:
+        keys = [*system_keys, *(inputs.name_of(t, key) for t in tenants for key in tenant_keys)]
+        missing = tuple(inputs.lacking(key) for key in keys if inputs.value(key) is None)
+        if all(hit >= 1 for hit in hits):
+            found.append(Stage(name, ceiling, unused="everything comes from the nodes' own caches"))
+        elif missing or proportions or each is None or weights is None:
+            found.append(Stage(name, ceiling, missing=missing or proportions))
+        else:
+            cost = sum(w * c * (1 - h) for w, c, h in zip(weights, costs, hits, strict=True) if c is not None)
+            found.append(Stage(name, ceiling, capacity=unit.count * each / cost))
+    return found
+
+
+def _weights(limits: Sequence[float | None]) -> list[float] | None:
+    """In which proportion the tenants' samples flow: as each would by itself."""
+    if len(limits) == 1:
+        return [1.0]
+    whole = total(limits)
+    return None if whole is None else [limit / whole for limit in limits if limit is not None]
+
+
+def _least(stages: Iterable[Stage]) -> float | None:
+    return min((s.planned for s in stages if s.planned is not None), default=None)
+
+
+def _used(stage: Stage, rate: float | None) -> Stage:
+    if stage.capacity is None or rate is None:
+        return stage
+    return replace(stage, utilisation=rate / stage.capacity)
+
+
+def _flow(tenant: Tenant, hit: float, rate: float | None) -> Flow:
+    ingest = None if rate is None or tenant.sample_size is None else rate * tenant.sample_size
+    each = tenant.requests_per_sample
+    return Flow(
+        tenant.name,
+        hit,
+        rate,
+        ingest,
+        None if ingest is None else ingest * (1 - hit),
+        None if rate is None or each is None else rate * each * (1 - hit),
+    )

@@ -1,0 +1,324 @@
+"""What to buy and what to set: storage units, network, connections, reads in flight, prefetch, caches, job time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rackproof.core.sizing.inputs import Inputs
+from rackproof.core.sizing.model import (
+    Phase,
+    first_epoch,
+    later_epochs,
+    residency,
+    service_rate,
+    total,
+)
+from rackproof.core.sizing.values import Tenant
+
+NETWORKS = (10, 25, 40, 50, 100, 200, 400)
+"""Line rates that can be bought, Gb/s."""
+_GBPS = 1e9 / 8
+_ROUNDING = 1e-9
+"""Of a count: 2.0000000001 chassis are two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the GPUs of one tenant take when nothing holds them up, at their own ceiling."""
+
+    tenant: str
+    samples_per_s: float | None
+    bytes_per_s: float | None
+    """Into the GPUs."""
+    node_bytes_per_s: float | None
+    """Of one node."""
+    cores_per_node: float | None
+    """Cores of one node kept busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One line rate for every storage port of a node."""
+
+    gbps: int
+    first: float | None
+    """Utilisation by the GPUs' demand, first epoch; above 1 it cannot be had."""
+    later: float | None
+    fits_first: bool | None
+    fits_later: bool | None
+    job_s: float | None
+    """Of the longest training job with this network, all epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Storage units that the demand needs, by each of their limits."""
+
+    by_bandwidth: float | None
+    by_measured_bandwidth: float | None
+    by_requests: float | None
+    by_ports: float | None
+    by_capacity: float | None
+
+    @property
+    def needed(self) -> int | None:
+        """By the specified figures: the most that any known limit asks for; None where bandwidth is unknown."""
+        if self.by_bandwidth is None:
+            return None
+        limits = (self.by_bandwidth, self.by_requests, self.by_ports, self.by_capacity)
+        return max(1, *(up(k) for k in limits if k is not None))
+
+    @property
+    def needed_as_measured(self) -> int | None:
+        """The same with the measured bandwidth of a unit."""
+        if self.by_measured_bandwidth is None:
+            return None
+        limits = (self.by_measured_bandwidth, self.by_requests, self.by_ports, self.by_capacity)
+        return max(1, *(up(k) for k in limits if k is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Little's law between the nodes and the storage: reads in flight = reads a second × time of one."""
+
+    requests_per_s: float | None
+    utilisation: float | None
+    """Of the storage's read rate."""
+    service_per_s: float | None
+    """Reads a second that the storage answers at most."""
+    latency_s: float | None
+    """Of one read at this load."""
+    latency_assumed: bool
+    """The architecture says what the latency under load is; otherwise M/M/1 from the unloaded one."""
+    outstanding: float | None
+    knee: float | None
+    """Reads in flight at which waiting has doubled the latency: the most reads a second × the unloaded latency."""
+    available: float | None
+    """Slots of all nodes' connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What the caches hold of one tenant's data."""
+
+    tenant: str
+    dataset: float | None
+    held: float | None
+    """All nodes' and the storage's caches together, bytes."""
+    ratio: float | None
+    """Data set over all caches."""
+    client_hit: float | None
+    server_hit: float | None
+    fill_s: float | None
+    """Until a node's own caches hold what they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Time of one tenant's training job."""
+
+    tenant: str
+    first_s: float | None
+    """First epoch."""
+    later_s: float | None
+    """Every epoch after it."""
+    total_s: float | None
+    first_share: float | None
+    """Of the whole job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    tenant: str
+    stall_s: float | None
+    share: float | None
+    """Of the time between two checkpoints."""
+    missing: tuple[str, ...]
+
+
+def demand(inputs: Inputs, tenant: Tenant) -> Demand:
+    system = inputs.system
+    per_node = None
+    if tenant.rate_per_gpu is not None:
+        per_node = system.gpus_per_node * tenant.rate_per_gpu * system.ceilings.gpu
+    bytes_per_node = None if per_node is None or tenant.sample_size is None else per_node * tenant.sample_size
+    core_time = tenant.cpu_time_per_sample
+    nodes = tenant.share * system.nodes
+    return Demand(
+        tenant.name,
+        None if per_node is None else per_node * nodes,
+        None if bytes_per_node is None else bytes_per_node * nodes,
+        bytes_per_node,
+        None if per_node is None or core_time is None else per_node * core_time,
+    )
+
+
+def node_demand(inputs: Inputs, phase: Phase) -> float | None:
+    """B/s that the busiest tenant's node asks of the storage."""
+    found = [
+        None if (d := demand(inputs, t).node_bytes_per_s) is None else d * (1 - flow.hit)
+        for t, flow in zip(inputs.tenants, phase.flows, strict=True)
+    ]
+    known = [d for d in found if d is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def networks(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Network, ...]:
+    """Every line rate: what the demand makes of it, and what the job makes of the demand."""
+    first, later = phases
+    needs = node_demand(inputs, first), node_demand(inputs, later) if later else None
+    system, found = inputs.system, []
+    for gbps in NETWORKS:
+        bandwidth = system.storage_ports * gbps * _GBPS * system.port_efficiency
+        load = [None if need is None else need / bandwidth for need in needs]
+        fits = [None if u is None else u <= system.ceilings.network * (1 + _ROUNDING) for u in load]
+        with_it = inputs.replaced("port_rate", gbps * _GBPS)
+        ends = first_epoch(with_it), then if isinstance(then := later_epochs(with_it), Phase) else None
+        times = [job.total_s for job in jobs(with_it, ends)]
+        known = [t for t in times if t is not None]
+        found.append(Network(gbps, load[0], load[1], fits[0], fits[1], max(known) if known else None))
+    return tuple(found)
+
+
+def smallest(found: tuple[Network, ...], later: bool = False) -> int | None:
+    """Gb/s of the smallest network that fits; None where none does or nobody knows."""
+    return next((n.gbps for n in found if (n.fits_later if later else n.fits_first)), None)
+
+
+def units(inputs: Inputs, phase: Phase) -> Units:
+    """How many units the GPUs' demand needs in this phase."""
+    unit, ceilings, system = inputs.system.unit, inputs.system.ceilings, inputs.system
+    samples = [demand(inputs, t).samples_per_s for t in inputs.tenants]
+    hits = [flow.hit for flow in phase.flows]
+
+    def asked(costs: list[float | None]) -> float | None:
+        return total(
+            None if n is None or c is None else n * c * (1 - h) for n, c, h in zip(samples, costs, hits, strict=True)
+        )
+
+    read = asked([t.sample_size for t in inputs.tenants])
+    requests = asked([t.requests_per_sample for t in inputs.tenants])
+    port = None if unit.ports is None or unit.port_rate is None else unit.ports * unit.port_rate
+    datasets = [t.dataset for t in inputs.tenants if t.dataset is not None]
+    return Units(
+        _over(read, unit.read, ceilings.storage),
+        _over(read, unit.read_measured, ceilings.storage),
+        _over(requests, unit.read_iops, ceilings.storage),
+        _over(read, port, ceilings.network * system.port_efficiency),
+        _over(sum(datasets) if datasets else None, unit.capacity, 1.0),
+    )
+
+
+def nodes_supported(inputs: Inputs, phase: Phase) -> int | None:
+    """Nodes of this kind, in this proportion, that the storage feeds at full GPU speed; None where it is unknown.
+
+    0 means that it does not even feed one.
+    """
+    needed = units(inputs, phase)
+    parts = [
+        k / inputs.system.unit.count
+        for k in (needed.by_bandwidth, needed.by_requests, needed.by_ports)
+        if k is not None
+    ]
+    if needed.by_bandwidth is None or not max(parts) > 0:
+        return None
+    return math.floor(inputs.system.nodes / max(parts) * (1 + _ROUNDING))
+
+
+def connections_needed(inputs: Inputs, phase: Phase) -> float | None:
+    """Connections of the busiest node, not rounded."""
+    return _over(node_demand(inputs, phase), inputs.system.connection_rate, 1.0)
+
+
+def edge(inputs: Inputs, phase: Phase) -> Edge:
+    """Reads in flight in this phase."""
+    system, unit = inputs.system, inputs.system.unit
+    requests, read = phase.requests, phase.storage_read
+    size = read / requests if read and requests else None
+    service = service_rate(inputs, size)
+    used = None if requests is None or service is None else requests / service
+    assumed = unit.loaded_latency is not None
+    latency = unit.loaded_latency
+    if not assumed and unit.unloaded_latency is not None and used is not None and used < 1:
+        latency = unit.unloaded_latency / (1 - used)
+    slots, connections = system.connection_slots, system.connections
+    return Edge(
+        requests,
+        used,
+        service,
+        latency,
+        assumed,
+        None if requests is None or latency is None else requests * latency,
+        None if service is None or unit.unloaded_latency is None else service * unit.unloaded_latency,
+        None if slots is None or connections is None else system.nodes * connections * slots,
+    )
+
+
+def prefetch(inputs: Inputs, tenant: Tenant, latency: float | None) -> float | None:
+    """Samples of one GPU that must be on their way: its rate × the time of one from disk to GPU."""
+    requests, rate = tenant.requests_per_sample, tenant.rate_per_gpu
+    if latency is None or requests is None or rate is None:
+        return None
+    return rate * (math.ceil(requests - _ROUNDING) * latency + (tenant.cpu_time_per_sample or 0.0))
+
+
+def cache(inputs: Inputs, tenant: Tenant, phase: Phase) -> Cache:
+    """``phase`` is the first epoch: the caches fill at its pace."""
+    system, unit = inputs.system, inputs.system.unit
+    dataset = tenant.dataset
+    own = None if system.client_cache is None else system.client_cache + (system.local_tier or 0.0)
+    server = None if unit.cache is None else unit.count * unit.cache
+    nodes = tenant.share * system.nodes
+    held = None if own is None else nodes * own + (server or 0.0)
+    flow = next(f for f in phase.flows if f.tenant == tenant.name)
+    fill = None
+    if dataset is not None and own is not None and flow.storage_read:
+        fill = min(system.share_of_dataset * dataset, own) / (flow.storage_read / nodes)
+    return Cache(
+        tenant.name,
+        dataset,
+        held,
+        None if dataset is None or held is None else dataset / held,
+        residency(inputs, tenant),
+        None if dataset is None or server is None else min(1.0, server / dataset),
+        fill,
+    )
+
+
+def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
+    """Time of every tenant's training. Whole epochs: each reads the data set once, all nodes of the tenant together."""
+    found = []
+    for i, tenant in enumerate(inputs.tenants):
+        ingest = [phase.flows[i].ingest if phase else None for phase in phases]
+        first, later = (tenant.dataset / rate if rate and tenant.dataset is not None else None for rate in ingest)
+        whole = None
+        if first is not None and tenant.epochs == 1:
+            whole = first
+        elif first is not None and later is not None and tenant.epochs is not None:
+            whole = first + (tenant.epochs - 1) * later
+        found.append(Job(tenant.name, first, later, whole, first / whole if first and whole else None))
+    return tuple(found)
+
+
+def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
+    """How long the job stands still while its state is written: the storage, or the nodes' ports, whichever is slower."""
+    system, unit = inputs.system, inputs.system.unit
+    names = {inputs.name_of(tenant, "checkpoint"): tenant.checkpoint, "unit.write": unit.write}
+    missing = tuple(inputs.lacking(name) for name, value in names.items() if value is None)
+    if tenant.checkpoint is None or unit.write is None:
+        return Checkpoint(tenant.name, None, None, missing)
+    pace = unit.count * unit.write
+    if system.node_bandwidth is not None:
+        pace = min(pace, tenant.share * system.nodes * system.node_bandwidth)
+    stall, interval = tenant.checkpoint / pace, tenant.checkpoint_interval
+    return Checkpoint(tenant.name, stall, None if interval is None else stall / interval, ())
+
+
+def up(count: float) -> int:
+    """The whole number of things that ``count`` of them are."""
+    return math.ceil(count * (1 - _ROUNDING))
+
+
+def _over(amount: float | None, each: float | None, ceiling: float) -> float | None:
+    return None if amount is None or each is None else amount / (each * ceiling)

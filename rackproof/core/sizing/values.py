@@ -1,0 +1,191 @@
+"""The sizing model's inputs as plain numbers in SI units: bytes, bytes a second, seconds, shares of one.
+
+``None`` is a figure that nobody has given. Names are the keys of a reference architecture's ``sizing:`` and
+``workloads:`` blocks; ``SYSTEM`` and ``WORKLOAD`` say how each is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackproof.core.architecture import SourceStatus
+from rackproof.core.architecture.workloads import WorkloadKind
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How an input is measured."""
+
+    unit: str
+    """The SI unit that the model computes in."""
+    shown: str
+    """The unit that people use for it."""
+    whole: bool = False
+    """Counts: no halves."""
+    share: bool = False
+    """At most 1."""
+
+
+_COUNT = Spec("1", "1", whole=True)
+_SHARE = Spec("1", "percent", share=True)
+_SIZE = Spec("B", "GB")
+_BANDWIDTH = Spec("B/s", "GB/s")
+_LINE = Spec("B/s", "Gb/s")
+_RATE = Spec("1/s", "1/s")
+_TIME = Spec("s", "ms")
+
+SYSTEM: dict[str, Spec] = {
+    "nodes": _COUNT,
+    "gpus_per_node": _COUNT,
+    "cores_per_node": _COUNT,
+    "client_cache": _SIZE,
+    "local_tier": _SIZE,
+    "storage_ports": _COUNT,
+    "port_rate": _LINE,
+    "port_efficiency": _SHARE,
+    "connections_per_node": _COUNT,
+    "connections_used": _COUNT,
+    "connection_rate": _BANDWIDTH,
+    "connection_slots": _COUNT,
+    "share_of_dataset": _SHARE,
+    "unit.count": _COUNT,
+    "unit.read": _BANDWIDTH,
+    "unit.read_measured": _BANDWIDTH,
+    "unit.write": _BANDWIDTH,
+    "unit.read_iops": _RATE,
+    "unit.opens": _RATE,
+    "unit.unloaded_latency": _TIME,
+    "unit.loaded_latency": _TIME,
+    "unit.cache": _SIZE,
+    "unit.capacity": Spec("B", "TB"),
+    "unit.nodes": _COUNT,
+    "unit.ports": _COUNT,
+    "unit.port_rate": _LINE,
+    "ceilings.gpu": _SHARE,
+    "ceilings.cpu": _SHARE,
+    "ceilings.network": _SHARE,
+    "ceilings.storage": _SHARE,
+}
+
+WORKLOAD: dict[str, Spec] = {
+    "share": _SHARE,
+    "sample_size": Spec("B", "kB"),
+    "rate_per_gpu": _RATE,
+    "batch_per_gpu": _COUNT,
+    "cpu_time_per_sample": _TIME,
+    "read_size": Spec("B", "KiB"),
+    "dataset": Spec("B", "TB"),
+    "epochs": _COUNT,
+    "files_per_sample": Spec("1", "1"),
+    "checkpoint": _SIZE,
+    "checkpoint_interval": Spec("s", "s"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One chassis, server or brick of the storage, and how many there are."""
+
+    count: float
+    read: float | None
+    read_measured: float | None
+    write: float | None
+    read_iops: float | None
+    opens: float | None
+    unloaded_latency: float | None
+    loaded_latency: float | None
+    cache: float | None
+    capacity: float | None
+    nodes: float
+    ports: float | None
+    port_rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Utilisation that each stage may be planned for."""
+
+    gpu: float
+    cpu: float
+    network: float
+    storage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """What the workloads run on."""
+
+    nodes: float
+    gpus_per_node: float
+    cores_per_node: float | None
+    client_cache: float | None
+    local_tier: float | None
+    storage_ports: float
+    port_rate: float | None
+    port_efficiency: float
+    connections_per_node: float | None
+    connections_used: float | None
+    connection_rate: float | None
+    connection_slots: float | None
+    share_of_dataset: float
+    unit: Unit
+    ceilings: Ceilings
+
+    @property
+    def connections(self) -> float | None:
+        """Connections of one node that carry data at a time."""
+        return self.connections_used if self.connections_used is not None else self.connections_per_node
+
+    @property
+    def node_bandwidth(self) -> float | None:
+        """What reaches an application of one node over its storage ports, B/s."""
+        return None if self.port_rate is None else self.storage_ports * self.port_rate * self.port_efficiency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """One workload on its part of the nodes."""
+
+    name: str
+    title: str
+    kind: WorkloadKind
+    share: float
+    """Of the nodes."""
+    sample_size: float | None
+    rate_per_gpu: float | None
+    batch_per_gpu: float | None
+    cpu_time_per_sample: float | None
+    read_size: float | None
+    dataset: float | None
+    epochs: float | None
+    files_per_sample: float | None
+    checkpoint: float | None
+    checkpoint_interval: float | None
+
+    @property
+    def requests_per_sample(self) -> float | None:
+        """Reads of ``read_size`` bytes for one sample; at least one for every file that it consists of."""
+        if self.sample_size is None or self.read_size is None:
+            return None
+        packed = self.sample_size / self.read_size
+        return packed if self.files_per_sample is None else max(packed, self.files_per_sample)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an input's number comes from."""
+
+    source: str
+    """A key of the architecture's sources, ``--set``, or ``default``."""
+    unit: str
+    """As its author wrote it."""
+    status: SourceStatus | None = None
+    note: str | None = None
+    key: str = ""
+    """Where it stands in the file: ``sizing.unit.read``."""
+    absent: bool = False
+    """The file has no such key, as opposed to a figure that is unpublished."""
+
+
+DEFAULT = "default"
+SET = "--set"
