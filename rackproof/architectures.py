@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.complaints import model_problems
 from rackproof.core.architecture.consistency import problems
-from rackproof.core.architecture.document import Document
+from rackproof.core.architecture.document import Document, dotted
+from rackproof.core.architecture.inheritance import Merged, parent_of
+from rackproof.core.architecture.overrides import overridden
 from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
 
@@ -27,7 +30,10 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchitecture:
-    """A valid architecture and exactly the bytes it was read from."""
+    """A valid architecture and the text that says all of it.
+
+    ``text`` is the file's own, or, where it extends others, all of them merged; ``sha256`` is of ``text``.
+    """
 
     model: Architecture
     path: Path
@@ -68,11 +74,11 @@ def load(ref: str | Path, search: Sequence[Path] | None = None) -> LoadedArchite
     Raises ArchitectureError, one line, for everything that is wrong with it.
     """
     if isinstance(ref, Path) or "/" in ref or ref.endswith(_SUFFIXES):
-        return _read(Path(ref))
+        return _read(Path(ref), search)
     index = _index(search)
     if ref not in index:
         raise ArchitectureError(f"no reference architecture '{ref}'; {suggestion(ref, sorted(index))}")
-    loaded = _read(index[ref])
+    loaded = _read(index[ref], search)
     if loaded.model.metadata.id != ref:
         raise ArchitectureError(
             f"{loaded.path}: metadata.id: expected '{ref}' as the file's name says, actual '{loaded.model.metadata.id}'"
@@ -81,8 +87,22 @@ def load(ref: str | Path, search: Sequence[Path] | None = None) -> LoadedArchite
 
 
 def parse(text: str, name: str) -> Architecture:
-    """The architecture in ``text``; ``name`` stands for the file in errors. Raises ArchitectureError."""
+    """The architecture in ``text``, which extends no other; ``name`` stands for the file in errors.
+
+    Raises ArchitectureError.
+    """
     document = Document(text, name)
+    if parent_of(document) is not None:
+        raise ArchitectureError(f"{name}: extends another file; load it from where it stands")
+    return _checked(document)
+
+
+def stored(text: str, name: str) -> LoadedArchitecture:
+    """The architecture whose text was stored with a run. Raises ArchitectureError."""
+    return LoadedArchitecture(parse(text, name), Path(name), text, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _checked(document: Document | Merged) -> Architecture:
     try:
         model = Architecture.model_validate(document.data)
     except ValidationError as error:
@@ -90,7 +110,12 @@ def parse(text: str, name: str) -> Architecture:
     wrong = list(problems(model))
     if wrong:
         raise ArchitectureError(document.sentence(wrong))
-    return model
+    changed = overridden(model)
+    if changed is not model and (wrong := list(problems(changed))):
+        # the file's own thresholds were fine, so it is the new ones that are not
+        first = wrong[0]
+        raise ArchitectureError(f"{document.name}: overrides: {dotted(first.path, document.data)}: {first.message}")
+    return changed
 
 
 def _index(search: Sequence[Path] | None) -> dict[str, Path]:
@@ -103,14 +128,64 @@ def _index(search: Sequence[Path] | None) -> dict[str, Path]:
     return found
 
 
-def _read(path: Path) -> LoadedArchitecture:
+def _read(path: Path, search: Sequence[Path] | None) -> LoadedArchitecture:
+    document, text, parents = _merged(path, search, ())
+    model = _checked(document)
+    if parents:
+        # A run stores one text: the file as it is with everything that it extends.
+        data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
+        data["metadata"] = {**data["metadata"], "derived_from": parents}
+        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    return LoadedArchitecture(model, path, text, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _merged(
+    path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]
+) -> tuple[Document | Merged, str, list[str]]:
+    """A file laid over everything that it extends, its own text, and the parents, nearest first."""
+    if path.resolve() in [other.resolve() for other in below]:
+        circle = " → ".join(str(other) for other in (*below, path))
+        raise ArchitectureError(f"{below[0]}: extends in a circle: {circle}")
+    text = _text(path)
+    document = Document(text, str(path))
+    wanted = parent_of(document)
+    if wanted is None:
+        return document, text, []
+    if not isinstance(document.data.get("metadata"), dict):
+        raise ArchitectureError(f"{path}: metadata: required key is missing; it needs an id and a version of its own")
+    try:
+        parent_path = _find(wanted, search, path.parent)
+        parent, _, others = _merged(parent_path, search, (*below, path))
+    except ArchitectureError as error:
+        line = document.place(("extends",))[1]
+        if "in a circle" in str(error):
+            raise
+        raise ArchitectureError(f"{path}:{line}: extends {wanted}: {error}") from None
+    if not isinstance(parent.data, dict):
+        raise ArchitectureError(f"{parent_path}: expected a mapping, actual something else")
+    return Merged(parent, document), text, [wanted, *others]
+
+
+def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:
+    """The file of an id, or of a path, which may be relative to the file that names it."""
+    if "/" in ref or ref.endswith(_SUFFIXES):
+        return beside / ref if (beside / ref).exists() else Path(ref)
+    for suffix in _SUFFIXES:
+        if (beside / f"{ref}{suffix}").is_file():
+            return beside / f"{ref}{suffix}"
+    index = _index(search)
+    if ref not in index:
+        raise ArchitectureError(f"no reference architecture '{ref}'; {suggestion(ref, sorted(index))}")
+    return index[ref]
+
+
+def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ArchitectureError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ArchitectureError(f"{path}:{line}: not UTF-8 text") from None
-    return LoadedArchitecture(parse(text, str(path)), path, text, hashlib.sha256(raw).hexdigest())

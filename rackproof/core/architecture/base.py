@@ -69,6 +69,8 @@ class Metadata(Model):
     scope: Sentence
     """What a certificate against this file claims, and what it does not."""
     sources: dict[str, Source]
+    derived_from: tuple[str, ...] = ()
+    """Parents, nearest first, of a file that was merged with them to be stored with a run."""
 
 
 class Claim(Model):

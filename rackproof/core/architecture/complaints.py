@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.document import Document
+from rackproof.core.architecture.document import Placed
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.nearest import nearest, suggestion
 
@@ -40,7 +40,7 @@ _EXPECTED = {
 }
 
 
-def model_problems(error: ValidationError, document: Document) -> list[Problem]:
+def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
     """One problem for each place, in the order that pydantic found them."""
     expected: dict[KeyPath, list[str]] = {}
     actual: dict[KeyPath, str] = {}

@@ -16,6 +16,7 @@ from rackproof.core.architecture.base import Figure
 from rackproof.core.architecture.claims import claim_problems
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.models import Architecture
+from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
 from rackproof.core.architecture.storage import Storage
@@ -43,6 +44,7 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
     yield from entry_problems(architecture)
     yield from plausibility_problems(architecture)
     yield from claim_problems(architecture)
+    yield from override_problems(architecture)
     for role in architecture.required_checks:
         yield from known(("required_checks", role), role, groups(architecture), "role")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -52,16 +52,40 @@ class Document:
             path = path[:-1]
         return path
 
-    def line(self, path: KeyPath) -> int:
-        """Where ``path`` stands, or what it is missing from; from 1."""
-        return self._lines.get(self.known_part(path), 1)
+    def place(self, path: KeyPath) -> tuple[str, int]:
+        """File and line of ``path``, or of what it is missing from; lines from 1."""
+        return self.name, self._lines.get(self.known_part(path), 1)
 
     def sentence(self, wrong: Sequence[Problem]) -> str:
-        """One line: the first of the problems in the order of the file, and how many more there are."""
-        first, *others = sorted(wrong, key=lambda problem: self.line(problem.path))
-        where = f"{dotted(first.path, self.data)}: " if first.path else ""
-        more = f" (and {len(others)} more)" if others else ""
-        return f"{self.name}:{self.line(first.path)}: {where}{one_line(first.message)}{more}"
+        """One line: the first of the problems, and how many more there are."""
+        return complaint(self, wrong)
+
+
+class Placed(Protocol):
+    """A text, or several laid over each other, that knows where everything stands."""
+
+    name: str
+    data: Any
+
+    def known_part(self, path: KeyPath) -> KeyPath: ...
+
+    def place(self, path: KeyPath) -> tuple[str, int]: ...
+
+
+def complaint(document: Placed, wrong: Sequence[Problem]) -> str:
+    """One line: the first of the problems in the order of the file, and how many more there are."""
+    own = document.name
+
+    def order(problem: Problem) -> tuple[bool, str, int]:
+        name, line = document.place(problem.path)
+        return name != own, name, line
+
+    first, *others = sorted(wrong, key=order)
+    name, line = document.place(first.path)
+    where = f"{dotted(first.path, document.data)}: " if first.path else ""
+    through = "" if name == own else f" (extended by {own})"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{name}:{line}: {where}{one_line(first.message)}{through}{more}"
 
 
 def dotted(path: KeyPath, data: Any = None) -> str:

@@ -35,6 +35,12 @@ class Override(Model):
     low: float | None = None
     high: float | None = None
     warn: float | None = None
+    """Of a criterion's bar, in the bar's own unit."""
+    efficiency_min: float | None = None
+    r2_min: float | None = None
+    """Of a curve."""
+    rel_pct: float | None = None
+    """Of an outlier."""
     reason: Sentence
     by: str | None = None
 
@@ -72,7 +78,7 @@ class Architecture(Model):
     curves: tuple[Curve, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     overrides: dict[Identifier, Override] = Field(default_factory=dict)
-    """By id of the criterion."""
+    """By id of the criterion, curve or outlier."""
     drop: tuple[Drop, ...] = ()
     checks: dict[str, Severity] = Field(default_factory=dict)
     """Severity of a check where it differs from the validator's own."""

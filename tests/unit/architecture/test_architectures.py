@@ -11,12 +11,12 @@ from rackproof.architectures import available, load, parse
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.complaints import keys_at
 from rackproof.core.evidence import Scope
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import METRICS, NOT_YET
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError
 from rackproof.validation.checks import checks_in
 
-FOLDER = Path(__file__).parents[2] / "architectures"
+FOLDER = Path(__file__).parents[3] / "architectures"
 TEXT = (FOLDER / "virtual-rack.yaml").read_text()
 FIRST_BAR = "pass: {op: ge, value: 20, warn: 40, unit: MB/s}"
 SHARE = "of: {metric: link.tcp_bandwidth, where: {rail: 0}, scope: pair, reduce: median}"
@@ -176,7 +176,7 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("- id: local.write", "- id: local.read", "criteria[local.read].id: 'local.read' is another criterion's id"),
+        ("- id: local.write", "- id: local.read", "criteria[local.read].id: 'local.read' is another entry's id"),
         ("{min: 1, max: 1}", "{min: 2, max: 1}", "roles.storage.count.max: 1 is less than min, 2"),
         (
             "server_role: storage\n    max",
@@ -331,8 +331,9 @@ class TestVirtualRack:
                 assert (metric, name) in judged
 
     def test_every_metric_but_one_is_judged(self, rack: Architecture) -> None:
-        """algbw says the same as busbw."""
-        assert set(METRICS) - {criterion.metric for criterion in rack.criteria} == {"collective.algbw"}
+        """algbw says the same as busbw; of what no benchmark measures yet nothing can be asked here."""
+        measured = {name for name, metric in METRICS.items() if metric.benchmark != NOT_YET}
+        assert measured - {criterion.metric for criterion in rack.criteria} == {"collective.algbw"}
 
     @pytest.mark.parametrize("name", ["lab", "full"])
     def test_profiles_measure_what_is_judged(self, rack: Architecture, name: str) -> None:

@@ -1,0 +1,198 @@
+"""Bars that no link can reach, bars that nothing can miss, figures without a source, claims that nothing checks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.consistency import problems
+from rackproof.core.architecture.plausibility import carried, ceiling_of
+from tests.unit.judging import architecture, criterion, document
+
+PORT = {"title": "One port", "count": 2, "each": {"value": 100, "unit": "Gb/s", "source": "us"}}
+LINKS = {"port": PORT}
+
+
+def wrong(*criteria: dict[str, Any], **fields: Any) -> list[str]:
+    made = Architecture.model_validate(document(*criteria, **{"links": LINKS} | fields))
+    return [f"{'.'.join(map(str, p.path))}: {p.message}" for p in problems(made)]
+
+
+def bar(value: float, unit: str = "GB/s", **fields: Any) -> dict[str, Any]:
+    return {"op": "ge", "value": value, "unit": unit} | fields
+
+
+@pytest.mark.parametrize("value", [0.25, 12.5, 24.9, 25.0])
+def test_a_bar_between_one_percent_and_the_link_is_plausible(value: float) -> None:
+    assert wrong(criterion(ceiling={"link": "port"}, **{"pass": bar(value)})) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (bar(26), "26 GB/s = 2.6e+04 MB/s is more than its link can carry (One port: 2 × 100 Gb/s = 2.5e+04 MB/s)"),
+        (bar(201, "Gb/s"), "is more than its link can carry"),
+        (bar(0.2), "0.2 GB/s = 200 MB/s is 0.8 % of what its link can carry"),
+        (bar(20, warn=30), "pass.warn: 30 GB/s"),
+        ({"op": "range", "low": 1, "high": 30, "unit": "GB/s"}, "pass.high: 30 GB/s"),
+    ],
+)
+def test_an_implausible_bar_is_refused_with_the_arithmetic(made: dict[str, Any], message: str) -> None:
+    found = wrong(criterion(ceiling={"link": "port"}, **{"pass": made}))
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_every_level_must_be_possible() -> None:
+    levels = {"op": "ge", "unit": "GB/s", "levels": {"good": 4, "best": 40}}
+    assert any(
+        "levels.best: 40 GB/s" in text
+        for text in wrong(criterion(ceiling={"link": "port"}, **{"pass": levels}), level="good")
+    )
+
+
+def test_more_than_one_link_and_a_reason() -> None:
+    assert (
+        wrong(criterion(ceiling={"link": "port", "times": 1.5, "because": "Half is sent once."}, **{"pass": bar(30)}))
+        == []
+    )
+    made = architecture(criterion(ceiling={"link": "port", "times": 1.5}, **{"pass": bar(30)}), links=LINKS)
+    found = ceiling_of(made, made.criteria[0])
+    assert found is not None
+    assert (found.value, found.unit) == (37500, "MB/s")
+    assert found.arithmetic == "One port: 1.5 × 2 × 100 Gb/s = 3.75e+04 MB/s"
+
+
+@pytest.mark.parametrize(("share", "fine"), [(1, True), (96, True), (100, True), (101, False), (0.5, False)])
+def test_a_share_of_a_link(share: float, fine: bool) -> None:
+    found = wrong(criterion(**{"pass": bar(share, "percent", of={"link": "port"})}))
+    assert (found == []) is fine, found
+
+
+def test_the_fabric_bounds_what_is_measured_between_nodes() -> None:
+    link = criterion(metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", **{"pass": bar(120, "Gb/s")})
+    fabric = {"kind": "roce", "mtu": 9000, "line_rate_gbps": 100}
+    assert any("fabric.line_rate_gbps: 100 Gb/s" in text for text in wrong(link, fabric=fabric))
+    assert wrong(link, fabric=fabric | {"line_rate_gbps": 200}) == []
+
+
+def test_an_unpublished_rate_bounds_nothing() -> None:
+    unknown = {**PORT, "each": {"value": None, "unit": "Gb/s", "source": "us", "note": "not in the data sheet"}}
+    assert wrong(criterion(ceiling={"link": "port"}, **{"pass": bar(5000)}), links={"port": unknown}) == []
+    assert carried(Architecture.model_validate(document(links={"port": unknown})).links["port"], 1, "MB/s") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"each": {"value": 3, "unit": "Gbit", "source": "us"}}, "unknown unit 'Gbit'"),
+        ({"each": {"value": 3, "unit": "ms", "source": "us"}}, "expected a bandwidth, actual ms"),
+        ({"each": {"value": 0, "unit": "Gb/s", "source": "us"}}, "expected more than 0, actual 0"),
+        ({"each": {"value": -3, "unit": "Gb/s", "source": "us"}}, "expected 0 or more, actual -3"),
+        ({"each": {"value": None, "unit": "Gb/s", "source": "us"}}, "is unpublished: say so in a note"),
+        ({"each": {"value": 3, "unit": "Gb/s", "source": "them"}}, "unknown source 'them'"),
+    ],
+)
+def test_a_figure_needs_a_unit_a_value_or_a_note_and_a_source(change: dict[str, Any], message: str) -> None:
+    assert any(message in text for text in wrong(links={"port": PORT | change}))
+
+
+def test_a_link_of_another_kind_or_none_is_no_ceiling() -> None:
+    assert any("unknown link 'prot'" in text for text in wrong(criterion(ceiling={"link": "prot"})))
+    iops = criterion(metric="storage.random_read_iops", ceiling={"link": "port"}, **{"pass": bar(5, "kIOPS")})
+    assert any("storage.random_read_iops is in 1/s, the link in Gb/s" in text for text in wrong(iops))
+
+
+CLAIM = {"A1": {"says": "It reads fast.", "figure": "> 20 MB/s", "source": "us"}}
+
+
+class TestClaims:
+    def test_a_claim_that_a_criterion_names_is_checked(self) -> None:
+        assert wrong(criterion(claim="A1"), claims=CLAIM) == []
+        assert wrong(criterion(claim=["A1"]), claims=CLAIM) == []
+
+    def test_a_claim_that_hardware_names_is_checked(self) -> None:
+        cpu = {"gpu": {"expect": {"cpu": {"cores": 8, "source": "us", "claim": "A1"}}}}
+        assert wrong(claims=CLAIM, roles=document()["roles"] | cpu) == []
+
+    def test_a_claim_may_say_why_it_cannot_be(self) -> None:
+        assert wrong(claims={"A1": CLAIM["A1"] | {"not_checkable": "An opinion."}}) == []
+
+    def test_neither_is_refused(self) -> None:
+        assert wrong(criterion(), claims=CLAIM) == [
+            "claims.A1: no criterion or check names it: name it, or say why it is not_checkable"
+        ]
+
+    def test_both_is_refused(self) -> None:
+        found = wrong(criterion(claim="A1"), claims={"A1": CLAIM["A1"] | {"not_checkable": "An opinion."}})
+        assert found == ["claims.A1.not_checkable: criteria.0 checks it"]
+
+    def test_an_unknown_claim_is_refused(self) -> None:
+        assert any("unknown claim 'A2'" in text for text in wrong(criterion(claim=["A1", "A2"]), claims=CLAIM))
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    common = {k: v for k, v in criterion().items() if k not in ("pass", "scope", "where")}
+    return common | {"id": "x"} | fields
+
+
+def curve(**fields: Any) -> dict[str, Any]:
+    return entry(over="clients", points=[1, 2, 4], baseline=1, efficiency_min=0.9, where={"storage": "nfs"}) | fields
+
+
+class TestCurvesAndOutliers:
+    def test_good_ones_are_accepted(self) -> None:
+        assert wrong(curves=[curve()]) == []
+        assert wrong(outliers=[entry(scope="node", where={"storage": "nfs"}, rel_pct=5)]) == []
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"baseline": 3}, "baseline: 3 is none of the points"),
+            ({"points": [1, 4, 2]}, "points.2: expected more than 4, actual 2"),
+            ({"points": [1, 2], "r2_min": 0.9}, "a line through two points fits always"),
+            ({"efficiency_min": None}, "asks nothing"),
+            ({"over": "gpus"}, "has no label 'gpus'"),
+            ({"metric": "storage.random_read_latency"}, "is measured for node, not for rack"),
+            ({"source": "them"}, "unknown source 'them'"),
+            ({"measure": "magic"}, "unknown recipe 'magic'"),
+            ({"members": "login"}, "unknown role 'login'"),
+        ],
+    )
+    def test_a_bad_curve_is_refused(self, fields: dict[str, Any], message: str) -> None:
+        assert any(message in text for text in wrong(curves=[curve(**fields)])), wrong(curves=[curve(**fields)])
+
+    def test_an_outlier_needs_peers_and_no_best_of(self) -> None:
+        assert any("the rack has no peers" in text for text in wrong(outliers=[entry(scope="rack", rel_pct=5)]))
+        best = entry(scope="node", rel_pct=5, statistic="max")
+        assert any("'max' judges the best of several tries" in text for text in wrong(outliers=[best]))
+
+    def test_ids_are_unique_over_all_lists(self) -> None:
+        found = wrong(criterion(id="x"), curves=[curve()])
+        assert any("'x' is another entry's id already, in criteria" in text for text in found)
+
+
+class TestLevelsAndAlternatives:
+    LEVELS: ClassVar[dict[str, Any]] = {"op": "ge", "unit": "MB/s", "levels": {"good": 10, "best": 40}}
+
+    def test_a_level_must_be_chosen_and_known(self) -> None:
+        assert wrong(criterion(**{"pass": self.LEVELS}), level="best") == []
+        assert any("needs a level" in text for text in wrong(criterion(**{"pass": self.LEVELS})))
+        assert any("unknown level 'bad'" in text for text in wrong(criterion(**{"pass": self.LEVELS}), level="bad"))
+        assert any("no bar has levels" in text for text in wrong(criterion(), level="best"))
+
+    def test_levels_grow_more_demanding(self) -> None:
+        falling = self.LEVELS | {"levels": {"good": 40, "best": 10}}
+        assert any(
+            "expected more demanding than good" in t for t in wrong(criterion(**{"pass": falling}), level="best")
+        )
+        both = self.LEVELS | {"value": 3}
+        assert any("levels say what must be reached" in t for t in wrong(criterion(**{"pass": both}), level="best"))
+
+    def test_an_alternative_is_checked_like_a_criterion(self) -> None:
+        other = {"metric": "storage.random_read_iops", "where": {"storage": "nfs"}, "scope": "node"}
+        assert wrong(criterion(any_of=[{**other, "pass": bar(10, "1/s")}])) == []
+        found = wrong(criterion(any_of=[{**other, "pass": bar(10, "MB/s")}]))
+        assert any("criteria.0.any_of.0.pass.unit" in text for text in found)
