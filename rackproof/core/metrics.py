@@ -124,6 +124,10 @@ METRICS: dict[str, Metric] = {
                "bytes of the data set over memory of all clients and cache of the storage"),
         Metric("ingest.bytes_read_over_dataset", "ratio", _DOWN, _RACK, ("workload",), NOT_YET,
                "bytes read in the run over bytes of the data set; at most 1 means that no byte was read twice"),
+        Metric("ingest.dataset_bytes_per_sample", "B", _DOWN, _RACK, ("workload",), NOT_YET,
+               "bytes of all files of the data set over its number of samples"),
+        Metric("ingest.differing_files", "1", _DOWN, _RACK, ("storage", "protocol"), NOT_YET,
+               "files written through a protocol that the clients' mounts show with another content or not at all"),
         Metric("inference.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, NOT_YET,
                "samples a second of forward passes"),
         Metric("inference.latency_p99", "ms", _DOWN, _RACK, ("workload", "beside"), NOT_YET,
@@ -139,5 +143,7 @@ METRICS: dict[str, Metric] = {
                "points of accelerator utilisation that training loses while inference runs beside it"),
         Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), NOT_YET,
                "measured samples a second over what the sizing model predicts from the measured stages"),
+        Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), NOT_YET,
+               "share of the configurations tried in which the stage that the sizing model names is the one that binds"),
     )
 }  # fmt: skip

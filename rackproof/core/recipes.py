@@ -38,6 +38,10 @@ RECIPES: dict[str, Recipe] = {
                "open loop: rate_iops at 5 to 100 % of the random-read rate, poisson arrivals, ten steps of 60 s; closed "
                "loop: iodepth × numjobs = 1, 2, 4 … 1024; every closed step must satisfy Little's law within 5 %",
                "Little's law; research proposal", NOT_YET),
+        Recipe("fio-connections",
+               "fio-sequential from one client, remounted with 1, 8 and 16 connections, with RDMA and with the file "
+               "system's own client; nothing else mounted from the same server, its connections would be shared",
+               "seed 003; kernel nfs(5), nconnect", NOT_YET),
         Recipe("mdtest", "files created, looked at, read and removed in a tree by every client", "IO500", NOT_YET),
         Recipe("gdsio", "gdsio -x 0 -I 0 -i 1048576 on every GPU of a node", "NVIDIA GPUDirect Storage", NOT_YET),
         Recipe("dlio",
@@ -47,6 +51,15 @@ RECIPES: dict[str, Recipe] = {
                "torchrun on all nodes, 100 warm-up and 500 timed steps, data from storage (cold), from memory and "
                "synthetic; bytes from NIC and mount counters, GPU and CPU utilisation every second",
                "ai-benchmark-util; research proposal", NOT_YET),
+        Recipe("train-epochs",
+               "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC and mount "
+               "counters; once more with the port shaped to each rate (tc) or the data stored in each format named",
+               "seed 002", NOT_YET),
+        Recipe("dataset-files", "bytes of all files of the data set (find -printf %s), samples counted by its index",
+               "ai-benchmark-util", NOT_YET),
+        Recipe("protocol-ingest",
+               "a tree of files with known hashes written through the protocol, then hashed over a client's mount",
+               "seed 004", NOT_YET),
         Recipe("train-placement",
                "train-ingest with the same 8 GPUs on 1, 2 and 4 nodes, same global batch, cold each time",
                "seed 000", NOT_YET),
@@ -64,6 +77,8 @@ RECIPES: dict[str, Recipe] = {
                "all_reduce_perf -b 8 -e 17179869184 -f 2 -g <GPUs> -n 20 -w 5 -c 1, once as NCCL chooses and once with "
                "NCCL_NVLS_ENABLE=0; busbw at the named size, never the average over sizes",
                "nccl-tests doc/PERFORMANCE.md", "collectives"),
+        Recipe("nccl-guest", "nccl-node inside a virtual machine that was given all GPUs of the node, and on the host",
+               "seed 002", NOT_YET),
         Recipe("nccl-rack",
                "the same over all nodes, one rank a GPU, at least 4 nodes (two nodes take a tree and exceed the wire)",
                "nccl-tests issue 196", "collectives"),
