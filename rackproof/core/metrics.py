@@ -144,6 +144,6 @@ METRICS: dict[str, Metric] = {
         Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), NOT_YET,
                "measured samples a second over what the sizing model predicts from the measured stages"),
         Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), NOT_YET,
-               "share of the configurations tried in which the stage that the sizing model names is the one that binds"),
+               "share of the configurations tried in which the stage that the model names is the one that binds"),
     )
 }  # fmt: skip

@@ -25,23 +25,24 @@ RECIPES: dict[str, Recipe] = {
     r.id: r
     for r in (
         Recipe("fio-sequential",
-               "fio client/server on all clients at once: libaio, direct=1, bs=1048576, time_based, ramp 30 s, run 180 s; "
-               "writes first, with end_fsync=1; bw_bytes of each client",
+               "fio client/server on all clients at once: libaio, direct=1, bs=1048576, time_based, ramp 30 s, run "
+               "180 s; writes first, with end_fsync=1; bw_bytes of each client",
                "wekatester four corners; ai-benchmark-util fio1.job", "storage"),
         Recipe("fio-random",
                "fio client/server on all clients at once: randread, bs=4096, numjobs=64 iodepth=8, tausworthe64, "
                "norandommap; iops and lat_ns.mean; latency leg with numjobs=1 iodepth=1",
                "wekatester four corners", "storage"),
         Recipe("fio-shared-file",
-               "fio-sequential with one file for all clients, and the same with 100 kB files", "seed 001", NOT_YET),
+               "fio-sequential with one file for all clients, and the same with 100 kB files",
+               "Teraflops and Engineering (Dell EMC)", NOT_YET),
         Recipe("fio-knee",
-               "open loop: rate_iops at 5 to 100 % of the random-read rate, poisson arrivals, ten steps of 60 s; closed "
-               "loop: iodepth × numjobs = 1, 2, 4 … 1024; every closed step must satisfy Little's law within 5 %",
-               "Little's law; research proposal", NOT_YET),
+               "open loop: rate_iops at 5 to 100 % of the random-read rate, poisson arrivals, ten steps of 60 s; "
+               "closed loop: iodepth × numjobs = 1, 2, 4 … 1024; every step must satisfy Little's law within 5 %",
+               "Little's law; our proposal", NOT_YET),
         Recipe("fio-connections",
                "fio-sequential from one client, remounted with 1, 8 and 16 connections, with RDMA and with the file "
                "system's own client; nothing else mounted from the same server, its connections would be shared",
-               "seed 003; kernel nfs(5), nconnect", NOT_YET),
+               "How To Shorten Deep Learning Training Times (WekaIO); kernel nfs(5), nconnect", NOT_YET),
         Recipe("mdtest", "files created, looked at, read and removed in a tree by every client", "IO500", NOT_YET),
         Recipe("gdsio", "gdsio -x 0 -I 0 -i 1048576 on every GPU of a node", "NVIDIA GPUDirect Storage", NOT_YET),
         Recipe("dlio",
@@ -50,42 +51,43 @@ RECIPES: dict[str, Recipe] = {
         Recipe("train-ingest",
                "torchrun on all nodes, 100 warm-up and 500 timed steps, data from storage (cold), from memory and "
                "synthetic; bytes from NIC and mount counters, GPU and CPU utilisation every second",
-               "ai-benchmark-util; research proposal", NOT_YET),
+               "ai-benchmark-util; our proposal", NOT_YET),
         Recipe("train-epochs",
-               "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC and mount "
-               "counters; once more with the port shaped to each rate (tc) or the data stored in each format named",
-               "seed 002", NOT_YET),
+               "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC "
+               "and mount counters; once more with the port shaped to each rate (tc) or the data in each format named",
+               "Cluster Considerations (Hitachi Vantara)", NOT_YET),
         Recipe("dataset-files", "bytes of all files of the data set (find -printf %s), samples counted by its index",
                "ai-benchmark-util", NOT_YET),
         Recipe("protocol-ingest",
                "a tree of files with known hashes written through the protocol, then hashed over a client's mount",
-               "seed 004", NOT_YET),
+               "Accelerating AI with Isilon (Dell EMC)", NOT_YET),
         Recipe("train-placement",
                "train-ingest with the same 8 GPUs on 1, 2 and 4 nodes, same global batch, cold each time",
-               "seed 000", NOT_YET),
+               "Scaling Production AI (WekaIO)", NOT_YET),
         Recipe("inference-stream", "forward passes over a stream of stored tensors, one process a GPU",
                "HPE Deep Learning Cookbook", NOT_YET),
-        Recipe("join-node", "a node joins, hashes a sample of the files and begins to read; bytes on its drives before and "
-               "after", "seed 000", NOT_YET),
+        Recipe("join-node", "a node joins, hashes a sample of the files and begins to read; bytes on its drives "
+               "before and after", "Scaling Production AI (WekaIO)", NOT_YET),
         Recipe("container-read", "fio-sequential inside an unprivileged container with the storage mounted read-only",
-               "seed 001", NOT_YET),
-        Recipe("mixed-tenants", "dlio and fio-random at the same time, each compared with itself alone", "seed 001",
-               NOT_YET),
-        Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, caches "
-               "cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
+               "Teraflops and Engineering (Dell EMC)", NOT_YET),
+        Recipe("mixed-tenants", "dlio and fio-random at the same time, each compared with itself alone",
+               "Teraflops and Engineering (Dell EMC)", NOT_YET),
+        Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, "
+               "caches cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
         Recipe("nccl-node",
                "all_reduce_perf -b 8 -e 17179869184 -f 2 -g <GPUs> -n 20 -w 5 -c 1, once as NCCL chooses and once with "
                "NCCL_NVLS_ENABLE=0; busbw at the named size, never the average over sizes",
                "nccl-tests doc/PERFORMANCE.md", "collectives"),
         Recipe("nccl-guest", "nccl-node inside a virtual machine that was given all GPUs of the node, and on the host",
-               "seed 002", NOT_YET),
+               "Cluster Considerations (Hitachi Vantara)", NOT_YET),
         Recipe("nccl-rack",
                "the same over all nodes, one rank a GPU, at least 4 nodes (two nodes take a tree and exceed the wire)",
                "nccl-tests issue 196", "collectives"),
-        Recipe("nccl-rail", "the same split by local rank (NCCL_TESTS_SPLIT='MOD 8'): rails at once, no traffic inside nodes",
+        Recipe("nccl-rail",
+               "the same split by local rank (NCCL_TESTS_SPLIT='MOD 8'): rails at once, no traffic inside nodes",
                "nccl-tests doc/PERFORMANCE.md", NOT_YET),
-        Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node", "nccl-tests definitions",
-               "collectives"),
+        Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node",
+               "nccl-tests definitions", "collectives"),
         Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat",
                "perftest; NGC-Ready multinode", "links"),
         Recipe("rdma-write-gpu", "the same with --use_cuda, process and memory on the adapter's NUMA node",
@@ -99,6 +101,6 @@ RECIPES: dict[str, Recipe] = {
         Recipe("matmul-sweep", "dense matrix products over a sweep of shapes, each timed with the L2 cache flushed",
                "ml-engineering compute/accelerator (MAMF)", NOT_YET),
         Recipe("sizing-model", "`rackproof size` with the measured ceilings of the stages, against the measured rate",
-               "seed 001", NOT_YET),
+               "Teraflops and Engineering (Dell EMC)", NOT_YET),
     )
 }  # fmt: skip
