@@ -9,6 +9,7 @@ directory first, then beside the kit) or by the path of a file. Every complaint 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,16 @@ def parse(text: str, name: str) -> Architecture:
 def stored(text: str, name: str) -> LoadedArchitecture:
     """The architecture whose text was stored with a run. Raises ArchitectureError."""
     return LoadedArchitecture(parse(text, name), Path(name), text, hashlib.sha256(text.encode()).hexdigest())
+
+
+def json_schema() -> str:
+    """JSON Schema of an architecture's file. A file that extends another may leave out what its parent has."""
+    schema = Architecture.model_json_schema(by_alias=True)
+    schema["required"] = ["apiVersion", "metadata"]
+    for name in ("Metadata", "Criterion", "Curve", "Outlier"):  # what a file that extends another changes in part
+        schema["$defs"][name]["required"] = ["id"]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rackproof reference architecture"}
+    return json.dumps(head | {k: v for k, v in schema.items() if k != "title"}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _checked(document: Document | Merged) -> Architecture:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from rackproof import architectures
 from rackproof.errors import EXIT_USAGE, ArchitectureError
+
+LAB = "virtual-rack"
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 @click.group()
@@ -21,16 +26,20 @@ def list_() -> None:
 
 
 @arch.command()
-@click.argument("id_")
-def show(id_: str) -> None:
+@click.argument("id_", metavar="ID")
+@click.option("--merged", is_flag=True, help="With everything that it extends.")
+def show(id_: str, merged: bool) -> None:
     """Print an architecture's file."""
-    click.echo(architectures.load(id_).text, nl=False)
+    loaded = architectures.load(id_)
+    click.echo(loaded.text if merged else loaded.path.read_text(encoding="utf-8"), nl=False)
 
 
 @arch.command()
 @click.argument("files", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
     """Check FILES (or ids); exit 3 when one cannot be used."""
+    from rackproof.report.architecture import contents
+
     wrong = False
     for file in files:
         try:
@@ -40,6 +49,54 @@ def check(files: tuple[str, ...]) -> None:
             wrong = True
         else:
             name = f"{loaded.model.metadata.id} {loaded.model.metadata.version}"
-            click.echo(f"{loaded.path}: {name}, {len(loaded.model.criteria)} criteria")
+            click.echo(f"{loaded.path}: {name}, {contents(loaded.model)}")
     if wrong:
         raise click.exceptions.Exit(EXIT_USAGE)
+
+
+@arch.command()
+def schema() -> None:
+    """Print the JSON Schema of refarch/v1, for editors that complete keys."""
+    click.echo(architectures.json_schema(), nl=False)
+
+
+@arch.command()
+@click.argument("ids", nargs=-1)
+@_JSON
+def claims(ids: tuple[str, ...], as_json: bool) -> None:
+    """Claims of the architectures IDS (all): figure, criterion, how it is measured, what the virtual rack verifies."""
+    from rich.console import Console
+
+    from rackproof.core.architecture.claims import claim_rows
+    from rackproof.core.architecture.expectations import expected_checks
+    from rackproof.report.architecture import claims_json, claims_table
+    from rackproof.validation.known import known_checks
+    from rackproof.validation.run import validators_folder
+
+    validators = known_checks(validators_folder())
+    virtual = architectures.load(LAB).model
+    lab = {expected.check for expected in expected_checks(virtual)}
+    lab.update(check for checks in virtual.required_checks.values() for check in checks)
+    wanted = ids or tuple(item.id for item in architectures.available())
+    rows = [row for id_ in wanted for row in claim_rows(architectures.load(id_).model, validators, lab)]
+    if as_json:
+        click.echo(json.dumps(claims_json(rows), indent=2, ensure_ascii=False))
+    elif rows:
+        claims_table(rows, Console())
+    else:
+        click.echo(f"no claims in {', '.join(wanted)}")
+
+
+@arch.command()
+@_JSON
+def metrics(as_json: bool) -> None:
+    """The vocabulary: name, unit, direction, scope, and the benchmark that measures it."""
+    from rich.console import Console
+
+    from rackproof.core.metrics import METRICS
+    from rackproof.report.architecture import metric_json, metrics_table
+
+    if as_json:
+        click.echo(json.dumps([metric_json(metric) for metric in METRICS.values()], indent=2, ensure_ascii=False))
+    else:
+        metrics_table(Console())

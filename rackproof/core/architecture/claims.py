@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
+from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.metrics import METRICS, NOT_YET
+from rackproof.core.recipes import RECIPES
 
 
 class Standing(NamedTuple):
@@ -51,3 +55,75 @@ def _named(part: Any, here: KeyPath) -> Iterator[Standing]:
         for name, field in type(part).model_fields.items():
             if name != "claim":
                 yield from _named(getattr(part, name), (*here, field.alias or name))
+
+
+class Way(NamedTuple):
+    """One thing that stands for a claim."""
+
+    what: str
+    """``criterion storage.read``, ``checks gpu.count, gpu.model``."""
+    how: str
+    """How its number or answer is obtained."""
+    today: bool
+    """Whether the kit can obtain it today: a benchmark produces the metric, a validator gives the answer."""
+    lab: str
+    """What the virtual rack can verify of it; empty where it can verify nothing."""
+
+
+class ClaimRow(NamedTuple):
+    """One row of the table of claims."""
+
+    claim: str
+    architecture: str
+    says: str
+    figure: str | None
+    source: str
+    """The document."""
+    ways: tuple[Way, ...]
+    not_checkable: str | None
+
+
+def claim_rows(architecture: Architecture, validators: Collection[str], lab: Collection[str]) -> list[ClaimRow]:
+    """The claims of one file, each with everything that stands for it.
+
+    ``validators`` are the checks that exist, ``lab`` those that the virtual rack answers.
+    """
+    ways: dict[str, list[Way]] = {}
+    for standing in standings(architecture):
+        if isinstance(standing.part, Criterion | Curve | Outlier):
+            ways.setdefault(standing.claim, []).append(_of_entry(standing.part))
+    checks: dict[str, list[str]] = {}
+    for expected in expected_checks(architecture):
+        for claim in expected.claims:
+            checks.setdefault(claim, []).append(expected.check)
+    for claim, names in checks.items():
+        ways.setdefault(claim, []).append(_of_checks(list(dict.fromkeys(names)), validators, lab))
+    return [
+        ClaimRow(
+            id_,
+            architecture.metadata.id,
+            claim.says,
+            claim.figure,
+            architecture.metadata.sources[claim.source].doc,
+            tuple(ways.get(id_, ())),
+            claim.not_checkable,
+        )
+        for id_, claim in architecture.claims.items()
+    ]
+
+
+def _of_entry(entry: Criterion | Curve | Outlier) -> Way:
+    metric = METRICS[entry.metric]
+    recipe = RECIPES[entry.measure].how if entry.measure else metric.meaning
+    kind = type(entry).__name__.lower()
+    return Way(f"{kind} {entry.id}", recipe, metric.benchmark != NOT_YET, entry.lab or "")
+
+
+def _of_checks(names: list[str], validators: Collection[str], lab: Collection[str]) -> Way:
+    there = [name for name in names if name in validators]
+    missing = [name for name in names if name not in validators]
+    parts = [f"validators {', '.join(there)}"] if there else []
+    parts += [f"no validator yet for {', '.join(missing)}"] if missing else []
+    verified = [name for name in there if name in lab]
+    what = f"{'checks' if len(names) > 1 else 'check'} {', '.join(names)}"
+    return Way(what, "; ".join(parts), not missing, f"{', '.join(verified)} of virtual nodes" if verified else "")
