@@ -114,6 +114,8 @@ class CheckResult(Frozen):
     """``expected … actual …`` when failed; the reason when unmeasured."""
     reads: str = ""
     """The architecture key that says what is expected."""
+    expected: Any = None
+    """What stood there when the check ran, as JSON; None where that was not recorded."""
     elapsed_s: float = 0.0
     raw: tuple[str, ...] = ()
     """sha256 names of the outputs that it read."""
@@ -129,7 +131,7 @@ class Measurement(Frozen):
     metric: str
     scope: Scope
     members: tuple[str, ...]
-    """Node names: one for NODE, two for PAIR, all that took part for RACK."""
+    """Node names: one for NODE, two for PAIR, all that took part for RACK. One device for GPU and NIC."""
     labels: dict[str, str] = Field(default_factory=dict)
     unit: str
     samples: tuple[float, ...] = ()
@@ -137,6 +139,15 @@ class Measurement(Frozen):
     reason: str | None = None
     """Set when, and only when, there are no samples."""
     conditions: dict[str, Any] = Field(default_factory=dict)
+    companions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Other numbers of the same repetitions, one for each sample, by which the measurement is checked itself.
+
+    ``iops`` (1/s), ``latency_s`` (mean of one request, s) and ``outstanding`` (jobs × depth);
+    ``application_bytes`` (B, what the benchmark says it moved) and ``counter_bytes`` (B, what the mount, the NIC or
+    the device counted meanwhile); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
+    and ``bytes_read`` (B, given only where no byte is read again before all others were);
+    ``cached_bytes_start`` (B of the data set that were in any cache of a client when the repetition began).
+    """
     raw: tuple[str, ...] = ()
     step: str
     simulated: bool = False
@@ -147,7 +158,7 @@ class Measurement(Frozen):
 
 
 def subject_of(scope: Scope, members: Iterable[str]) -> str:
-    """``gpu-01``, ``gpu-01|gpu-02`` (sorted, a pair has no direction) or ``rack``."""
+    """``gpu-01``, ``gpu-01/gpu3``, ``gpu-01|gpu-02`` (sorted, a pair has no direction) or ``rack``."""
     if scope is Scope.RACK:
         return "rack"
     return "|".join(sorted(members))

@@ -21,7 +21,7 @@ class Verdict(BaseModel):
     kind: Literal["check", "criterion"]
     title: str
     subject: str
-    """``gpu-01``, ``gpu-01|gpu-02`` or ``rack``."""
+    """``gpu-01``, ``gpu-01/gpu3``, ``gpu-01|gpu-02`` or ``rack``."""
     status: Status
     required: bool
     message: str
@@ -35,7 +35,7 @@ class Verdict(BaseModel):
     """As shown: ``≥ 60 %``."""
     bar_value: float | None = None
     ceiling: float | None = None
-    """What the value is a share of, in ``ceiling_unit``, when the bar is a share."""
+    """What the value is a share of, or what its link carries at most, in ``ceiling_unit``."""
     ceiling_unit: str | None = None
     ceiling_of: str | None = None
     """What the ceiling is: ``link.tcp_bandwidth[rail=0]``."""
@@ -53,7 +53,20 @@ class Verdict(BaseModel):
     """Why this bar (criterion) or what it protects (check)."""
     hint: str = ""
     raw: tuple[str, ...] = ()
+    """sha256 names of the outputs that it rests on."""
+    records: tuple[int, ...] = ()
+    """``seq`` of the records of the evidence that it rests on; empty where the evidence was not read from records."""
     simulated: bool = False
+    level: str | None = None
+    """The highest level of the bar that was reached; None where the bar has no levels or none was reached."""
+    blame: str | None = None
+    """Of a failing pair: the node at fault, or that the pair alone does not tell. See ``judging.attribution``."""
+    claim: tuple[str, ...] = ()
+    """Ids of the published claims that it checks."""
+    published: str | None = None
+    """The bar before the site changed it."""
+    changed: str | None = None
+    """Why the site changed it, and who."""
 
     def model_post_init(self, _context: Any) -> None:
         # One set for all of them: with one each, 100,000 verdicts would take 200 MB more.

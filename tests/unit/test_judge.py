@@ -35,8 +35,8 @@ class TestEveryMember:
         assert statuses(result) == {"gpu-01": "PASS", "gpu-02": "FAIL"}
         assert result.outcome is Outcome.NOT_CERTIFIED
         passed, failed = verdicts(result).values()
-        assert passed.message == "expected ≥ 20 MB/s, actual 25 MB/s"
-        assert failed.message == "expected ≥ 20 MB/s, actual 15 MB/s"
+        assert passed.message == "expected ≥ 20 MB/s, actual 25 MB/s; one sample"
+        assert failed.message == "expected ≥ 20 MB/s, actual 15 MB/s; one sample"
         assert (failed.value, failed.unit, failed.bar, failed.bar_value) == (15.0, "MB/s", "≥ 20 MB/s", 20.0)
         assert failed.distance_pct == -25.0
         assert (failed.samples, failed.raw, failed.statistic) == ((15.0,), ("raw-of-gpu-02",), "median")
@@ -187,8 +187,11 @@ class TestSamples:
             return verdicts(judged(made, taken))["rack"]
 
         assert of(0.0, 0.0).status is Status.PASS
-        assert of(0.0, 0.0).message == "expected = 0, actual 0"
-        assert (of(0.0, 0.0, 1.0).status, of(0.0, 0.0, 1.0).message) == (Status.FAIL, "expected = 0, actual 1")
+        assert of(0.0, 0.0).message == "expected = 0, actual 0; max of 2 samples"
+        assert (of(0.0, 0.0, 1.0).status, of(0.0, 0.0, 1.0).message) == (
+            Status.FAIL,
+            "expected = 0, actual 1; max of 3 samples",
+        )
 
     def test_too_few_samples_are_unmeasured(self) -> None:
         result = judged(architecture(criterion(min_samples=3)), measurement("gpu-01", 30.0, 31.0))
@@ -203,7 +206,7 @@ class TestSamples:
         for name in GPU:
             assert verdicts(result)[name].status is Status.INVALID
         verdict = verdicts(result)["gpu-01"]
-        assert verdict.message == "samples scatter by 47.1 %, more than 20 %: 30, 60 MB/s"
+        assert verdict.message == "2 samples scatter by 47.1 %, more than 20 %: 30, 60 MB/s"
         assert (verdict.value, verdict.samples) == (45.0, (30.0, 60.0))
         assert verdict.cv_pct == pytest.approx(47.14, abs=0.01)
         assert result.outcome is Outcome.INCOMPLETE
@@ -211,14 +214,14 @@ class TestSamples:
     def test_one_sample_is_judged_and_said_to_be_one(self) -> None:
         verdict = verdicts(judged(architecture(criterion(max_cv_pct=20)), measurement("gpu-01", 30.0)))["gpu-01"]
         assert verdict.status is Status.PASS
-        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample, scatter unknown"
+        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample; scatter unknown"
 
     def test_a_warning_says_from_where_on(self) -> None:
         made = architecture(criterion(**{"pass": {"op": "ge", "value": 20, "warn": 40, "unit": "MB/s"}}))
         result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 50.0))
         verdict = verdicts(result)["gpu-01"]
         assert verdict.status is Status.WARN
-        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; warns below 40 MB/s"
+        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample; warns below 40 MB/s"
         assert result.outcome is Outcome.CERTIFIED
 
     def test_units_of_evidence_and_bar_may_differ(self) -> None:
@@ -248,7 +251,7 @@ class TestSeveralMeasurements:
         result = judged(
             architecture(criterion()), measurement("gpu-01", reason="not reached"), measurement("gpu-01", 30.0)
         )
-        assert verdicts(result)["gpu-01"].message == "expected ≥ 20 MB/s, actual 30 MB/s"
+        assert verdicts(result)["gpu-01"].message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample"
 
     def test_a_later_reason_replaces_a_reason_but_no_number(self) -> None:
         made = architecture(criterion())
@@ -288,7 +291,7 @@ class TestShares:
         verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(0.944)))["rack"]
         assert verdict.status is Status.PASS
         assert verdict.message == (
-            "expected ≥ 60 % of link.tcp_bandwidth[rail=0], actual 71.3 % (84.1 MB/s of 118 MB/s)"
+            "expected ≥ 60 % of link.tcp_bandwidth[rail=0], actual 71.3 % (84.1 MB/s of 118 MB/s); one sample"
         )
         assert verdict.value == pytest.approx(71.27, abs=0.01)
         assert (verdict.unit, verdict.bar, verdict.bar_value) == ("percent", "≥ 60 %", 60.0)
@@ -347,7 +350,7 @@ class TestShares:
         )
         assert statuses(result) == {"gpu-01": "PASS", "gpu-02": "FAIL"}
         assert verdicts(result)["gpu-02"].message == (
-            "expected ≥ 0.5 of storage.read_bandwidth[storage=local], actual 0.4 (40 MB/s of 100 MB/s)"
+            "expected ≥ 0.5 of storage.read_bandwidth[storage=local], actual 0.4 (40 MB/s of 100 MB/s); one sample"
         )
 
 
@@ -384,7 +387,10 @@ class TestReducedMembers:
         )
         verdict = verdicts(result)["rack"]
         assert verdict.status is Status.FAIL
-        assert verdict.message == "expected ≥ 0.5 of the median of nodes, actual 0.4 (gpu-02: 8 MB/s of 20 MB/s)"
+        assert (
+            verdict.message
+            == "expected ≥ 0.5 of the median of nodes, actual 0.4 (gpu-02: 8 MB/s of 20 MB/s); one sample each"
+        )
         assert (verdict.measured, verdict.ceiling, verdict.ceiling_of) == (8.0, 20.0, "the median of nodes")
 
     def test_fairness_of_one_is_unmeasured_and_of_nothing_invalid(self) -> None:

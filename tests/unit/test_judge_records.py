@@ -46,7 +46,10 @@ def status_of(*answers: Any, before: Sequence[Any] = ()) -> Status:
 def test_records_are_judged_like_the_evidence_in_them() -> None:
     taken = [measurement("gpu-01", 30.0), measurement("gpu-02", 12.5, 13.5)]
     result = judge_records(MADE, recorded(run_info(), "a note", BEGIN, *CHECKED, END, *taken))
-    assert result == judge(MADE, run_info(), taken, CHECKED)
+    places = {verdict.subject: verdict.records for verdict in verdicts(result).values()}
+    assert places == {"gpu-01": (7,), "gpu-02": (8,)}
+    nowhere = tuple(verdict.model_copy(update={"records": ()}) for verdict in result.verdicts)
+    assert result.model_copy(update={"verdicts": nowhere}) == judge(MADE, run_info(), taken, CHECKED)
     assert result.outcome is Outcome.NOT_CERTIFIED
 
 

@@ -42,6 +42,22 @@ def compare(bar: Bar, value: float) -> Comparison:
     return Comparison(status, limit, _percent(good, limit))
 
 
+def settled(bar: Bar, level: str | None) -> Bar:
+    """The bar of a level, where there are several. Raises ValueError where it has none of that level."""
+    if not bar.levels:
+        return bar
+    if level not in bar.levels:
+        raise ValueError(f"a bar without a value for level {level}; the architecture was not checked")
+    return bar.model_copy(update={"value": bar.levels[level]})
+
+
+def level_reached(bar: Bar, value: float) -> str | None:
+    """The highest level that ``value`` reaches; None where it reaches none or the bar has none."""
+    reaches = _at_least if bar.op == "ge" else _at_most
+    reached = [name for name, limit in bar.levels.items() if reaches(value, limit, bar.tolerance_pct)]
+    return reached[-1] if reached else None
+
+
 def bar_text(bar: Bar) -> str:
     """``≥ 60 %``, ``2 to 5 ms``, with the tolerance where there is one."""
     if bar.op == "range":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rackproof.core.architecture import Architecture, Role, Severity
+from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult, NodeInfo
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
@@ -12,6 +15,9 @@ from rackproof.core.verdict import Verdict
 
 GPU_CHECKS = "gpu."
 """Checks whose ids begin so ask the GPUs, which may be simulated."""
+
+_SHOWN = 60
+"""So much of a value is shown in a message."""
 
 NOT_A_LOOK = ("node.", "deploy.")
 """Checks whose ids begin so say that a node was reached and changed, not that anybody looked at the result."""
@@ -29,30 +35,30 @@ def judge_checks(
     groups: Mapping[str, tuple[str, ...]],
     results: Iterable[CheckResult],
 ) -> Iterator[Verdict]:
-    """Of several results of one check, item and node the worst counts: they cannot be told apart."""
+    """Of several results of one check, item and node the worst counts: they cannot be told apart.
+
+    A result that was found with another expectation than this architecture's says nothing about this one.
+    """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
         key = (result.check, result.item, result.node)
         if key not in worst or _STATUS[result.outcome].rank > _STATUS[worst[key].outcome].rank:
             worst[key] = result
+    expected = expected_checks(architecture)
+    claims = {(entry.check, entry.item): entry.claims for entry in expected}
+    claims.update({(entry.check, ""): entry.claims for entry in expected if not entry.item})
+    promises = _Promises(architecture)
     simulated = {node.name for node in nodes if node.simulated_gpus}
     for result in worst.values():
-        yield _of_result(architecture, result, result.node in simulated and result.check.startswith(GPU_CHECKS))
+        of_simulation = result.node in simulated and result.check.startswith(GPU_CHECKS)
+        claim = claims.get((result.check, result.item)) or claims.get((result.check, ""), ())
+        yield _of_result(architecture, result, of_simulation, claim, promises.other(result))
     for role, count in architecture.roles.items():
         yield _count(role, count, groups.get(role, ()))
-    answered = {(check, name) for check, _, name in worst}
-    required = {
-        (check, name): role
-        for role, checks in architecture.required_checks.items()
-        for check in checks
-        for name in groups.get(role, ())
-    }
-    for (check, name), role in required.items():
-        if (check, name) not in answered:
-            yield _absent(architecture, check, name, role)
-    checked = {name for check, name in answered if not check.startswith(NOT_A_LOOK)}
+    yield from _missing(architecture, groups, set(worst), expected)
+    checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
-        if node.name not in checked:
+        if node.name not in checked and not _is_appliance(architecture, node.groups):
             yield Verdict(
                 id="rack.checked",
                 kind="check",
@@ -66,27 +72,122 @@ def judge_checks(
             )
 
 
+class _Promises:
+    """What this architecture says where the checks read."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self._architecture = architecture
+        self._at: dict[str, Any] = {}
+
+    def other(self, result: CheckResult) -> str | None:
+        """How the expectation that a check was made with differs from this architecture's; None where it does not."""
+        if result.expected is None or not result.reads:
+            return None
+        if result.reads not in self._at:
+            self._at[result.reads] = value_at(self._architecture, result.reads)
+        promised = self._at[result.reads]
+        if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
+            return None
+        return (
+            f"was checked against {result.reads} = {_short(result.expected)},"
+            f" this architecture expects {_short(promised)}; validate again"
+        )
+
+
+def _spelled(value: Any) -> str:
+    """1 and 1.0 are the same number, 1 and true are not the same value."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key!r}:{_spelled(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    return json.dumps(value)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
+    """Whether the kit logs in to nobody in the roles of a node."""
+    roles = [architecture.roles[group] for group in groups if group in architecture.roles]
+    return bool(roles) and not any(role.managed for role in roles)
+
+
+def _missing(
+    architecture: Architecture,
+    groups: Mapping[str, tuple[str, ...]],
+    answered: set[tuple[str, str, str]],
+    expected: Iterable[ExpectedCheck],
+) -> Iterator[Verdict]:
+    """Results that the architecture asks for, by name or by saying what it expects, and that are not there."""
+    any_item = {(check, node) for check, _, node in answered}
+    said: set[tuple[str, str, str]] = set()
+    appliances = {
+        name for role, promised in architecture.roles.items() if not promised.managed for name in groups.get(role, ())
+    } - {name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())}
+    for entry in expected:
+        for node in groups.get(entry.role, ()):
+            key = (entry.check, entry.item, node)
+            there = key in answered if entry.item else (entry.check, node) in any_item
+            if not there and key not in said and node not in appliances:
+                said.add(key)
+                yield _unanswered(architecture, entry, node)
+    any_item |= {(check, node) for check, _, node in said}
+    for role, checks in architecture.required_checks.items():
+        for check in checks:
+            for node in groups.get(role, ()):
+                if (check, node) not in any_item and node not in appliances:
+                    any_item.add((check, node))
+                    yield _absent(architecture, check, node, role)
+
+
 def _required(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
     """The architecture may set the severity of one item or of a whole check."""
     severity = architecture.checks.get(id_) or architecture.checks.get(check)
     return otherwise if severity is None else severity is Severity.REQUIRED
 
 
-def _of_result(architecture: Architecture, result: CheckResult, simulated: bool) -> Verdict:
+def _of_result(
+    architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], other: str | None
+) -> Verdict:
+    """``other`` says how the result was found with another expectation, if it was."""
     id_ = f"{result.check}[{result.item}]" if result.item else result.check
     return Verdict(
         id=id_,
         kind="check",
         title=f"{result.check}: {result.item}" if result.item else result.check,
         subject=result.node,
-        status=_STATUS[result.outcome],
+        status=Status.UNMEASURED if other else _STATUS[result.outcome],
         required=_required(architecture, id_, result.check, result.required),
-        message=result.message,
+        message=other or result.message,
         source=result.reads or None,
         reason=result.protects,
         hint=result.hint,
         raw=result.raw,
         simulated=simulated,
+        claim=claim,
+    )
+
+
+def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str) -> Verdict:
+    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
+    promised = value_at(architecture, entry.key)
+    value = "" if promised is ABSENT else f", {_short(promised)}"
+    return Verdict(
+        id=id_,
+        kind="check",
+        title=f"{entry.check}: {entry.item}" if entry.item else entry.check,
+        subject=node,
+        status=Status.UNMEASURED,
+        required=_required(architecture, id_, entry.check, True),
+        message=f"expected an answer to {entry.key}{value}, actual no result of {id_}",
+        source=entry.key,
+        reason="The architecture says what it expects here; what nobody looked at may be anything.",
+        hint="See whether a validator for it exists and was selected, then validate again.",
+        claim=entry.claims,
     )
 
 
@@ -107,19 +208,27 @@ def _absent(architecture: Architecture, check: str, node: str, role: str) -> Ver
 def _count(role: str, expected: Role, names: Sequence[str]) -> Verdict:
     least, most = expected.count.min, expected.count.max
     bar = f"≥ {least}" if most is None else f"= {least}" if most == least else f"{least} to {most}"
+    unseen = not expected.managed and not names
     fits = least <= len(names) and (most is None or len(names) <= most)
+    if unseen:
+        status = Status.UNMEASURED
+        message = f"expected {bar} nodes of {role}, actual unknown: they are not managed and not in the inventory"
+    else:
+        status = Status.PASS if fits else Status.FAIL
+        message = f"expected {bar} nodes of {role}, actual {len(names)} ({fold(names)})"
     return Verdict(
         id=f"rack.count[{role}]",
         kind="check",
         title=f"Number of {role} nodes",
         subject="rack",
-        status=Status.PASS if fits else Status.FAIL,
-        required=True,
-        message=f"expected {bar} nodes of {role}, actual {len(names)} ({fold(names)})",
-        value=float(len(names)),
+        status=status,
+        required=not unseen,
+        message=message,
+        value=None if unseen else float(len(names)),
         unit="1",
         bar=bar,
         source=f"roles.{role}.count",
         reason="The architecture is defined for this many nodes.",
         hint="Compare the groups of the inventory with the roles of the architecture.",
+        claim=expected.claim,
     )

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rackproof.core.architecture import Criterion, Reduce, Reference, Severity
-from rackproof.core.architecture.consistency import SPREADS
+from rackproof.core.architecture import Alternative, Architecture, Criterion, Reduce
+from rackproof.core.architecture.entries import SPREADS
 from rackproof.core.evidence import Scope
-from rackproof.core.judging.bars import amount, bar_text, compare
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question, named, too_few
-from rackproof.core.judging.select import quantity, subject_name, subjects
-from rackproof.core.judging.statistics import ratio_of, reduce_members
+from rackproof.core.judging.alternatives import either, variants_of
+from rackproof.core.judging.attribution import attributed
+from rackproof.core.judging.bars import amount, bar_text, compare, level_reached, settled
+from rackproof.core.judging.ceilings import Capacity, Whole, capacity, too_fast
+from rackproof.core.judging.entry import about
+from rackproof.core.judging.members import named, no_device, several, subject_name
+from rackproof.core.judging.numbers import NoNumber, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_members
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict
-
-_SEVERAL = {Scope.NODE: "nodes", Scope.PAIR: "pairs", Scope.RACK: "the rack"}
 
 
 class _Share(NamedTuple):
@@ -31,124 +33,116 @@ class _Share(NamedTuple):
     """Whose number it is, where the subject does not say so."""
 
 
-def judge_criterion(criterion: Criterion, groups: Mapping[str, tuple[str, ...]], numbers: Numbers) -> Iterator[Verdict]:
+def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
     """One verdict for each variant of the criterion and each member, or one for the rack where members are reduced."""
-    names = groups.get(criterion.members, ())
     for id_, where in criterion.variants():
-        yield from _Case(criterion, id_, where, names, numbers).verdicts()
-
-
-class _Ceiling:
-    """What a bar is a share of, in ``unit``."""
-
-    def __init__(self, of: Reference, unit: str, names: Sequence[str], numbers: Numbers) -> None:
-        self.text = quantity(of.metric, of.where)
-        self._of, self._unit, self._names, self._numbers = of, unit, names, numbers
-        self._own_unit = METRICS[of.metric].unit
-        labels = frozenset(of.where.items())
-        self._question = Question(of.metric, of.scope, labels, of.statistic, max_cv_pct=of.max_cv_pct)
-        self._ask = numbers.remembering(self._question)
-        self._common: Number | NoNumber | None = None
-
-    def number(self, members: Sequence[str]) -> Number | NoNumber:
-        """Of the same member for ``each``, otherwise one for all members of the criterion's group."""
-        if self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
-            return self._converted(self._ask(members))
-        if self._common is None:
-            self._common = self._converted(self._of_all())
-        return self._common
-
-    def _of_all(self) -> Number | NoNumber:
-        if self._of.scope is Scope.RACK:
-            return self._ask(self._names)
-        return self._numbers.ask_group(self._question, self._of.reduce, self._names)[0]
-
-    def _converted(self, answer: Number | NoNumber) -> Number | NoNumber:
-        if isinstance(answer, NoNumber) or self._own_unit == self._unit:
-            return answer
-        return answer._replace(value=convert(answer.value, self._own_unit, self._unit))
+        verdicts = _Case(architecture, criterion, criterion, id_, where, numbers).verdicts()
+        if criterion.any_of:
+            ways = [
+                [
+                    list(_Case(architecture, criterion, way, id_, labels, numbers).verdicts())
+                    for labels in variants_of(way, criterion, where)
+                ]
+                for way in criterion.any_of
+            ]
+            verdicts = either(list(verdicts), ways)
+        yield from attributed(verdicts) if criterion.scope is Scope.PAIR else verdicts
 
 
 class _Case:
-    """One criterion with its labels settled."""
+    """One criterion, or one of the ways of meeting it, with its labels settled."""
 
     def __init__(
-        self, criterion: Criterion, id_: str, where: dict[str, str], names: Sequence[str], numbers: Numbers
+        self,
+        architecture: Architecture,
+        criterion: Criterion,
+        asks: Criterion | Alternative,
+        id_: str,
+        where: dict[str, str],
+        numbers: Numbers,
     ) -> None:
-        self.criterion, self.id, self.where, self.names, self.numbers = criterion, id_, where, names, numbers
-        self.bar = criterion.pass_
-        self.metric = METRICS[criterion.metric]
-        self.question = Question(
-            criterion.metric,
-            criterion.scope,
-            frozenset(where.items()),
-            criterion.statistic,
-            criterion.min_samples,
-            criterion.max_cv_pct,
-        )
-        self.is_share = criterion.pass_.of is not None or criterion.reduce in SPREADS
-        self.bar_text = bar_text(criterion.pass_)
+        self.asks, self.where, self.numbers = asks, where, numbers
+        self.group = criterion.members
+        self.names = numbers.members.group(criterion.members)
+        self.bar = settled(asks.pass_, architecture.level)
+        self.metric = METRICS[asks.metric]
+        self.question = question(asks, asks.scope, where)
+        self.is_share = self.bar.of is not None or asks.reduce in SPREADS
+        self.bar_text = bar_text(self.bar) + (f" ({architecture.level})" if self.bar.levels else "")
+        self.each = asks.reduce is Reduce.EACH or asks.scope is Scope.RACK
         self.common: dict[str, Any] = {
-            "id": id_,
-            "kind": "criterion",
-            "title": criterion.title,
-            "required": criterion.severity is Severity.REQUIRED,
-            "metric": criterion.metric,
+            **about(criterion, id_),
+            "metric": asks.metric,
             "labels": where,
             "unit": self.bar.unit,
             "bar": self.bar_text,
-            "statistic": _statistic_text(criterion),
-            "source": criterion.source,
-            "reason": criterion.reason,
-            "hint": criterion.hint,
+            "statistic": self._statistic_text(),
         }
         """The same in every verdict of the case."""
-        self.ceiling = _Ceiling(self.bar.of, self.metric.unit, names, numbers) if self.bar.of else None
+        self.whole = Whole(architecture, self.bar.of, self.metric.unit, self.names, numbers) if self.bar.of else None
+        ceiling = asks.ceiling if isinstance(asks, Criterion) else None
+        self.physical = capacity(architecture, ceiling, self.metric.unit) if ceiling else None
+        if self.whole is not None and self.physical is None:
+            self.physical = self.whole.link
 
     def verdicts(self) -> Iterator[Verdict]:
-        scope = self.criterion.scope
+        scope, members = self.asks.scope, self.numbers.members
         if not self.names:
-            why = f"no node in group {self.criterion.members}"
-            yield self._without("rack", NoNumber(Status.UNMEASURED, why))
-        elif scope is Scope.PAIR and len(self.names) < 2:
-            yield self._without("rack", NoNumber(Status.UNMEASURED, too_few(scope, self.names)))
-        elif self.criterion.reduce is Reduce.EACH or scope is Scope.RACK:
-            for members in subjects(scope, self.names):
-                yield self._judge(subject_name(scope, members), members, self.numbers.ask(self.question, members))
-        else:
-            number, values = self.numbers.ask_group(self.question, self.criterion.reduce, self.names)
-            if self.criterion.reduce in SPREADS and isinstance(number, Number):
+            yield self._without("rack", NoNumber(Status.UNMEASURED, f"no node in group {self.group}"))
+        elif not self.each:
+            number, values = self.numbers.ask_group(self.question, self.asks.reduce, self.names)
+            if self.asks.reduce in SPREADS and isinstance(number, Number):
                 yield self._spread(number, values)
             else:
                 yield self._judge("rack", self.names, number)
+        elif scope is Scope.PAIR and (why := members.nothing(scope, self.names)):
+            yield self._without("rack", NoNumber(Status.UNMEASURED, why))
+        else:
+            for name in members.bare(scope, self.names):
+                yield self._without(name, NoNumber(Status.UNMEASURED, no_device(scope, [name])))
+            for subject in members.subjects(scope, self.names):
+                yield self._judge(subject_name(scope, subject), subject, self.numbers.ask(self.question, subject))
 
     def _judge(self, subject: str, members: Sequence[str], number: Number | NoNumber) -> Verdict:
         if isinstance(number, NoNumber):
             return self._without(subject, number)
-        if self.ceiling is None:
+        if self.physical is not None and (fault := too_fast(number, self.physical)):
+            return self._without(subject, unusable(number, Status.INVALID, fault))
+        if self.whole is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
-        of, ceiling = self.ceiling.text, self.ceiling.number(members)
-        raw = tuple(dict.fromkeys(number.raw + ceiling.raw))
-        simulated = number.simulated or ceiling.simulated
-        if isinstance(ceiling, NoNumber):
-            why = f"nothing to take a share of: {of}: {ceiling.why}"
-            return self._without(subject, NoNumber(ceiling.status, why, raw=raw, simulated=simulated))
-        try:
-            ratio = ratio_of(number.value, ceiling.value)
-        except ZeroDivisionError:
-            why = f"nothing to take a share of: {of} is 0"
-            return self._without(subject, NoNumber(Status.INVALID, why, raw=raw, simulated=simulated))
-        remark = "; ".join(filter(None, (number.remark, ceiling.remark)))
-        both = Number(number.value, number.samples, number.cv_pct, raw, simulated, remark)
-        value = convert(ratio, "ratio", self.bar.unit)
-        return self._verdict(subject, both, value, _Share(number.value, ceiling.value, of))
+        of, whole = self.whole.text, self.whole.number(members)
+        raw = tuple(dict.fromkeys(number.raw + whole.raw))
+        records = tuple(dict.fromkeys(number.records + whole.records))
+        simulated = number.simulated or whole.simulated
+        if isinstance(whole, NoNumber):
+            status, why = whole.status, f"nothing to take a share of: {of}: {whole.why}"
+        else:
+            try:
+                ratio = ratio_of(number.value, whole.value)
+            except ZeroDivisionError:
+                status, why = Status.INVALID, f"nothing to take a share of: {of} is 0"
+            else:
+                remark = "; ".join(filter(None, (number.remark, whole.remark)))
+                both = number._replace(raw=raw, records=records, simulated=simulated, remark=remark)
+                share = _Share(number.value, whole.value, of)
+                return self._verdict(subject, both, convert(ratio, "ratio", self.bar.unit), share)
+        return self._without(subject, NoNumber(status, why, raw=raw, simulated=simulated, records=records))
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
-        """The member that is furthest from the others is named, with its number."""
-        extreme = (min if self.criterion.reduce is Reduce.MIN_OVER_MEDIAN else max)(values.values())
-        who = named(self.criterion.scope, [subject for subject, value in values.items() if value == extreme])
-        middle = reduce_members(list(values.values()), Reduce.MEDIAN)
-        share = _Share(extreme, middle, f"the median of {_SEVERAL[self.criterion.scope]}", f"{who}: ")
+        """The members that are furthest from each other or from the others are named, with their numbers."""
+        scope, reduce, unit = self.asks.scope, self.asks.reduce, self.metric.unit
+        numbers = list(values.values())
+        extreme, middle = extreme_of(numbers, reduce), reduce_members(numbers, Reduce.MEDIAN)
+
+        def who(number: float) -> str:
+            return named(scope, [subject for subject, value in values.items() if value == number])
+
+        if reduce is Reduce.SPREAD_OVER_MEDIAN:
+            low, high = min(numbers), max(numbers)
+            text = f"{who(low)} {amount(low, unit, high)}, {who(high)} {amount(high, unit, low)}: "
+        else:
+            text = f"{who(extreme)}: "
+        share = _Share(extreme, middle, f"the median of {several(scope)}", text)
         return self._verdict("rack", ratio, convert(ratio.value, "ratio", self.bar.unit), share)
 
     def _verdict(self, subject: str, number: Number, value: float, share: _Share | None = None) -> Verdict:
@@ -159,23 +153,28 @@ class _Case:
         if share is not None:
             expected += f" of {share.of}"
             actual += f" ({share.who}{amount(share.measured, own)} of {amount(share.ceiling, own)})"
-        remarks = f"; {number.remark}" if number.remark else ""
+        remarks = [_counted(self.asks, number)]
+        level = None
+        if self.bar.levels:
+            level = level_reached(self.bar, value)
+            remarks.append(f"reaches {level or 'no level'}")
         if result.status is Status.WARN and self.bar.warn is not None:
-            remarks = f"; warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}{remarks}"
+            remarks.append(f"warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}")
+        if number.remark:
+            remarks.append(number.remark)
         return Verdict(
             **self.common,
             **self._own(number),
+            **self._ceiling(share),
             subject=subject,
             status=result.status,
-            message=f"expected {expected}, actual {actual}{remarks}",
+            message=f"expected {expected}, actual {actual}; {'; '.join(remarks)}",
             value=value,
             bar_value=result.edge,
             distance_pct=result.distance_pct,
             measured=share.measured if share else None,
             measured_unit=own if share else None,
-            ceiling=share.ceiling if share else None,
-            ceiling_unit=own if share else None,
-            ceiling_of=share.of if share else None,
+            level=level,
         )
 
     def _without(self, subject: str, number: NoNumber) -> Verdict:
@@ -185,6 +184,7 @@ class _Case:
         return Verdict(
             **self.common,
             **self._own(number),
+            **self._ceiling(None),
             subject=subject,
             status=number.status,
             message=number.why,
@@ -203,13 +203,33 @@ class _Case:
             "samples": samples,
             "cv_pct": number.cv_pct,
             "raw": number.raw,
+            "records": number.records,
             "simulated": number.simulated,
         }
 
+    def _ceiling(self, share: _Share | None) -> dict[str, Any]:
+        """What the number is a share of, otherwise what its link carries, where that is known."""
+        if share is not None:
+            return {"ceiling": share.ceiling, "ceiling_unit": self.metric.unit, "ceiling_of": share.of}
+        if not isinstance(self.physical, Capacity):
+            return {}
+        unit = self.metric.unit if self.is_share else self.bar.unit
+        value = convert(self.physical.value, self.physical.unit, unit)
+        return {"ceiling": value, "ceiling_unit": unit, "ceiling_of": self.physical.text}
 
-def _statistic_text(criterion: Criterion) -> str:
-    """``median``, or ``min over nodes of the median``."""
-    own = criterion.statistic.value
-    if criterion.reduce is Reduce.EACH or criterion.scope is Scope.RACK:
-        return own
-    return f"{criterion.reduce.value.replace('_', ' ')} of {_SEVERAL[criterion.scope]}, {own} of each"
+    def _statistic_text(self) -> str:
+        """``median``, or ``min of nodes, median of each``."""
+        own = self.asks.statistic.value
+        if self.each:
+            return own
+        return f"{self.asks.reduce.value.replace('_', ' ')} of {several(self.asks.scope)}, {own} of each"
+
+
+def _counted(asks: Criterion | Alternative, number: Number) -> str:
+    """How many samples a number was made of."""
+    if number.counts is None:
+        return counted(asks.statistic, len(number.samples))
+    least, most = number.counts
+    if least == most:
+        return "one sample each" if least == 1 else f"{least} samples each"
+    return f"{least} to {most} samples each"

@@ -13,12 +13,17 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Curve, Quantity
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
 from rackproof.core.judging.checks import judge_checks
+from rackproof.core.judging.conditions import wanted_conditions
 from rackproof.core.judging.criteria import judge_criterion
+from rackproof.core.judging.curves import judge_curve
+from rackproof.core.judging.gates import wanted_companions
+from rackproof.core.judging.members import Members
 from rackproof.core.judging.numbers import Numbers
-from rackproof.core.judging.select import Index, node_groups
+from rackproof.core.judging.outliers import judge_outlier
+from rackproof.core.judging.select import Index, Wanted
 from rackproof.core.status import outcome_of
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import RunError
@@ -38,35 +43,54 @@ def judge(
     of one check, item and node count as the worst of them.
     """
     with _no_search_for_cycles():
-        return _judge(architecture, run, Index(measurements), checks)
+        return _judge(architecture, run, Index(measurements, _wanted(architecture)), checks)
 
 
 def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judgement:
     """Judge what a run has recorded, in the order of its records.
 
     A stage that begins again looks at things anew, so a check's results from it replace those from before, also by
-    UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run or cannot
-    be understood; whether they are whole is ``evidence.verify_chain``'s business.
+    UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run, hold two
+    that were to prove different architectures, or cannot be understood; whether they are whole is
+    ``evidence.verify_chain``'s business.
     """
     with _no_search_for_cycles():
-        run, index, checks = _sorted_out(records)
+        run, index, checks = _sorted_out(records, Index(wanted=_wanted(architecture)))
         return _judge(architecture, run, index, checks)
 
 
-def _sorted_out(records: Iterable[Record]) -> tuple[RunInfo, Index, list[CheckResult]]:
-    """The run, its measurements, and the results of checks that count."""
+def _wanted(architecture: Architecture) -> Wanted:
+    quantities: list[Quantity | Curve] = [
+        *architecture.criteria,
+        *(way for criterion in architecture.criteria for way in criterion.any_of),
+        *architecture.curves,
+        *architecture.outliers,
+    ]
+    return Wanted(
+        wanted_conditions(quantity.conditions for quantity in quantities),
+        wanted_companions(quantity.gates for quantity in quantities),
+    )
+
+
+def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index, list[CheckResult]]:
+    """The run, its measurements (added to ``index``), and the results of checks that count."""
     run: RunInfo | None = None
     stage = 0
-    index = Index()
     answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
     for record in records:
         match record.kind:
             case Kind.RUN:
-                run = run or _read(RunInfo, record)
+                again = _read(RunInfo, record)
+                run = run or again
+                if again.architecture_sha256 != run.architecture_sha256:
+                    raise RunError(
+                        f"record {record.seq} begins a run against {again.architecture}, the evidence before it was"
+                        f" taken against {run.architecture} ({run.architecture_sha256[:12]}): two runs are mixed"
+                    )
             case Kind.STAGE:
                 stage += record.body.get("event") == "begin"
             case Kind.MEASUREMENT:
-                index.add(_read(Measurement, record))
+                index.add(_read(Measurement, record), record.seq)
             case Kind.CHECK:
                 result = _read(CheckResult, record)
                 key = (result.check, result.item, result.node)
@@ -79,11 +103,15 @@ def _sorted_out(records: Iterable[Record]) -> tuple[RunInfo, Index, list[CheckRe
 
 
 def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Iterable[CheckResult]) -> Judgement:
-    groups = node_groups(run.nodes)
-    numbers = Numbers(index)
-    verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, groups, checks))
+    members = Members(architecture, run.nodes)
+    numbers = Numbers(index, members)
+    verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks))
     for criterion in architecture.criteria:
-        verdicts.extend(judge_criterion(criterion, groups, numbers))
+        verdicts.extend(judge_criterion(architecture, criterion, numbers))
+    for curve in architecture.curves:
+        verdicts.extend(judge_curve(architecture, curve, numbers))
+    for outlier in architecture.outliers:
+        verdicts.extend(judge_outlier(outlier, numbers))
     verdicts.sort(key=lambda verdict: (verdict.kind, verdict.id, verdict.subject))
     return Judgement(
         architecture=architecture.metadata.id,

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rackproof.core.architecture import Reduce, Statistic
+from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
-from rackproof.core.judging.select import Absent, Answer, Index, Labels, subject_name, subjects
-from rackproof.core.judging.statistics import cv_pct, reduce_members, statistic_of
+from rackproof.core.judging.conditions import Asked, asked, unmet
+from rackproof.core.judging.gates import fault_of
+from rackproof.core.judging.members import Members, named, subject_name
+from rackproof.core.judging.select import Absent, Answer, Index, Labels
+from rackproof.core.judging.statistics import cv_pct, reduce_members, samples_needed, statistic_of
 from rackproof.core.metrics import METRICS, Metric
-from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
 
-_NAMED = 4
-"""So many pairs are named in a message at most."""
 _LISTED = 8
 """So many samples are listed in a message at most."""
 _MOST = 1e15
@@ -37,6 +37,24 @@ class Question:
     statistic: Statistic
     min_samples: int = 1
     max_cv_pct: float | None = None
+    warmup: int = 0
+    conditions: Asked = ()
+    gates: tuple[Gate, ...] = ()
+
+
+def question(quantity: Quantity | Curve, scope: Scope, where: Mapping[str, str]) -> Question:
+    """What ``quantity`` asks with its labels settled."""
+    return Question(
+        quantity.metric,
+        scope,
+        frozenset(where.items()),
+        quantity.statistic,
+        quantity.min_samples,
+        quantity.max_cv_pct,
+        quantity.warmup,
+        asked(quantity.conditions),
+        quantity.gates,
+    )
 
 
 class Number(NamedTuple):
@@ -50,6 +68,9 @@ class Number(NamedTuple):
     simulated: bool
     remark: str = ""
     """What a reader should know beside the number."""
+    records: tuple[int, ...] = ()
+    counts: tuple[int, int] | None = None
+    """Of a group: samples of the member that has the fewest, and of the one that has the most."""
 
 
 class NoNumber(NamedTuple):
@@ -62,19 +83,35 @@ class NoNumber(NamedTuple):
     cv_pct: float | None = None
     raw: tuple[str, ...] = ()
     simulated: bool = False
+    records: tuple[int, ...] = ()
+
+
+def unusable(number: Number, status: Status, why: str) -> NoNumber:
+    """A number that was measured and must not be judged, with all that it rests on."""
+    return NoNumber(
+        status, why, number.value, number.samples, number.cv_pct, number.raw, number.simulated, number.records
+    )
 
 
 class Numbers:
     """Answers to questions about the evidence of one run."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, members: Members) -> None:
         self._index = index
+        self.members = members
         self._remembered: dict[Question, dict[str, Number | NoNumber]] = {}
 
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
         """The number of one node, one pair or (``members`` being those that must have taken part) the rack."""
         answer = self._index.find(question.metric, question.scope, members, question.labels)
         return _refusal(answer) if isinstance(answer, Absent) else _number(question, answer)
+
+    def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
+        """The number of the rack that some of ``names`` and nobody else took part in, and who they were."""
+        answer = self._index.find_part(question.metric, names, question.labels)
+        if isinstance(answer, Absent):
+            return _refusal(answer), frozenset()
+        return _number(question, answer), answer.members
 
     def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
         """``ask`` with a memory, for what many criteria take a share of."""
@@ -92,28 +129,36 @@ class Numbers:
     def ask_group(
         self, question: Question, reduce: Reduce, names: Sequence[str]
     ) -> tuple[Number | NoNumber, dict[str, float]]:
-        """One number for all nodes or pairs of ``names``, and what it was made of, by subject.
+        """One number for all members of ``names``, and what it was made of, by subject.
 
         A group that is not complete has no number: one member that was not measured may be the worst.
         """
-        answers = {subject_name(question.scope, m): self.ask(question, m) for m in subjects(question.scope, names)}
-        if not answers:
-            return NoNumber(Status.UNMEASURED, too_few(question.scope, names)), {}
+        scope = question.scope
+        if why := self.members.nothing(scope, names):
+            return NoNumber(Status.UNMEASURED, why), {}
+        answers = {subject_name(scope, m): self.ask(question, m) for m in self.members.subjects(scope, names)}
         values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
         raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
+        records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
         simulated = any(answer.simulated for answer in answers.values())
-        if why := _incomplete(question.scope, answers):
-            return NoNumber(*why, raw=raw, simulated=simulated), values
+
+        def refused(status: Status, why: str, numbers: tuple[float, ...] = ()) -> tuple[NoNumber, dict[str, float]]:
+            return NoNumber(status, why, None, numbers, None, raw, simulated, records), values
+
+        if fault := incomplete(scope, answers):
+            return refused(*fault)
         numbers = tuple(values.values())
         try:
             value = reduce_members(numbers, reduce)
         except ValueError as error:
-            return NoNumber(Status.UNMEASURED, str(error), None, numbers, None, raw, simulated), values
+            return refused(Status.UNMEASURED, str(error), numbers)
         except ZeroDivisionError:
-            why = Status.INVALID, f"{question.metric} cannot be compared between members: the median is 0"
-            return NoNumber(*why, None, numbers, None, raw, simulated), values
+            why = f"{question.metric} cannot be compared between members: the median is 0"
+            return refused(Status.INVALID, why, numbers)
         remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
-        return Number(value, numbers, None, raw, simulated, "; ".join(remarks)), values
+        counts = [len(answer.samples) for answer in answers.values()]
+        span = min(counts), max(counts)
+        return Number(value, numbers, None, raw, simulated, "; ".join(remarks), records, span), values
 
 
 def _number(question: Question, answer: Answer) -> Number | NoNumber:
@@ -126,23 +171,42 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
         return _refused(Status.INVALID, str(error), answer)
     if fault := _implausible(samples, metric):
         return _refused(Status.INVALID, fault, answer)
-    if len(samples) < question.min_samples:
-        why = f"expected {question.min_samples} or more samples, actual {len(samples)}"
+    every = len(samples)
+    samples = samples[question.warmup :]
+    if question.conditions and (fault := unmet(question.conditions, answer.conditions)):
+        return _refused(Status.INVALID, fault, answer, samples)
+    if why := _too_few(question, len(samples)):
         return _refused(Status.UNMEASURED, why, answer, samples)
     value, scatter = statistic_of(samples, question.statistic), cv_pct(samples)
+    if question.gates and (fault := fault_of(question.gates, answer.companions, every, question.warmup)):
+        return _refused(Status.INVALID, fault, answer, samples, value, scatter)
     limit = question.max_cv_pct
     if limit is not None and scatter is not None and scatter > limit * (1 + _ROUNDING):
         why = _scatters(samples, metric.unit, scatter, limit)
         return _refused(Status.INVALID, why, answer, samples, value, scatter)
     remarks = []
     if limit is not None and scatter is None:
-        remarks.append("one sample, scatter unknown")
+        remarks.append("scatter unknown")
     if answer.replaced:
         remarks.append(f"the latest of {answer.replaced + 1} measurements")
-    return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks))
+    return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None)
 
 
-def _incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
+def _too_few(question: Question, count: int) -> str | None:
+    if count < question.min_samples or not count:
+        after = f" after {question.warmup} of warm-up" if question.warmup else ""
+        return f"expected {question.min_samples} or more samples{after}, actual {count}"
+    if count < samples_needed(question.statistic):
+        return f"{question.statistic} needs {samples_needed(question.statistic)} samples, actual {count}"
+    return None
+
+
+def counted(statistic: Statistic, samples: int) -> str:
+    """``one sample``, ``median of 5 samples``."""
+    return "one sample" if samples == 1 else f"{statistic} of {samples} samples"
+
+
+def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
     """Whose number is missing or not to be used, and why the first of them is."""
     for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
         bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
@@ -150,21 +214,6 @@ def _incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple
             first = next(iter(bad.values()))
             return status, f"{verb} on {named(scope, list(bad))} ({len(bad)} of {len(answers)}): {first}"
     return None
-
-
-def named(scope: Scope, listed: Sequence[str]) -> str:
-    """Nodes folded, pairs listed, the first few of them."""
-    if scope is Scope.NODE:
-        return fold(listed)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"{', '.join(listed[:_NAMED])}{more}"
-
-
-def too_few(scope: Scope, names: Sequence[str]) -> str:
-    """Why a group has nothing of ``scope`` to measure."""
-    if scope is Scope.PAIR and names:
-        return f"{fold(names)} is alone, a pair needs two nodes"
-    return "no node in the group"
 
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
@@ -183,11 +232,11 @@ def _scatters(samples: Sequence[float], unit: str, scatter: float, limit: float)
     listed = ", ".join(number_text(sample) for sample in samples[:_LISTED])
     more = f" and {len(samples) - _LISTED} more" if len(samples) > _LISTED else ""
     actual, most = amount(scatter, "percent", limit), amount(limit, "percent")
-    return f"samples scatter by {actual}, more than {most}: {listed}{more} {unit}"
+    return f"{len(samples)} samples scatter by {actual}, more than {most}: {listed}{more} {unit}"
 
 
 def _refusal(absent: Absent) -> NoNumber:
-    return NoNumber(absent.status, absent.why, raw=absent.raw, simulated=absent.simulated)
+    return NoNumber(absent.status, absent.why, raw=absent.raw, simulated=absent.simulated, records=absent.records)
 
 
 def _refused(
@@ -198,4 +247,4 @@ def _refused(
     value: float | None = None,
     scatter: float | None = None,
 ) -> NoNumber:
-    return NoNumber(status, why, value, samples, scatter, answer.raw, answer.simulated)
+    return NoNumber(status, why, value, samples, scatter, answer.raw, answer.simulated, answer.records)

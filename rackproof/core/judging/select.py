@@ -7,11 +7,11 @@ stands before it, one without samples replaces nothing that has some. So the lat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rackproof.core.evidence import Measurement, NodeInfo, Scope, subject_of
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.judging.members import subject_name
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
 
@@ -32,6 +32,10 @@ class Answer(NamedTuple):
     """Who took part, for the rack; empty otherwise."""
     replaced: int = 0
     """Earlier measurements of the same thing that had samples too."""
+    conditions: Mapping[str, Any] = {}
+    companions: Mapping[str, tuple[float, ...]] = {}
+    records: tuple[int, ...] = ()
+    """Where in the evidence it stands; empty where that is not known."""
 
 
 class Absent(NamedTuple):
@@ -41,45 +45,30 @@ class Absent(NamedTuple):
     why: str
     raw: tuple[str, ...] = ()
     simulated: bool = False
+    records: tuple[int, ...] = ()
 
 
-def subject_name(scope: Scope, members: Sequence[str]) -> str:
-    """``subject_of``, short of sorting and joining where a node stands alone; asked several times a verdict."""
-    return members[0] if scope is Scope.NODE and len(members) == 1 else subject_of(scope, members)
+class Wanted(NamedTuple):
+    """What beside the samples an architecture asks for; the rest of a measurement is not kept."""
 
-
-def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
-    """Names of the nodes of every group, in inventory order; ``all`` is every node."""
-    groups: dict[str, list[str]] = {"all": []}
-    for node in nodes:
-        for group in dict.fromkeys((*node.groups, "all")):
-            groups.setdefault(group, []).append(node.name)
-    return {group: tuple(names) for group, names in groups.items()}
-
-
-def subjects(scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Members of everything of ``scope`` that must have a number: nodes, unordered pairs, or the rack."""
-    match scope:
-        case Scope.NODE:
-            yield from ((name,) for name in names)
-        case Scope.PAIR:
-            yield from combinations(names, 2)
-        case Scope.RACK:
-            yield tuple(names)
+    conditions: frozenset[str] = frozenset()
+    companions: frozenset[str] = frozenset()
 
 
 class Index:
     """Measurements by what they answer."""
 
-    def __init__(self, measurements: Iterable[Measurement] = ()) -> None:
+    def __init__(self, measurements: Iterable[Measurement] = (), wanted: Wanted = Wanted()) -> None:  # noqa: B008
+        self._wanted = wanted
+        self._conditions: dict[str, Mapping[str, Any]] = {}
         self._by_subject: dict[tuple[str, str, str], dict[tuple[Labels, frozenset[str]], Answer]] = {}
         self._keys: dict[tuple[Labels, frozenset[str]], tuple[Labels, frozenset[str]]] = {}
         self._matching: dict[Labels, list[tuple[Labels, frozenset[str]]]] = {}
         for measurement in measurements:
             self.add(measurement)
 
-    def add(self, measurement: Measurement) -> None:
-        """Later ones replace earlier ones by the rule at the top of this module."""
+    def add(self, measurement: Measurement, seq: int | None = None) -> None:
+        """Later ones replace earlier ones by the rule at the top of this module. ``seq`` is of the record."""
         scope = measurement.scope
         # a rack measurement of other nodes is another measurement, not a repetition
         members = frozenset(measurement.members) if scope is Scope.RACK else frozenset()
@@ -104,8 +93,18 @@ class Index:
             measurement.raw,
             measurement.simulated,
             *key,
-            replaced=earlier.replaced + 1 if earlier is not None and earlier.reason is None else 0,
+            earlier.replaced + 1 if earlier is not None and earlier.reason is None else 0,
+            self._kept(measurement.conditions),
+            {name: numbers for name, numbers in measurement.companions.items() if name in self._wanted.companions}
+            if measurement.companions
+            else {},
+            () if seq is None else (seq,),
         )
+
+    def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of thousands of measurements under the same conditions they are kept once."""
+        kept = {name: value for name, value in conditions.items() if name in self._wanted.conditions}
+        return self._conditions.setdefault(repr(kept), kept) if kept else {}
 
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | Absent:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
@@ -127,22 +126,41 @@ class Index:
             measured = [answer for answer in covering if len(answer.members) == len(members)] or covering
         if measured:
             return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
-        asked = dict(where)
-        failed = sorted(
-            (answer.reason, answer.raw, answer.simulated)
-            for answer in candidates.values()
-            if answer.reason is not None and all(asked.get(key, value) == value for key, value in answer.labels)
-        )
-        if failed:
-            why, raw, simulated = failed[0]
-            return Absent(Status.UNMEASURED, why, raw, simulated)
-        return Absent(Status.UNMEASURED, f"no measurement of {quantity(metric, asked)}")
+        return _failed(metric, candidates.values(), where)
+
+    def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | Absent:
+        """The one rack measurement that carries ``where``, whichever of ``names`` and nobody else took part."""
+        group = frozenset(names)
+        candidates = [
+            answer
+            for (_, members), answer in self._by_subject.get((metric, Scope.RACK.value, Scope.RACK.value), {}).items()
+            if members and members <= group
+        ]
+        matching = [answer for answer in candidates if where <= answer.labels]
+        measured = [answer for answer in matching if answer.reason is None]
+        if measured:
+            return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
+        return _failed(metric, candidates, where)
 
 
 def quantity(metric: str, where: Mapping[str, str]) -> str:
     """``storage.read_bandwidth[storage=local]``."""
     labels = ",".join(f"{key}={value}" for key, value in sorted(where.items()))
     return f"{metric}[{labels}]" if labels else metric
+
+
+def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> Absent:
+    """The reason that a benchmark gave, also one that came too early for all labels to be known."""
+    asked = dict(where)
+    failed = sorted(
+        (answer.reason, answer.raw, answer.simulated, answer.records)
+        for answer in candidates
+        if answer.reason is not None and all(asked.get(key, value) == value for key, value in answer.labels)
+    )
+    if failed:
+        why, raw, simulated, records = failed[0]
+        return Absent(Status.UNMEASURED, why, raw, simulated, records)
+    return Absent(Status.UNMEASURED, f"no measurement of {quantity(metric, asked)}")
 
 
 def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> Answer | Absent:

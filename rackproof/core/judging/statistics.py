@@ -11,9 +11,29 @@ from statistics import fmean, median
 
 from rackproof.core.architecture import Reduce, Statistic
 
+PERCENTILES = {
+    Statistic.P1: (1, 100),
+    Statistic.P5: (5, 20),
+    Statistic.P10: (10, 10),
+    Statistic.P90: (90, 10),
+    Statistic.P95: (95, 20),
+    Statistic.P99: (99, 100),
+}
+"""Percent, and how many samples it takes for that share of them to be one sample at least."""
+
+
+def samples_needed(statistic: Statistic) -> int:
+    """With fewer samples a percentile would be a name for the smallest or the largest of them."""
+    return PERCENTILES[statistic][1] if statistic in PERCENTILES else 1
+
 
 def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
-    """The one number that stands for the repetitions of a measurement; ``samples`` is not empty."""
+    """The one number that stands for the repetitions of a measurement.
+
+    ``samples`` is not empty, and has ``samples_needed`` of them: ValueError otherwise.
+    """
+    if len(samples) < samples_needed(statistic):
+        raise ValueError(f"{statistic} needs {samples_needed(statistic)} samples, actual {len(samples)}")
     match statistic:
         case Statistic.MEDIAN:
             return median(samples)
@@ -23,6 +43,10 @@ def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
             return min(samples)
         case Statistic.MAX:
             return max(samples)
+        case Statistic.P1 | Statistic.P5 | Statistic.P10 | Statistic.P90 | Statistic.P95 | Statistic.P99:
+            # nearest rank; in integers, because 0.95 × 20 is not 19 for every rounding
+            rank = -(-PERCENTILES[statistic][0] * len(samples) // 100)
+            return sorted(samples)[rank - 1]
 
 
 def cv_pct(samples: Sequence[float]) -> float | None:
@@ -59,11 +83,17 @@ def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
             return median(values)
         case Reduce.SUM:
             return math.fsum(values)
-        case Reduce.MIN_OVER_MEDIAN | Reduce.MAX_OVER_MEDIAN:
+        case Reduce.MIN_OVER_MEDIAN | Reduce.MAX_OVER_MEDIAN | Reduce.SPREAD_OVER_MEDIAN:
             if len(values) < 2:
                 raise ValueError("a comparison between members needs at least two of them")
-            extreme = min(values) if reduce is Reduce.MIN_OVER_MEDIAN else max(values)
-            return ratio_of(extreme, median(values))
+            return ratio_of(extreme_of(values, reduce), median(values))
+
+
+def extreme_of(values: Sequence[float], reduce: Reduce) -> float:
+    """What a comparison between members divides by their median."""
+    if reduce is Reduce.SPREAD_OVER_MEDIAN:
+        return max(values) - min(values)
+    return min(values) if reduce is Reduce.MIN_OVER_MEDIAN else max(values)
 
 
 def ratio_of(part: float, whole: float) -> float:

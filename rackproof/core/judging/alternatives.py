@@ -1,0 +1,83 @@
+"""Several ways of meeting one criterion: one of them suffices, and while one is not known nothing has failed.
+
+The ways may be about different things. A way that is about the whole rack speaks for every subject of the criterion;
+of a way that is about smaller things (the nodes of a pair, the GPUs of a node) all that belong to the subject must be
+met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from rackproof.core.architecture import Alternative, Criterion
+from rackproof.core.judging.select import quantity
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+
+_UNKNOWN = (Status.UNMEASURED, Status.INVALID)
+
+
+def variants_of(way: Alternative, criterion: Criterion, where: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Labels of ``way`` for one variant of the criterion, ``where``.
+
+    Of a label that both list, the variant's own value is meant; of others that ``way`` lists, every one.
+    """
+    choices = []
+    for key, value in way.where.items():
+        values = (value,) if isinstance(value, str) else value
+        shared = isinstance(criterion.where.get(key), tuple) and where.get(key) in values
+        choices.append((where[key],) if shared and not isinstance(value, str) else values)
+    for combination in product(*choices):
+        yield dict(zip(way.where, combination, strict=True))
+
+
+def either(own: Sequence[Verdict], ways: Sequence[Sequence[Sequence[Verdict]]]) -> Iterator[Verdict]:
+    """One verdict for each subject of ``own``; ``ways`` has verdicts for each way and each variant of it."""
+    by_subject = [[{verdict.subject: verdict for verdict in variant} for variant in way] for way in ways]
+    for verdict in own:
+        found = [verdict]
+        for way in by_subject:
+            found.append(_worst(one for variant in way for one in _concerning(verdict.subject, variant)))
+        yield _together(verdict, found)
+
+
+def _concerning(subject: str, verdicts: Mapping[str, Verdict]) -> Iterable[Verdict]:
+    """What a way says about a subject: about itself, about the rack that it is in, or about what it has in it."""
+    same = verdicts.get(subject) or verdicts.get("rack")
+    if same is not None:
+        return (same,)
+    nodes = _nodes(subject)
+    return [verdict for name, verdict in verdicts.items() if nodes & _nodes(name)] or verdicts.values()
+
+
+def _nodes(subject: str) -> set[str]:
+    return {member.partition("/")[0] for member in subject.split("|")}
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of everything that one way asks for: all of it must be met."""
+    return max(verdicts, key=lambda verdict: (verdict.status.rank, verdict.subject))
+
+
+def _together(own: Verdict, found: Sequence[Verdict]) -> Verdict:
+    status = _status_of({verdict.status for verdict in found})
+    decides = next((verdict for verdict in found if verdict.status is status), own)
+    texts = "; ".join(f"{quantity(v.metric or '', v.labels)}: {v.status}, {v.message}" for v in found)
+    return decides.model_copy(
+        update={
+            "subject": own.subject,
+            "status": status,
+            "message": f"one of {len(found)} suffices: {texts}",
+            "raw": tuple(dict.fromkeys(name for verdict in found for name in verdict.raw)),
+            "records": tuple(dict.fromkeys(seq for verdict in found for seq in verdict.records)),
+            "simulated": any(verdict.simulated for verdict in found),
+        }
+    )
+
+
+def _status_of(found: set[Status]) -> Status:
+    for good in (Status.PASS, Status.WARN):
+        if good in found:
+            return good
+    return next((unknown for unknown in _UNKNOWN if unknown in found), Status.FAIL)

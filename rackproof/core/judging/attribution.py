@@ -1,0 +1,59 @@
+"""Whose fault a failing pair is, as far as the other pairs tell.
+
+One failing pair says nothing about either node. A node is known good when it passes the same test with some partner.
+The fault is put on a node when the other one is known good, the node itself passes with nobody, and it has failed
+against a second known-good partner as well: then neither its partner nor one cable can be the reason. Where both nodes
+are known good the fault is between them. Everything else is undetermined.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+
+BETWEEN = "between the two, neither node alone"
+UNDETERMINED = "pair, undetermined"
+
+_GOOD = (Status.PASS, Status.WARN)
+
+
+def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts of one test on pairs, with ``blame`` on those that failed. INVALID and UNMEASURED tell nothing."""
+    verdicts = list(verdicts)
+    good: set[str] = set()
+    failed: dict[str, set[str]] = defaultdict(set)
+    for verdict in verdicts:
+        pair = _pair(verdict)
+        if pair and verdict.status in _GOOD:
+            good.update(pair)
+        elif pair and verdict.status is Status.FAIL:
+            failed[pair[0]].add(pair[1])
+            failed[pair[1]].add(pair[0])
+    # Two witnesses are enough for any pair: one of them may be the partner itself.
+    witnesses = {node: sorted(partners & good)[:2] for node, partners in failed.items()}
+    for verdict in verdicts:
+        pair = _pair(verdict)
+        if not pair or verdict.status is not Status.FAIL:
+            yield verdict
+            continue
+        blame, why = _blame(pair, good, witnesses)
+        yield verdict.model_copy(update={"blame": blame, "message": f"{verdict.message}; {why}"})
+
+
+def _blame(pair: tuple[str, str], good: set[str], witnesses: dict[str, list[str]]) -> tuple[str, str]:
+    """The blame, and the sentence that says so."""
+    if good.issuperset(pair):
+        return BETWEEN, f"{BETWEEN}: each of them passes with another node"
+    for node, partner in (pair, pair[::-1]):
+        others = [name for name in witnesses[node] if name != partner]
+        if partner in good and node not in good and others:
+            return node, f"blamed on {node}: it fails against {others[0]} too, and both partners pass with others"
+    return UNDETERMINED, UNDETERMINED
+
+
+def _pair(verdict: Verdict) -> tuple[str, str] | None:
+    a, bar, b = verdict.subject.partition("|")
+    return (a, b) if bar else None

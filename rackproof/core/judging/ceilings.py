@@ -1,0 +1,102 @@
+"""What a number is a share of, and what it cannot exceed: other measured quantities, and what links carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rackproof.core.architecture import Architecture, Ceiling, LinkShare, Reduce, Reference
+from rackproof.core.evidence import Scope
+from rackproof.core.judging.bars import amount, number_text
+from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
+from rackproof.core.judging.select import quantity
+from rackproof.core.metrics import METRICS
+from rackproof.core.status import Status
+from rackproof.core.units import UnitError, convert
+
+BEYOND_PCT = 2.0
+"""So far above what a link can carry a number may be: clocks and counters are not exact."""
+
+
+class Capacity(NamedTuple):
+    """What links of one kind carry together."""
+
+    value: float
+    unit: str
+    """The metric's own."""
+    text: str
+    """``link spine (4 × 400 Gb/s)``."""
+
+
+def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) -> Capacity | NoNumber:
+    """In ``unit``; UNMEASURED where nobody has published what the link carries."""
+    link = architecture.links.get(share.link)
+    if link is None or link.each.value is None:
+        why = "it is not among the links" if link is None else "its rate is not published"
+        return NoNumber(Status.UNMEASURED, f"link {share.link}: {why}")
+    many = link.count * share.times
+    try:
+        value = convert(link.each.value, link.each.unit, unit) * many
+    except UnitError as error:
+        return NoNumber(Status.UNMEASURED, f"link {share.link}: {error}")
+    times = f"{number_text(many)} × " if many != 1 else ""
+    return Capacity(value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
+
+
+def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
+    """Why a number cannot be: its fastest sample is beyond what the link carries.
+
+    The fastest and not the median, so that a slow sample more never makes an impossible measurement credible. Of a
+    group the number itself, because its samples are the members'.
+    """
+    if not isinstance(ceiling, Capacity):
+        return None
+    fastest = number.value if number.counts else max(number.samples, default=number.value)
+    if fastest <= ceiling.value * (1 + BEYOND_PCT / 100):
+        return None
+    actual = amount(fastest, ceiling.unit, ceiling.value)
+    return f"faster than its link can carry: {actual} of {amount(ceiling.value, ceiling.unit)}, {ceiling.text}"
+
+
+class Whole:
+    """What a bar is a share of, in ``unit``."""
+
+    def __init__(
+        self, architecture: Architecture, of: Reference | LinkShare, unit: str, names: Sequence[str], numbers: Numbers
+    ) -> None:
+        self.link: Capacity | NoNumber | None = None
+        self._unit, self._names, self._numbers = unit, names, numbers
+        self._common: Number | NoNumber | None = None
+        if isinstance(of, LinkShare):
+            self.link = capacity(architecture, of, unit)
+            self.text = f"link {of.link}" if isinstance(self.link, NoNumber) else self.link.text
+            self._common = self.link if isinstance(self.link, NoNumber) else _given(self.link.value)
+            return
+        self.text = quantity(of.metric, of.where)
+        self._of, self._own_unit = of, METRICS[of.metric].unit
+        labels = frozenset(of.where.items())
+        self._question = Question(of.metric, of.scope, labels, of.statistic, max_cv_pct=of.max_cv_pct)
+        self._ask = numbers.remembering(self._question)
+
+    def number(self, members: Sequence[str]) -> Number | NoNumber:
+        """Of the same member for ``each``, otherwise one for all members of the criterion's group."""
+        if self.link is None and self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
+            return self._converted(self._ask(members))
+        if self._common is None:
+            self._common = self._converted(self._of_all())
+        return self._common
+
+    def _of_all(self) -> Number | NoNumber:
+        if self._of.scope is Scope.RACK:
+            return self._ask(self._names)
+        return self._numbers.ask_group(self._question, self._of.reduce, self._names)[0]
+
+    def _converted(self, answer: Number | NoNumber) -> Number | NoNumber:
+        if isinstance(answer, NoNumber) or self._own_unit == self._unit:
+            return answer
+        return answer._replace(value=convert(answer.value, self._own_unit, self._unit))
+
+
+def _given(value: float) -> Number:
+    """A number that was published, not measured."""
+    return Number(value, (), None, (), False)

@@ -1,0 +1,88 @@
+"""Whether a number was measured as a criterion asks: cache state, ranks, algorithm.
+
+``ranks_min: 32`` is a bound on the condition ``ranks``, ``…_max`` likewise. Numbers and text that spells them are the
+same: a benchmark may write ``"32"``. True is not 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rackproof.core.architecture import Conditions
+from rackproof.core.judging.bars import number_text
+
+Asked = tuple[tuple[str, Any], ...]
+"""Conditions of a criterion, in the order of the file."""
+
+_BOUNDS = {"_min": "≥", "_max": "≤"}
+
+
+def asked(conditions: Conditions) -> Asked:
+    return tuple(conditions.items())
+
+
+def condition_of(key: str) -> str:
+    """The condition that a key of a criterion is about: ``ranks`` for ``ranks_min``."""
+    return key[:-4] if key[-4:] in _BOUNDS else key
+
+
+def unmet(conditions: Asked, actual: Mapping[str, Any]) -> str | None:
+    """One line on everything that was otherwise or was not said; None where all is as asked."""
+    faults = [fault for key, value in conditions if (fault := _fault(key, value, actual))]
+    return f"measured otherwise: {'; '.join(faults)}" if faults else None
+
+
+def _fault(key: str, expected: Any, actual: Mapping[str, Any]) -> str | None:
+    name, found = condition_of(key), actual.get(condition_of(key))
+    bound = _BOUNDS.get(key[-4:])
+    if found is not None and (_within(bound, expected, found) if bound else _one_of(expected, found)):
+        return None
+    said = "not said" if found is None else _text(found)
+    return f"expected {name} {bound or '='} {_text(expected)}, actual {said}"
+
+
+def _one_of(expected: Any, found: Any) -> bool:
+    alternatives = expected if isinstance(expected, tuple | list) else (expected,)
+    return any(_same(alternative, found) for alternative in alternatives)
+
+
+def _same(expected: Any, found: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return expected is found
+    a, b = _number(expected), _number(found)
+    if a is not None and b is not None:
+        return math.isclose(a, b, rel_tol=1e-9)
+    return isinstance(found, str) and str(expected) == found
+
+
+def _within(bound: str, expected: Any, found: Any) -> bool:
+    limit, number = _number(expected), _number(found)
+    if limit is None or number is None:
+        return False
+    return number >= limit if bound == "≥" else number <= limit
+
+
+def _number(value: Any) -> float | None:
+    """Of a number or of text that spells one; neither NaN nor infinity is one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return " or ".join(_text(one) for one in value)
+    if isinstance(value, float):
+        return number_text(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def wanted_conditions(every: Iterable[Conditions]) -> frozenset[str]:
+    """The conditions that any of several criteria asks for."""
+    return frozenset(condition_of(key) for conditions in every for key in conditions)

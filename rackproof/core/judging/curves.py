@@ -1,0 +1,213 @@
+"""How a quantity of the rack grows with nodes, GPUs or clients.
+
+Verdicts are ``id[efficiency@16]`` for every point but the baseline, ``id[r2]`` and ``id[steps]``, all on the rack. At
+every point only some of the nodes take part, so that the label says which point it is; that as many nodes took part as
+the label claims is checked where it counts nodes or GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from rackproof.core.architecture import Architecture, Curve
+from rackproof.core.evidence import Scope
+from rackproof.core.judging.bars import amount, number_text
+from rackproof.core.judging.entry import about
+from rackproof.core.judging.numbers import NoNumber, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.statistics import ratio_of
+from rackproof.core.metrics import METRICS
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+
+LEAST_POINTS = 3
+"""Through two points every line fits."""
+
+_ROUNDING = 1e-9
+
+Points = Mapping[int, Number | NoNumber]
+
+
+def judge_curve(architecture: Architecture, curve: Curve, numbers: Numbers) -> Iterator[Verdict]:
+    """One verdict for each thing that the curve asks for."""
+    points = {point: _at(architecture, curve, point, numbers) for point in sorted({*curve.points, curve.baseline})}
+    judged = _Judged(curve, points)
+    if curve.efficiency_min is not None:
+        for point in points:
+            if point != curve.baseline:
+                yield judged.efficiency(point, curve.efficiency_min)
+    if curve.r2_min is not None:
+        yield judged.fit(curve.r2_min)
+    if curve.no_negative_step:
+        yield judged.steps()
+
+
+def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) -> Number | NoNumber:
+    """The number at one point, with the number of those who took part checked."""
+    names = numbers.members.group(curve.members)
+    if not names:
+        return NoNumber(Status.UNMEASURED, f"no node in group {curve.members}")
+    if not METRICS[curve.metric].higher_is_better:
+        return NoNumber(Status.UNMEASURED, f"less of {curve.metric} is better, it has no efficiency")
+    where = {**curve.where, curve.over: str(point)}
+    number, members = numbers.ask_part(question(curve, Scope.RACK, where), names)
+    if isinstance(number, NoNumber):
+        return number
+    per_node = architecture.gpu.count if curve.over == "gpus" and architecture.gpu else 1
+    needed = -(-point // per_node) if curve.over in ("nodes", "gpus") and per_node else 0
+    enough = len(members) == needed if curve.over == "nodes" else len(members) >= needed
+    if not enough:
+        why = f"expected {point} {curve.over} on {needed} nodes, actual {len(members)} nodes took part"
+        return unusable(number, Status.INVALID, why)
+    return number
+
+
+class _Judged:
+    def __init__(self, curve: Curve, points: Points) -> None:
+        self.curve, self.points = curve, points
+        self.unit = METRICS[curve.metric].unit
+        self.over = curve.over
+
+    def efficiency(self, point: int, least: float) -> Verdict:
+        """X(n)/n over X(b)/b."""
+        baseline = self.curve.baseline
+        concerned = {n: self.points[n] for n in (baseline, point)}
+        bar = f"≥ {number_text(least)}"
+        common = self._common(f"efficiency@{point}", bar, "ratio", concerned, least)
+        if missing := self._missing(concerned):
+            return Verdict(**common, status=missing[0], message=missing[1])
+        values = self._values(concerned)
+        measured, linear = values[point], values[baseline] * point / baseline
+        try:
+            value = ratio_of(measured, linear)
+        except ZeroDivisionError:
+            why = f"{self._named(baseline)}, the baseline, is 0"
+            return Verdict(**common, status=Status.INVALID, message=why)
+        passed = value >= least * (1 - _ROUNDING)
+        of = f"linear growth from {baseline} {self.over}"
+        return Verdict(
+            **common,
+            status=Status.PASS if passed else Status.FAIL,
+            message=(
+                f"expected {bar} of {of}, actual {amount(value, 'ratio', least)} ({amount(measured, self.unit)} of"
+                f" {amount(linear, self.unit)} at {point}); {self._counted(concerned)}"
+            ),
+            value=value,
+            distance_pct=100 * (value - least) / least,
+            measured=measured,
+            ceiling=linear,
+            ceiling_unit=self.unit,
+            ceiling_of=of,
+        )
+
+    def fit(self, least: float) -> Verdict:
+        """R² of the least-squares line. A line that falls is no growth, however well it fits."""
+        bar = f"≥ {number_text(least)}"
+        common = self._common("r2", bar, "1", self.points, least)
+        if missing := self._missing(self.points):
+            return Verdict(**common, status=missing[0], message=missing[1])
+        if len(self.points) < LEAST_POINTS:
+            why = f"expected {LEAST_POINTS} or more points, actual {len(self.points)}"
+            return Verdict(**common, status=Status.UNMEASURED, message=why)
+        values = self._values(self.points)
+        slope, value = _line(values)
+        if value is None:
+            why = f"a line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
+            return Verdict(**common, status=Status.INVALID, message=why)
+        passed = slope > 0 and value >= least * (1 - _ROUNDING)
+        falls = "" if slope > 0 else ", of a line that falls"
+        return Verdict(
+            **common,
+            status=Status.PASS if passed else Status.FAIL,
+            message=(
+                f"expected R² {bar} of a line through {len(values)} points, actual {number_text(value, least)}{falls}"
+                f" ({self._listed(values)}); {self._counted(self.points)}"
+            ),
+            value=value,
+            distance_pct=100 * (value - least) / least,
+        )
+
+    def steps(self) -> Verdict:
+        """From every point to the next."""
+        common = self._common("steps", "≥ 0 %", "percent", self.points, 0.0)
+        if missing := self._missing(self.points):
+            return Verdict(**common, status=missing[0], message=missing[1])
+        values = self._values(self.points)
+        steps = [(_step(values[a], values[b]), a, b) for a, b in pairwise(values)]
+        down = [(a, b) for step, a, b in steps if step < -100 * _ROUNDING]
+        texts = "; ".join(
+            f"{amount(values[a], self.unit, values[b])} → {amount(values[b], self.unit, values[a])}"
+            f" from {a} to {b} {self.over}"
+            for a, b in down
+        )
+        return Verdict(
+            **common,
+            status=Status.FAIL if down else Status.PASS,
+            message=f"expected no step down, actual {texts or self._listed(values)}; {self._counted(self.points)}",
+            value=min((step for step, _, _ in steps if math.isfinite(step)), default=None),
+        )
+
+    def _common(self, item: str, bar: str, unit: str, points: Points, bar_value: float) -> dict[str, Any]:
+        samples = tuple(answer.value for answer in points.values() if isinstance(answer, Number))
+        return {
+            **about(self.curve, f"{self.curve.id}[{item}]"),
+            "subject": "rack",
+            "metric": self.curve.metric,
+            "labels": dict(self.curve.where),
+            "unit": unit,
+            "bar": bar,
+            "bar_value": bar_value,
+            "samples": samples,
+            "measured_unit": self.unit,
+            "statistic": f"{self.curve.statistic} at each point",
+            "raw": tuple(dict.fromkeys(name for answer in points.values() for name in answer.raw)),
+            "records": tuple(dict.fromkeys(seq for answer in points.values() for seq in answer.records)),
+            "simulated": any(answer.simulated for answer in points.values()),
+        }
+
+    def _missing(self, points: Points) -> tuple[Status, str] | None:
+        """What all points that have no number amount to."""
+        for status in (Status.UNMEASURED, Status.INVALID):
+            bad = {
+                n: answer.why
+                for n, answer in points.items()
+                if isinstance(answer, NoNumber) and answer.status is status
+            }
+            if bad:
+                first = next(iter(bad))
+                listed = ", ".join(str(point) for point in bad)
+                return status, f"{status.value.lower()} at {listed} {self.over}: {bad[first]}"
+        return None
+
+    def _values(self, points: Points) -> dict[int, float]:
+        return {n: answer.value for n, answer in points.items() if isinstance(answer, Number)}
+
+    def _named(self, point: int) -> str:
+        return f"{self.curve.metric} at {point} {self.over}"
+
+    def _listed(self, values: Mapping[int, float]) -> str:
+        return ", ".join(f"{n}: {amount(value, self.unit)}" for n, value in values.items())
+
+    def _counted(self, points: Points) -> str:
+        texts = {counted(self.curve.statistic, len(a.samples)) for a in points.values() if isinstance(a, Number)}
+        return f"{' or '.join(sorted(texts))} at each point"
+
+
+def _step(before: float, after: float) -> float:
+    """In percent of what was there before; from nothing, every step is one up or none."""
+    if not before:
+        return math.inf if after else 0.0
+    return 100 * (after - before) / before
+
+
+def _line(values: Mapping[int, float]) -> tuple[float, float | None]:
+    """Slope of the least-squares line and its R²; None where all values are the same."""
+    n, x_mean, y_mean = len(values), math.fsum(values) / len(values), math.fsum(values.values()) / len(values)
+    xx = math.fsum((x - x_mean) ** 2 for x in values)
+    xy = math.fsum((x - x_mean) * (y - y_mean) for x, y in values.items())
+    yy = math.fsum((y - y_mean) ** 2 for y in values.values())
+    if n < 2 or min(values.values()) == max(values.values()) or not yy:
+        return 0.0, None
+    return xy / xx, min(1.0, xy * xy / (xx * yy))

@@ -1,0 +1,23 @@
+"""What every verdict takes over from the entry of the architecture that asks for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackproof.core.architecture import Named, Severity
+
+
+def about(entry: Named, id_: str) -> dict[str, Any]:
+    """Fields of a verdict that do not depend on what was measured."""
+    return {
+        "id": id_,
+        "kind": "criterion",
+        "title": entry.title,
+        "required": entry.severity is Severity.REQUIRED,
+        "source": entry.source,
+        "reason": entry.reason,
+        "hint": entry.hint,
+        "claim": entry.claim,
+        "published": entry.published,
+        "changed": entry.changed,
+    }

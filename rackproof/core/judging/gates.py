@@ -1,0 +1,134 @@
+"""What a measurement must prove about itself before anyone compares it with a bar.
+
+Each gate looks at every repetition: one that was not what it is said to have been spoils the number that is made of
+all of them. A gate whose numbers were not recorded is not passed. Numbers and units: ``evidence.Measurement``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from rackproof.core.architecture import Gate
+from rackproof.core.judging.bars import number_text
+
+Companions = Mapping[str, tuple[float, ...]]
+
+LITTLE_PCT = 5.0
+"""Rate × latency may differ from the requests in flight by so many percent."""
+COUNTER_PCT = 3.0
+"""A counter may differ from what the application says by so many percent."""
+DATASET_TIMES_RAM = 5.0
+"""A data set so many times the clients' memory cannot be served from it to a degree that matters."""
+CACHED_PCT = 1.0
+"""So much of the data set may be cached when the measurement begins (exclusive)."""
+
+_ROUNDING = 1e-9
+
+
+class _Rule(NamedTuple):
+    numbers: tuple[str, ...]
+    """What the gate is about, one number for each repetition."""
+    or_numbers: tuple[str, ...]
+    """What it can do with instead; where all are there, either way of passing will do."""
+    fault: Callable[[Mapping[str, float]], str | None]
+    """Of one repetition."""
+
+
+def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup: int = 0) -> str | None:
+    """Why the first gate that is not passed is not, in one line; None where all are.
+
+    ``companions`` must have one number for each of the ``samples``; those of the warm-up are not looked at.
+    """
+    for gate in gates:
+        rule = _RULES[gate]
+        missing = [name for name in rule.numbers if name not in companions]
+        if missing and not (rule.or_numbers and all(name in companions for name in rule.or_numbers)):
+            instead = f" (nor {' and '.join(rule.or_numbers)})" if rule.or_numbers else ""
+            return f"{gate} cannot be checked: {' and '.join(missing)} not recorded{instead}"
+        names = [name for name in dict.fromkeys((*rule.numbers, *rule.or_numbers)) if name in companions]
+        if why := _gate_fault(gate, rule, names, companions, samples, warmup):
+            return why
+    return None
+
+
+def wanted_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
+    """The companions that any of several criteria needs."""
+    rules = [_RULES[gate] for gates in every for gate in gates]
+    return frozenset(name for rule in rules for name in (*rule.numbers, *rule.or_numbers))
+
+
+def _gate_fault(
+    gate: Gate, rule: _Rule, names: Sequence[str], companions: Companions, samples: int, warmup: int
+) -> str | None:
+    for name in names:
+        if len(companions[name]) != samples:
+            return f"{gate} cannot be checked: {len(companions[name])} numbers of {name} for {samples} samples"
+    faults = []
+    for repetition in range(warmup, samples):
+        numbers = {name: companions[name][repetition] for name in names}
+        odd = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value) or value < 0]
+        if fault := (f"{odd[0]}, which cannot be" if odd else rule.fault(numbers)):
+            faults.append((repetition, fault))
+    if not faults:
+        return None
+    first, fault = faults[0]
+    where = f" (sample {first + 1}, {len(faults)} of {samples - warmup})" if samples > 1 else ""
+    return f"{gate}: {fault}{where}"
+
+
+def _littles_law(numbers: Mapping[str, float]) -> str | None:
+    if not numbers["outstanding"]:
+        return "no request was ever in flight"
+    ratio = numbers["iops"] * numbers["latency_s"] / numbers["outstanding"]
+    return _off(ratio, LITTLE_PCT, "iops × latency / outstanding")
+
+
+def _byte_counters(numbers: Mapping[str, float]) -> str | None:
+    if not numbers["application_bytes"]:
+        return "the application moved no byte"
+    return _off(numbers["counter_bytes"] / numbers["application_bytes"], COUNTER_PCT, "counter / application bytes")
+
+
+def _dataset_size(numbers: Mapping[str, float]) -> str | None:
+    dataset = numbers["dataset_bytes"]
+    if not dataset:
+        return "the data set is empty"
+    read, ram = numbers.get("bytes_read"), numbers.get("client_ram_bytes")
+    if read is not None and 0 < read <= dataset * (1 + _ROUNDING):
+        return None
+    if ram is None:
+        times = number_text((read or 0.0) / dataset, 1.0)
+        return f"expected every byte of the data set read at most once, actual {times} times its size was read"
+    if not ram:
+        return "clients without memory cannot be"
+    if dataset >= ram * DATASET_TIMES_RAM * (1 - _ROUNDING):
+        return None
+    times = number_text(dataset / ram, DATASET_TIMES_RAM)
+    return f"expected a data set of ≥ {DATASET_TIMES_RAM:g} times the clients' memory, actual {times} times"
+
+
+def _cold_cache(numbers: Mapping[str, float]) -> str | None:
+    if not numbers["dataset_bytes"]:
+        return "the data set is empty"
+    cached = 100 * numbers["cached_bytes_start"] / numbers["dataset_bytes"]
+    if cached < CACHED_PCT:
+        return None
+    return f"expected < {CACHED_PCT:g} % of the data set cached at the start, actual {number_text(cached)} %"
+
+
+def _off(ratio: float, limit_pct: float, what: str) -> str | None:
+    """None where ``ratio`` is 1 within ``limit_pct``, bounds included."""
+    if abs(ratio - 1) * 100 <= limit_pct * (1 + _ROUNDING):
+        return None
+    edge = 1 + math.copysign(limit_pct / 100, ratio - 1)
+    return f"expected {what} = 1 within {limit_pct:g} %, actual {number_text(ratio, edge)}"
+
+
+_RULES: dict[Gate, _Rule] = {
+    Gate.LITTLES_LAW: _Rule(("iops", "latency_s", "outstanding"), (), _littles_law),
+    Gate.BYTE_COUNTERS: _Rule(("application_bytes", "counter_bytes"), (), _byte_counters),
+    Gate.DATASET_SIZE: _Rule(("dataset_bytes", "client_ram_bytes"), ("dataset_bytes", "bytes_read"), _dataset_size),
+    Gate.COLD_CACHE: _Rule(("dataset_bytes", "cached_bytes_start"), (), _cold_cache),
+}

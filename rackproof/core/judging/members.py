@@ -1,0 +1,111 @@
+"""Who must have a number: the nodes of the run, and what the architecture says that they are made of.
+
+Never what happens to have been measured. GPUs are ``gpu.count`` on every node that a criterion is about. NICs are the
+ports with ``compute`` in their purpose that the node's roles expect, or, where no role lists such ports, one for each
+rail of the fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import NodeInfo, Scope, subject_of
+from rackproof.core.rack import fold
+
+COMPUTE = "compute"
+"""Part of the purpose of a port that carries collectives."""
+
+_NAMED = 4
+"""So many pairs are named in a message at most."""
+
+_SEVERAL = {Scope.NODE: "nodes", Scope.GPU: "GPUs", Scope.NIC: "NICs", Scope.PAIR: "pairs", Scope.RACK: "racks"}
+
+
+def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
+    """Names of the nodes of every group, in inventory order; ``all`` is every node."""
+    groups: dict[str, list[str]] = {"all": []}
+    for node in nodes:
+        for group in dict.fromkeys((*node.groups, "all")):
+            groups.setdefault(group, []).append(node.name)
+    return {group: tuple(names) for group, names in groups.items()}
+
+
+def subject_name(scope: Scope, members: Sequence[str]) -> str:
+    """``subject_of``, short of sorting and joining where one member stands alone; asked several times a verdict."""
+    return members[0] if len(members) == 1 and scope is not Scope.RACK else subject_of(scope, members)
+
+
+class Members:
+    """Everything in a rack that a criterion can be about."""
+
+    def __init__(self, architecture: Architecture, nodes: Sequence[NodeInfo]) -> None:
+        self.groups: Mapping[str, tuple[str, ...]] = node_groups(nodes)
+        rails = architecture.fabric.rails if architecture.fabric else 0
+        self._gpus = architecture.gpu.count if architecture.gpu else 0
+        self._nics = {node.name: _compute_ports(architecture, node) or rails for node in nodes}
+
+    def group(self, name: str) -> tuple[str, ...]:
+        return self.groups.get(name, ())
+
+    def devices(self, scope: Scope, node: str) -> int:
+        """GPUs or NICs that a node must have."""
+        return self._gpus if scope is Scope.GPU else self._nics.get(node, 0)
+
+    def subjects(self, scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Members of everything of ``scope`` that must have a number: nodes, devices, unordered pairs, the rack."""
+        match scope:
+            case Scope.NODE:
+                yield from ((name,) for name in names)
+            case Scope.GPU | Scope.NIC:
+                for name in names:
+                    yield from ((device,) for device in self.devices_of(scope, name))
+            case Scope.PAIR:
+                yield from combinations(names, 2)
+            case Scope.RACK:
+                yield tuple(names)
+
+    def devices_of(self, scope: Scope, node: str) -> tuple[str, ...]:
+        """``gpu-01/gpu0``, ``gpu-01/gpu1`` …"""
+        return tuple(f"{node}/{scope.value}{number}" for number in range(self.devices(scope, node)))
+
+    def bare(self, scope: Scope, names: Sequence[str]) -> tuple[str, ...]:
+        """The nodes that have none of the devices that ``scope`` is about."""
+        if scope not in (Scope.GPU, Scope.NIC):
+            return ()
+        return tuple(name for name in names if not self.devices(scope, name))
+
+    def nothing(self, scope: Scope, names: Sequence[str]) -> str | None:
+        """Why a group has nothing of ``scope`` to measure, or not all of it; None where it has."""
+        if not names:
+            return "no node in the group"
+        if scope is Scope.PAIR and len(names) < 2:
+            return f"{fold(names)} is alone, a pair needs two nodes"
+        if bare := self.bare(scope, names):
+            return no_device(scope, bare)
+        return None
+
+
+def no_device(scope: Scope, bare: Sequence[str]) -> str:
+    what = "GPU (gpu.count)" if scope is Scope.GPU else "NIC (fabric.rails, or compute ports of its role)"
+    return f"by the architecture {fold(bare)} {'has' if len(bare) == 1 else 'have'} no {what}"
+
+
+def several(scope: Scope) -> str:
+    """``nodes``, ``GPUs`` …"""
+    return _SEVERAL[scope]
+
+
+def named(scope: Scope, listed: Sequence[str]) -> str:
+    """Nodes and devices folded, of pairs the first few."""
+    if scope is not Scope.PAIR:
+        return fold(listed)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{', '.join(listed[:_NAMED])}{more}"
+
+
+def _compute_ports(architecture: Architecture, node: NodeInfo) -> int:
+    """Of the role that lists the most, where a node has several."""
+    roles = (architecture.roles[group] for group in node.groups if group in architecture.roles)
+    return max((sum(nic.count for nic in role.expect.nics if COMPUTE in nic.purpose) for role in roles), default=0)

@@ -1,0 +1,200 @@
+"""Members that are far from their peers on the bad side.
+
+The limit is the larger of two distances from the median: ``rel_pct`` percent of it, and the deviation at which the
+modified z score exceeds ``z``. Where more than half of the members are equal, the median absolute deviation is 0, any
+difference would have an infinite score, and the relative distance decides alone.
+
+A peer without a number could have been anything. So a member passes among incomplete peers only where it would pass
+whatever the missing ones are; that is decided by the relative distance, from the best median that is still possible.
+Peers that agree with each other are thus not held up by one of them that is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from rackproof.core.architecture import Outlier
+from rackproof.core.evidence import Scope
+from rackproof.core.judging.attribution import attributed
+from rackproof.core.judging.bars import amount, number_text
+from rackproof.core.judging.entry import about
+from rackproof.core.judging.members import no_device, several, subject_name
+from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question, counted, incomplete, question, unusable
+from rackproof.core.metrics import METRICS
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+
+CONSISTENCY = 0.6745
+"""Makes the median absolute deviation of normally distributed numbers their standard deviation."""
+
+_ROUNDING = 1e-9
+
+
+def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
+    """One verdict for each variant and each node, or pair."""
+    for id_, where in outlier.variants():
+        answers = _answers(outlier, question(outlier, outlier.scope, where), numbers)
+        verdicts = _Peers(outlier, id_, where, answers).verdicts()
+        yield from attributed(verdicts) if outlier.scope is Scope.PAIR else verdicts
+
+
+def _answers(outlier: Outlier, asked: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
+    """By node, or by pair; empty where there is nobody to compare."""
+    scope, members, names = outlier.scope, numbers.members, numbers.members.group(outlier.members)
+    if scope in (Scope.GPU, Scope.NIC):
+        return {name: _worst_device(scope, asked, name, numbers) for name in names}
+    if scope is Scope.RACK:
+        return {}
+    return {subject_name(scope, m): numbers.ask(asked, m) for m in members.subjects(scope, names)}
+
+
+def _worst_device(scope: Scope, asked: Question, node: str, numbers: Numbers) -> Number | NoNumber:
+    """The smallest GPU of a node: a job that uses all of them waits for it."""
+    if not numbers.members.devices(scope, node):
+        return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
+    answers = {device: numbers.ask(asked, (device,)) for device in numbers.members.devices_of(scope, node)}
+    raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
+    records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
+    simulated = any(answer.simulated for answer in answers.values())
+    if fault := incomplete(scope, answers):
+        return NoNumber(*fault, raw=raw, simulated=simulated, records=records)
+    found = {device: answer for device, answer in answers.items() if isinstance(answer, Number)}
+    worst = min if METRICS[asked.metric].higher_is_better else max
+    device = worst(found, key=lambda name: found[name].value)
+    remark = "; ".join(filter(None, (f"{device}, the worst of {len(found)}", found[device].remark)))
+    return found[device]._replace(raw=raw, records=records, simulated=simulated, remark=remark)
+
+
+class _Peers:
+    """All members of one outlier test with its labels settled."""
+
+    def __init__(
+        self, outlier: Outlier, id_: str, where: dict[str, str], answers: Mapping[str, Number | NoNumber]
+    ) -> None:
+        self.outlier, self.answers = outlier, answers
+        self.metric = METRICS[outlier.metric]
+        self.values = sorted(answer.value for answer in answers.values() if isinstance(answer, Number))
+        self.missing = len(answers) - len(self.values)
+        self.what = several(outlier.scope) if outlier.scope is Scope.PAIR else several(Scope.NODE)
+        self.of = f"the median of {len(self.values)} {self.what}"
+        self.middle = median(self.values) if self.values else 0.0
+        self.mad = median(abs(value - self.middle) for value in self.values) if self.values else 0.0
+        self.best_middle = self._best_middle() if self.missing else self.middle
+        """The best median that is possible whatever the missing members are."""
+        self.common: dict[str, Any] = {
+            **about(outlier, id_),
+            "metric": outlier.metric,
+            "labels": where,
+            "unit": self.metric.unit,
+            "bar": f"{self._rule(outlier.rel_pct, '%')} the median",
+            "statistic": self._statistic_text(),
+        }
+
+    def verdicts(self) -> Iterator[Verdict]:
+        outlier = self.outlier
+        if not self.answers:
+            why = (
+                "the rack has no peers" if outlier.scope is Scope.RACK else f"no {self.what} in group {outlier.members}"
+            )
+            yield self._without("rack", NoNumber(Status.UNMEASURED, why))
+            return
+        for subject, answer in self.answers.items():
+            yield self._judge(subject, answer)
+
+    def _judge(self, subject: str, answer: Number | NoNumber) -> Verdict:
+        if isinstance(answer, NoNumber):
+            return self._without(subject, answer)
+        peers, least, of = len(self.values), self.outlier.min_peers, len(self.answers)
+        if peers < least:
+            why = f"{peers} of {of} {self.what} have a number, it takes {least} to say which is the odd one"
+            return self._without(subject, unusable(answer, Status.UNMEASURED, why))
+        if not self.middle:
+            why = f"{self.of} is 0, nothing can be far from it"
+            return self._without(subject, unusable(answer, Status.INVALID, why))
+        return self._compare(subject, answer)
+
+    def _compare(self, subject: str, number: Number) -> Verdict:
+        higher, unit, outlier, middle = self.metric.higher_is_better, self.metric.unit, self.outlier, self.middle
+        floor, spread = middle * outlier.rel_pct / 100, self.mad * outlier.z / CONSISTENCY
+        limit = max(floor, spread)
+        edge = middle - limit if higher else middle + limit
+        worse = middle - number.value if higher else number.value - middle
+        status, remarks = Status.PASS, [counted(outlier.statistic, len(number.samples))]
+        if worse > limit * (1 + _ROUNDING):
+            status = Status.FAIL
+        elif self.missing and not self._passes_anyway(number.value):
+            status = Status.UNMEASURED
+            remarks.append(f"{self.missing} of {len(self.answers)} {self.what} have no number and could make it one")
+        if not self.mad:
+            remarks.append("half of them are equal, the relative distance alone decides")
+        if number.remark:
+            remarks.append(number.remark)
+        bar = f"{'≥' if higher else '≤'} {amount(edge, unit)}"
+        rule = self._rule(outlier.rel_pct, "%") if limit == floor else self._rule(outlier.z, "z")
+        actual = f"{amount(number.value, unit, edge)} ({self._away(worse)})"
+        fields = self.common | _own(number) | {"bar": bar}
+        return Verdict(
+            **fields,
+            subject=subject,
+            status=status,
+            message=f"expected {bar} ({rule} {self.of}, {amount(middle, unit)}), actual {actual}; {'; '.join(remarks)}",
+            value=number.value,
+            bar_value=edge,
+            distance_pct=(100 * (limit - worse) / abs(edge)) if edge else None,
+            ceiling=middle,
+            ceiling_unit=unit,
+            ceiling_of=self.of,
+        )
+
+    def _best_middle(self) -> float:
+        beyond = math.inf if self.metric.higher_is_better else 0.0
+        return median([*self.values, *[beyond] * self.missing])
+
+    def _passes_anyway(self, value: float) -> bool:
+        """Whether no numbers of the missing members could make this one an outlier."""
+        if self.best_middle == math.inf:
+            return False
+        worse = self.best_middle - value if self.metric.higher_is_better else value - self.best_middle
+        return worse <= self.best_middle * self.outlier.rel_pct / 100 * (1 + _ROUNDING)
+
+    def _rule(self, limit: float, unit: str) -> str:
+        """``10 % below``, ``z 3.5 above``: how far a member may be away."""
+        side = "below" if self.metric.higher_is_better else "above"
+        return f"{number_text(limit)} % {side}" if unit == "%" else f"z {number_text(limit)} {side}"
+
+    def _away(self, worse: float) -> str:
+        """``40 % below, z 24``."""
+        if not worse:
+            return "the median itself"
+        side = "below" if (worse > 0) == self.metric.higher_is_better else "above"
+        score = f", z {number_text(CONSISTENCY * abs(worse) / self.mad)}" if self.mad else ""
+        return f"{number_text(100 * abs(worse) / self.middle)} % {side}{score}"
+
+    def _without(self, subject: str, number: NoNumber) -> Verdict:
+        return Verdict(
+            **self.common,
+            **_own(number),
+            subject=subject,
+            status=number.status,
+            message=number.why,
+            value=number.value,
+        )
+
+    def _statistic_text(self) -> str:
+        own = self.outlier.statistic.value
+        if self.outlier.scope in (Scope.GPU, Scope.NIC):
+            return f"worst of the {several(self.outlier.scope)} of a node, {own} of each"
+        return own
+
+
+def _own(number: Number | NoNumber) -> dict[str, Any]:
+    return {
+        "samples": number.samples,
+        "cv_pct": number.cv_pct,
+        "raw": number.raw,
+        "records": number.records,
+        "simulated": number.simulated,
+    }
