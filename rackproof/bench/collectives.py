@@ -163,7 +163,11 @@ def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str)
                 yield unmeasured(place, f"unreadable output: {error}", outputs)
             return
         yield from _measurements(
-            rows, profile, places, outputs, {"command": answer.command, "ranks": len(nodes) * profile.ranks_per_node}
+            rows,
+            profile,
+            places,
+            outputs,
+            {"command": answer.command, "nodes": len(nodes), "ranks": len(nodes) * profile.ranks_per_node},
         )
 
     return Step(id_, f"{op} over {len(nodes)} nodes ({engine.name})", seconds, tuple(places.values()), execute)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,8 +65,12 @@ def measured(
     raw: Iterable[str],
     conditions: Mapping[str, Any],
     members: Iterable[str] | None = None,
+    companions: Mapping[str, Sequence[float]] | None = None,
 ) -> Measurement:
-    """The same measurement with its numbers; an empty list of samples is not a number."""
+    """The same measurement with its numbers; an empty list of samples is not a number.
+
+    Companions that do not have one number for each sample are left out: they say nothing about these samples.
+    """
     values = tuple(samples)
     if not values:
         raise ValueError("a measurement needs at least one sample")
@@ -76,6 +80,9 @@ def measured(
         "raw": tuple(dict.fromkeys(raw)),
         "conditions": dict(conditions),
     }
+    if companions:
+        whole = {name: tuple(numbers) for name, numbers in companions.items() if len(numbers) == len(values)}
+        update["companions"] = whole
     if members is not None:
         update["members"] = tuple(members)
     return place.model_copy(update=update)

@@ -22,6 +22,16 @@ SLOWEST_MB_S = 1.0
 """A file system slower than this does not finish laying out its files in time."""
 SETUP_S = 10.0
 MARGIN_S = 60.0
+MEMORY = "awk '/^MemTotal:/ {printf \"client_ram_bytes %.0f\\n\", $2 * 1024}' /proc/meminfo"
+CACHED = (
+    "{{ command -v fincore >/dev/null"
+    " && found=$(find {folder} -type f -exec fincore --bytes --noheadings --output RES {{}} +)"
+    ' && echo "$found" | awk \'{{s += $1}} END {{printf "cached_bytes_start %.0f\\n", s}}\'; true; }}'
+)
+"""Bytes of the data set that are still in this client's page cache after it was dropped; no line where it cannot be
+told, which is not the same as none."""
+ADD_UP = ("application_bytes", "cached_bytes_start", "client_ram_bytes", "dataset_bytes", "iops", "outstanding")
+"""Companions of clients whose sum is the rack's."""
 ORDER = ("write", "read", "randread")
 """Writing first lays out what is read."""
 
@@ -74,6 +84,10 @@ class _StorageStep:
         self.name, self.storage, self.job, self.clients, self.places = name, storage, job, clients, places
         self.servers = FioServers.of(context)
         self.samples: dict[tuple[str, str], list[float]] = {}
+        self.companions: dict[str, dict[str, list[float]]] = {}
+        """By node: what fio and the node say beside the number, run by run."""
+        self.memory: dict[str, dict[str, float]] = {}
+        """By node: ``client_ram_bytes`` and ``cached_bytes_start`` before the run at hand."""
         self.outputs: list[str] = []
         self.conditions: dict[str, object] = {}
         self.lost: dict[str, str] = {}
@@ -91,6 +105,7 @@ class _StorageStep:
                 for node in set(nodes) - set(survivors):
                     self.lost[node] = f"{node}: lost during the measurement"
                 self.samples.clear()
+                self.companions.clear()
                 nodes = self._prepare(survivors)
                 if not nodes:
                     break
@@ -103,14 +118,20 @@ class _StorageStep:
         """Clients that are ready: mounted, with a directory and a server, their caches dropped."""
         mount = shlex.quote(self.storage.mountpoint)
         check = f"mountpoint -q {mount} || {{ echo '{self.storage.mountpoint} is not mounted' >&2; exit 1; }}"
-        drop = "sync; echo 3 > /proc/sys/vm/drop_caches; grep -E '^(Cached|Dirty):' /proc/meminfo"
-        commands = {node: f"{check}; mkdir -p {shlex.quote(self._directory(node))} && {drop}" for node in nodes}
+        drop = "sync; echo 3 > /proc/sys/vm/drop_caches"
+        commands = {}
+        for node in nodes:
+            folder = shlex.quote(self._directory(node))
+            commands[node] = (
+                f"{check}; mkdir -p {folder} && {{ {drop}; }} && {MEMORY} && {CACHED.format(folder=folder)}"
+            )
         answers = self.session.run(commands, 60)
         self._drop_server_caches()
         for node, answer in answers.items():
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
         ready = [node for node in nodes if answers[node].ok]
+        self.memory = {node: _memory(answers[node].text) for node in ready}
         for node, why in self.servers.ensure(ready).items():
             if why is not None:
                 self.lost[node] = why
@@ -123,6 +144,7 @@ class _StorageStep:
         dropped = bool(answers) and all(answer.ok for answer in answers.values())
         self.conditions = {
             "io": "O_DIRECT",
+            "cache": "cold" if dropped or not role else "cold on clients, unknown on servers",
             "client_cache": "dropped before, bypassed",
             "server_cache": "none" if not role else "dropped before" if dropped else "unknown",
         }
@@ -166,6 +188,8 @@ class _StorageStep:
             for metric, value in self._values(entry).items():
                 self.samples.setdefault((metric, node), []).append(value)
                 totals[metric] = totals.get(metric, 0.0) + value
+            for name, number in self._beside(entry, node).items():
+                self.companions.setdefault(node, {}).setdefault(name, []).append(number)
         for node in nodes:
             if not any(n == node for _, n in self.samples) and node not in self.lost:
                 self.lost[node] = f"{node}: fio returned no result for it"
@@ -186,6 +210,30 @@ class _StorageStep:
             values["storage.random_read_latency"] = entry.read.clat.mean_ns / 1e3
         return values
 
+    def _beside(self, entry: fio.JobResult, node: str) -> dict[str, float]:
+        """What the same run says about itself: Little's law needs the whole latency, from submission on."""
+        done = entry.write if self.job.rw == "write" else entry.read
+        found = dict(self.memory.get(node, {}))
+        found["dataset_bytes"] = float(self.job.file_bytes * self.job.numjobs)
+        found["outstanding"] = float(self.job.iodepth * self.job.numjobs)
+        if done is not None:
+            found["application_bytes"] = float(done.io_bytes)
+            found["iops"] = done.iops
+            if done.lat is not None:
+                found["latency_s"] = done.lat.mean_ns / 1e9
+        return found
+
+    def _companions(self, node: str) -> dict[str, list[float]]:
+        """Of one client; of all of them together only what adds up."""
+        if node:
+            return self.companions.get(node, {})
+        whole: dict[str, list[float]] = {}
+        for name in ADD_UP:
+            parts = [self.companions.get(client, {}).get(name, []) for client in self.clients]
+            if all(parts) and len({len(part) for part in parts}) == 1:
+                whole[name] = [sum(numbers) for numbers in zip(*parts, strict=True)]
+        return whole
+
     def _results(self) -> Iterator[Measurement]:
         conditions = {**self.conditions, "workload": self.job.model_dump(mode="json")}
         why = "; ".join(self.lost[node] for node in sorted(self.lost)) or "fio gave no number"
@@ -194,4 +242,14 @@ class _StorageStep:
             if node in self.lost or not samples or (not node and self.lost):
                 yield unmeasured(place, self.lost.get(node) or why, self.outputs)
             else:
-                yield measured(place, samples, self.outputs, conditions)
+                yield measured(place, samples, self.outputs, conditions, companions=self._companions(node))
+
+
+def _memory(text: str) -> dict[str, float]:
+    """Lines such as ``client_ram_bytes 1026392064``; one that says anything else is not there."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, number = line.partition(" ")
+        if name in ("client_ram_bytes", "cached_bytes_start") and number.strip().isdecimal():
+            found[name] = float(number)
+    return found

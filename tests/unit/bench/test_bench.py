@@ -83,6 +83,44 @@ def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
     assert found["read_bandwidth gpu-01"].raw
 
 
+PREPARED = "client_ram_bytes 1026392064\ncached_bytes_start 4096\n"
+
+
+def prepared(node: str, command: str) -> CommandResult | None:
+    return said(node, command, PREPARED) if "fincore" in command else fio(node, command)
+
+
+def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
+    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], prepared))
+    own, rack = found["read_bandwidth gpu-01"].companions, found["read_bandwidth rack"].companions
+    assert own["client_ram_bytes"] == (1026392064.0,)
+    assert own["cached_bytes_start"] == (4096.0,)
+    assert own["dataset_bytes"] == (33554432.0,)
+    assert own["outstanding"] == (4.0,)
+    assert set(own) >= {"iops", "latency_s", "application_bytes"}
+    assert rack["dataset_bytes"] == (2 * 33554432.0,)
+    assert rack["client_ram_bytes"] == (2 * 1026392064.0,)
+    assert "latency_s" not in rack
+
+
+def test_a_client_that_cannot_tell_its_cache_does_not_claim_a_cold_one(tmp_path: Path) -> None:
+    def silent(node: str, command: str) -> CommandResult | None:
+        return said(node, command, "client_ram_bytes 1026392064\n") if "fincore" in command else fio(node, command)
+
+    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], silent))
+    assert "cached_bytes_start" not in found["read_bandwidth gpu-01"].companions
+    assert "cached_bytes_start" not in found["read_bandwidth rack"].companions
+
+
+@pytest.mark.parametrize("text", ["", "client_ram_bytes\n", "client_ram_bytes much\n", "cached_bytes_start -1\nx 3\n"])
+def test_an_unreadable_memory_is_no_memory(tmp_path: Path, text: str) -> None:
+    def odd(node: str, command: str) -> CommandResult | None:
+        return said(node, command, text) if "fincore" in command else fio(node, command)
+
+    companions = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], odd))["read_bandwidth gpu-01"].companions
+    assert not {"client_ram_bytes", "cached_bytes_start"} & set(companions)
+
+
 def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Path) -> None:
     with scripted(tmp_path, fio) as session:
         run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), lambda text: None)
