@@ -274,7 +274,8 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
     wanted: tuple[tuple[StageName, float, float | None, list[float | None], list[str], list[str]], ...] = (
         (StageName.STORAGE_PORTS, ceilings.network, ports, sizes, ["unit.ports", "unit.port_rate"], ["sample_size"]),
         (StageName.BANDWIDTH, ceilings.storage, unit.read, sizes, ["unit.read"], ["sample_size"]),
-        (StageName.REQUESTS, ceilings.storage, unit.read_iops, requests, ["unit.read_iops"], ["sample_size", "read_size"]),
+        (StageName.REQUESTS, ceilings.storage, unit.read_iops, requests, ["unit.read_iops"],
+         ["sample_size", "read_size"]),
         (StageName.OPENS, ceilings.storage, unit.opens, files, ["unit.opens"], ["files_per_sample"]),
     )  # fmt: skip
     found = []

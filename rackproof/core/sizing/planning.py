@@ -58,23 +58,24 @@ class Units:
     by_bandwidth: float | None
     by_measured_bandwidth: float | None
     by_requests: float | None
+    by_opens: float | None
     by_ports: float | None
     by_capacity: float | None
 
     @property
     def needed(self) -> int | None:
         """By the specified figures: the most that any known limit asks for; None where bandwidth is unknown."""
-        if self.by_bandwidth is None:
-            return None
-        limits = (self.by_bandwidth, self.by_requests, self.by_ports, self.by_capacity)
-        return max(1, *(up(k) for k in limits if k is not None))
+        return self._most(self.by_bandwidth)
 
     @property
     def needed_as_measured(self) -> int | None:
         """The same with the measured bandwidth of a unit."""
-        if self.by_measured_bandwidth is None:
+        return self._most(self.by_measured_bandwidth)
+
+    def _most(self, by_bandwidth: float | None) -> int | None:
+        if by_bandwidth is None:
             return None
-        limits = (self.by_measured_bandwidth, self.by_requests, self.by_ports, self.by_capacity)
+        limits = (by_bandwidth, self.by_requests, self.by_opens, self.by_ports, self.by_capacity)
         return max(1, *(up(k) for k in limits if k is not None))
 
 
@@ -164,8 +165,8 @@ def node_demand(inputs: Inputs, phase: Phase) -> float | None:
     return max(known) if len(known) == len(found) else None
 
 
-def networks(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Network, ...]:
-    """Every line rate: what the demand makes of it, and what the job makes of the demand."""
+def networks(inputs: Inputs, phases: tuple[Phase, Phase | None], timed: bool = True) -> tuple[Network, ...]:
+    """Every line rate: what the demand makes of it and, if ``timed``, what the job makes of it."""
     first, later = phases
     needs = node_demand(inputs, first), node_demand(inputs, later) if later else None
     system, found = inputs.system, []
@@ -173,12 +174,16 @@ def networks(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Networ
         bandwidth = system.storage_ports * gbps * _GBPS * system.port_efficiency
         load = [None if need is None else need / bandwidth for need in needs]
         fits = [None if u is None else u <= system.ceilings.network * (1 + _ROUNDING) for u in load]
-        with_it = inputs.replaced("port_rate", gbps * _GBPS)
-        ends = first_epoch(with_it), then if isinstance(then := later_epochs(with_it), Phase) else None
-        times = [job.total_s for job in jobs(with_it, ends)]
-        known = [t for t in times if t is not None]
-        found.append(Network(gbps, load[0], load[1], fits[0], fits[1], max(known) if known else None))
+        time = _job_time(inputs.replaced("port_rate", gbps * _GBPS)) if timed else None
+        found.append(Network(gbps, load[0], load[1], fits[0], fits[1], time))
     return tuple(found)
+
+
+def _job_time(inputs: Inputs) -> float | None:
+    """Of the longest job, in seconds."""
+    later = later_epochs(inputs)
+    times = [job.total_s for job in jobs(inputs, (first_epoch(inputs), later if isinstance(later, Phase) else None))]
+    return max((t for t in times if t is not None), default=None)
 
 
 def smallest(found: tuple[Network, ...], later: bool = False) -> int | None:
@@ -205,6 +210,7 @@ def units(inputs: Inputs, phase: Phase) -> Units:
         _over(read, unit.read, ceilings.storage),
         _over(read, unit.read_measured, ceilings.storage),
         _over(requests, unit.read_iops, ceilings.storage),
+        _over(asked([t.files_per_sample for t in inputs.tenants]), unit.opens, ceilings.storage),
         _over(read, port, ceilings.network * system.port_efficiency),
         _over(sum(datasets) if datasets else None, unit.capacity, 1.0),
     )
@@ -302,7 +308,7 @@ def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
 
 
 def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
-    """How long the job stands still while its state is written: the storage, or the nodes' ports, whichever is slower."""
+    """How long the job stands still while its state is written, at the pace of the storage or of the nodes' ports."""
     system, unit = inputs.system, inputs.system.unit
     names = {inputs.name_of(tenant, "checkpoint"): tenant.checkpoint, "unit.write": unit.write}
     missing = tuple(inputs.lacking(name) for name, value in names.items() if value is None)

@@ -1,0 +1,88 @@
+"""Points of the two curves that a capacity plan is drawn with: latency against load, throughput against GPUs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rackproof.core.sizing.inputs import Inputs
+from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch
+from rackproof.core.sizing.view import View
+
+LOADS = (0.0, *(step / 20 for step in range(1, 19)), 0.92, 0.94, 0.95)
+"""Shares of the storage's read rate; beyond them waiting grows without bound."""
+_MOST_POINTS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPoint:
+    load: float
+    """Share of the most reads a second."""
+    times: float
+    """Of the unloaded latency."""
+    latency_s: float | None
+    outstanding: float | None
+    """Reads in flight at this load, by Little's law."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCurve:
+    """M/M/1: reads that arrive at random and wait for each other."""
+
+    points: tuple[LatencyPoint, ...]
+    planned: float
+    """The storage's ceiling, as a load."""
+    here: float | None
+    """The load of the workloads with cold caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    gpus: int
+    asked: float | None
+    """Samples a second that so many GPUs take when nothing holds them up."""
+    samples_per_s: float | None
+    """That they get."""
+    stage: str | None
+    """What sets the pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleCurve:
+    points: tuple[ScalePoint, ...]
+    here: int
+    """GPUs of this rack."""
+
+
+def latency_against_load(view: View) -> LatencyCurve:
+    unit, now = view.inputs.system.unit, view.edge
+    points = []
+    for load in LOADS:
+        times = 1 / (1 - load)
+        latency = None if unit.unloaded_latency is None else unit.unloaded_latency * times
+        flying = None if latency is None or now.service_per_s is None else load * now.service_per_s * latency
+        points.append(LatencyPoint(load, times, latency, flying))
+    return LatencyCurve(tuple(points), view.inputs.system.ceilings.storage, now.utilisation)
+
+
+def throughput_against_gpus(inputs: Inputs) -> ScaleCurve:
+    """From one node to twice the rack, in whole nodes; tenants keep their shares, the storage stays as it is."""
+    nodes, per_node = int(inputs.system.nodes), int(inputs.system.gpus_per_node)
+    last = max(2 * nodes, 4)
+    step = math.ceil(last / _MOST_POINTS)
+    counts = sorted({*range(1, last + 1, step), nodes, last})
+    points = []
+    for count in counts:
+        phase = first_epoch(inputs.replaced("nodes", float(count)))
+        points.append(ScalePoint(count * per_node, _asked(phase), phase.samples_per_s, _stage(phase)))
+    return ScaleCurve(tuple(points), nodes * per_node)
+
+
+def _asked(phase: Phase) -> float | None:
+    gpus = [s.planned for s in phase.stages if s.name is StageName.GPU]
+    known = [g for g in gpus if g is not None]
+    return sum(known) if known and len(known) == len(gpus) else None
+
+
+def _stage(phase: Phase) -> str | None:
+    return TITLES[phase.binding[0].name] if phase.binding else None

@@ -1,0 +1,146 @@
+"""What an answer hangs on, found by asking again with every input a little and a lot different.
+
+Nobody keeps a list of dependences by hand, so none can be forgotten or outlive the equation that made it true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from rackproof.core.sizing import words
+from rackproof.core.sizing.answer import Answer, Dependence, Fact
+from rackproof.core.sizing.inputs import Inputs
+from rackproof.core.sizing.values import DEFAULT, Spec
+from rackproof.core.sizing.view import View
+from rackproof.errors import SizingError
+
+Ask = Callable[[View], Answer]
+
+FACTORS = (1.25, 0.8, 2.0, 0.5, 4.0, 0.25)
+_NOTICED = 0.005
+"""Relative change of a quantity below which an input does not matter for it."""
+_STEPS = 9
+"""Halvings of the interval in which a decision changes."""
+
+
+class _Neighbours:
+    """Views of the same inputs with one of them changed, each built once for all questions."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._built: dict[tuple[str, float], View | None] = {}
+
+    def view(self, name: str, factor: float) -> View | None:
+        """With one input times ``factor``; None where the input cannot be that, or rounds to what it is."""
+        value, spec = self.inputs.value(name) or 0.0, self.inputs.spec(name)
+        other = value * factor
+        if spec.whole:
+            other = float(max(1, round(other)))
+        if spec.share:
+            other = min(1.0, other)
+        key = (name, other)
+        if key not in self._built:
+            self._built[key] = None if other == value else self._build(name, other)
+        return self._built[key]
+
+    def _build(self, name: str, value: float) -> View | None:
+        try:
+            return View(self.inputs.replaced(name, value), timed=False)
+        except SizingError:
+            return None
+
+
+def with_dependences(inputs: Inputs, asks: Mapping[str, Ask]) -> tuple[Answer, ...]:
+    """Every answer, with the inputs that it hangs on: those that can change a decision first, the nearest in front."""
+    here, around = View(inputs), _Neighbours(inputs)
+    answers = []
+    for ask in asks.values():
+        answer = ask(here)
+        found = [d for name in _variable(inputs) if (d := _dependence(around, name, ask, answer)) is not None]
+        answers.append(replace(answer, hangs_on=tuple(d for _, d in sorted(found, key=lambda item: item[0]))))
+    return tuple(answers)
+
+
+def _variable(inputs: Inputs) -> list[str]:
+    """Inputs that have a number, and a number that somebody might argue about."""
+    return [
+        name
+        for name in inputs.names
+        if inputs.value(name) is not None
+        and name.rpartition(".")[2] != "share"
+        and not (name == "ceilings.gpu" and inputs.value(name) == 1)
+    ]
+
+
+def _dependence(around: _Neighbours, name: str, ask: Ask, answer: Answer) -> tuple[float, Dependence] | None:
+    """How much ``answer`` hangs on an input, with a key to sort by; None where it does not."""
+    inputs, moved, tips = around.inputs, [], []
+    for factor in FACTORS:
+        view = around.view(name, factor)
+        if view is None:
+            continue
+        other = ask(view)
+        moved.append(_moved(answer, other))
+        if _decisions(other) != _decisions(answer):
+            tips.append(factor)
+    if not tips and not any(abs(m) >= _NOTICED for m in moved):
+        return None
+    value, spec = inputs.value(name) or 0.0, inputs.spec(name)
+    nearest = _nearest(around, name, ask, answer, tips)
+    shown = None if nearest is None else words.in_unit(nearest, spec.unit, _unit(inputs, name, spec))
+    moves = round(moved[0], 4)
+    order = -abs(moves) if nearest is None else -100 + abs(nearest / value - 1)
+    return order, Dependence(name, described(inputs, name), moves, shown)
+
+
+def described(inputs: Inputs, name: str) -> str:
+    """``15 GB/s (S1)``: an input's value and where it comes from."""
+    value, origin, spec = inputs.value(name), inputs.origins[name], inputs.spec(name)
+    source = "our default" if origin.source == DEFAULT else origin.source
+    if origin.status is not None and origin.status.value not in ("verified", origin.source):
+        source += f", {origin.status.value}"
+    shown = "unknown" if value is None else words.in_unit(value, spec.unit, _unit(inputs, name, spec), exact=True)
+    return f"{shown} ({source})"
+
+
+def _unit(inputs: Inputs, name: str, spec: Spec) -> str:
+    """As the author wrote it; a plain share as percent."""
+    return spec.shown if spec.unit == "1" else inputs.origins[name].unit
+
+
+def _nearest(around: _Neighbours, name: str, ask: Ask, answer: Answer, tips: list[float]) -> float | None:
+    """The value nearest to the input's own at which a decision changes."""
+    value, spec, found = around.inputs.value(name) or 0.0, around.inputs.spec(name), []
+    ends = (max((t for t in tips if t < 1), default=None), min((t for t in tips if t > 1), default=None))
+    for end in ends:
+        if end is None:
+            continue
+        same, other = 1.0, end
+        for _ in range(_STEPS):
+            middle = (same + other) / 2
+            view = around.view(name, middle)
+            if view is not None and _decisions(ask(view)) != _decisions(answer):
+                other = middle
+            else:
+                same = middle
+        found.append(float(max(1, round(value * other))) if spec.whole else value * other)
+    if not found:
+        return None
+    best = min(found, key=lambda v: abs(v / value - 1))
+    return min(best, 1.0) if spec.share else best
+
+
+def _decisions(answer: Answer) -> tuple[Fact, ...]:
+    return tuple(None if isinstance(f := answer.figures.get(k), float) else f for k in answer.headline)
+
+
+def _moved(answer: Answer, other: Answer) -> float:
+    """The largest relative change among the quantities of the headline, with its sign."""
+    most = 0.0
+    for key in answer.headline:
+        a, b = answer.figures.get(key), other.figures.get(key)
+        if isinstance(a, float) and isinstance(b, float):
+            change = (b - a) / a if a else float(b > 0)
+            most = change if abs(change) > abs(most) else most
+    return most

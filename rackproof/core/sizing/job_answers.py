@@ -1,0 +1,297 @@
+"""Answers about the jobs: caches, faster GPUs, job time, prefetch, checkpoints, tenants, durable storage."""
+
+from __future__ import annotations
+
+from rackproof.core.architecture.workloads import WorkloadKind
+from rackproof.core.sizing import planning, words
+from rackproof.core.sizing.answer import Answer, Fact
+from rackproof.core.sizing.model import TITLES
+from rackproof.core.sizing.planning import smallest
+from rackproof.core.sizing.rack_answers import headroom
+from rackproof.core.sizing.tenancy import mix, served
+from rackproof.core.sizing.view import View, title_of
+
+NEGLIGIBLE = 0.02
+"""Share of a job below which its first epoch is not worth a faster network."""
+_FASTER = 2.0
+
+
+def caches(view: View) -> Answer:
+    unknown = view.later_missing + view.lacking("unit.cache")
+    says: list[str] = []
+    figures: dict[str, Fact] = {}
+    for tenant, c in zip(view.inputs.tenants, view.caches, strict=True):
+        whose = _whose(view, tenant.name)
+        if c.ratio is not None and c.held is not None and c.dataset is not None:
+            defeats = (c.client_hit or 0.0) < 1
+            verdict = "defeats the nodes' caches" if defeats else "fits into the caches of every node"
+            says.append(
+                f"The data set{whose} ({words.size(c.dataset)}) {verdict}: it is {words.number(c.ratio)} times what "
+                f"all caches hold together ({words.size(c.held)})."
+            )
+        if c.client_hit is not None:
+            rest = "" if c.server_hit is None else f", the storage's cache for {words.percent(c.server_hit)}"
+            says.append(
+                f"In the long run a node's own cache answers for {words.percent(c.client_hit)} of its reads{rest}."
+            )
+        if c.fill_s is not None:
+            fits = c.client_hit == 1
+            what = "the storage sees no more reads" if fits else "the nodes' caches are full"
+            says.append(f"After {words.duration(c.fill_s)} {what}{whose}.")
+        figures |= _keyed(
+            view,
+            tenant.name,
+            ratio=c.ratio,
+            client_hit=c.client_hit,
+            server_hit=c.server_hit,
+            fits_client=None if c.client_hit is None else c.client_hit == 1,
+            fill_s=c.fill_s,
+        )
+    if unknown:
+        says.append(f"Not known: {'; '.join(unknown)}.")
+    return Answer(
+        "caches",
+        "Does the data set defeat the caches?",
+        tuple(says),
+        figures,
+        _all(figures, "ratio", "fits_client"),
+        unknown,
+    )
+
+
+def faster_gpus(view: View) -> Answer:
+    question = "What happens when the GPUs are replaced by faster ones?"
+    unknown = view.tenants_lacking("rate_per_gpu", "sample_size")
+    if unknown:
+        return Answer("faster_gpus", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
+    phase, inputs = view.first, view.inputs
+    by_gpu = phase.binding != () and all(s.name.value == "gpu" for s in phase.binding)
+    room = headroom(phase) if by_gpu else 1.0
+    twice = inputs
+    for tenant in inputs.tenants:
+        rate = tenant.rate_per_gpu
+        twice = twice.replaced(inputs.name_of(tenant, "rate_per_gpu"), None if rate is None else rate * _FASTER)
+    then = View(twice)
+    gain = then.first.samples_per_s / phase.samples_per_s if then.first.samples_per_s and phase.samples_per_s else None
+    rest = [s for s in phase.by_pressure if s not in phase.binding]
+    following = title_of(rest[0]) if by_gpu and rest else None
+    says = []
+    if by_gpu and following and room:
+        says.append(f"They may become {words.number(room)} times as fast before the {following} holds them up.")
+    elif by_gpu:
+        says.append("They set the pace, and nothing else that is known does.")
+    else:
+        slow = words.listed([title_of(s) for s in phase.binding])
+        says.append(f"Nothing: they wait for the {slow} already, and faster ones would wait longer.")
+    if gain is not None:
+        needs = [f"{words.number(then.units.needed)} storage units"] if then.units.needed else []
+        cores = [d.cores_per_node for d in then.demands if d.cores_per_node is not None]
+        needs += [f"{words.number(max(cores) / inputs.system.ceilings.cpu)} cores a node"] if cores else []
+        gbps = smallest(then.networks)
+        needs += [f"{gbps} Gb/s storage ports" if gbps else "more storage ports"]
+        times, price = words.number(gain), words.listed(needs)
+        says.append(f"Twice as fast ones give {times} times the samples; the full gain takes {price}.")
+        says.append("Try a known one: --set rate_per_gpu=….")
+    figures: dict[str, Fact] = {
+        "headroom": room,
+        "next_stage": following,
+        "gain_at_twice": gain,
+        "units_at_twice": then.units.needed,
+        "network_at_twice_gbps": smallest(then.networks),
+    }
+    return Answer("faster_gpus", question, tuple(says), figures, ("headroom", "next_stage", "gain_at_twice"), unknown)
+
+
+def first_epoch_share(view: View) -> Answer:
+    says: list[str] = []
+    figures: dict[str, Fact] = {}
+    trained = [t for t in view.inputs.tenants if t.kind is WorkloadKind.TRAINING]
+    keys = [view.inputs.name_of(t, key) for t in trained for key in ("dataset", "epochs")]
+    unknown = view.lacking(*keys) + (view.later_missing if trained else ())
+    for tenant, job in zip(view.inputs.tenants, view.jobs, strict=True):
+        if tenant.kind is not WorkloadKind.TRAINING:
+            continue
+        whose = _whose(view, tenant.name)
+        if job.first_s is not None:
+            text = f"The first epoch{whose} takes {words.duration(job.first_s)}"
+            says.append(f"{text}, every later one {words.duration(job.later_s)}." if job.later_s else f"{text}.")
+        if job.total_s is not None and job.first_share is not None:
+            says.append(
+                f"{words.count(tenant.epochs or 1, 'epoch')} take {words.duration(job.total_s)}, checkpoints and "
+                f"evaluation not counted; the first is {words.percent(job.first_share)} of it."
+            )
+            if job.first_s and job.later_s and job.first_s > job.later_s * (1 + 1e-9):
+                little = job.first_share < NEGLIGIBLE
+                says.append(
+                    "A faster network for the first read buys nothing."
+                    if little
+                    else "A faster first read shortens the job."
+                )
+            else:
+                says.append("The first epoch is no slower than the others: the caches make no difference to the pace.")
+        figures |= _keyed(
+            view,
+            tenant.name,
+            first_s=job.first_s,
+            later_s=job.later_s,
+            total_s=job.total_s,
+            first_share=job.first_share,
+        )
+    if unknown:
+        says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
+    if not trained:
+        says.append("No training among the workloads: nothing has epochs.")
+    return Answer(
+        "first_epoch",
+        "How long does the job take, and how much of that is the first read of the data?",
+        tuple(says),
+        figures,
+        _all(figures, "first_s", "total_s", "first_share"),
+        tuple(dict.fromkeys(unknown)),
+    )
+
+
+def prefetch(view: View) -> Answer:
+    says: list[str] = []
+    figures: dict[str, Fact] = {}
+    latency = view.edge.latency_s
+    unknown = () if latency is not None else view.lacking("unit.loaded_latency")
+    unknown += view.tenants_lacking("rate_per_gpu", "read_size", "cpu_time_per_sample")
+    for tenant in view.inputs.tenants:
+        depth = planning.prefetch(view.inputs, tenant, latency)
+        if depth is not None:
+            batch = tenant.batch_per_gpu
+            of = "" if batch is None else f", {_batches(depth / batch)} of {batch:g}"
+            whose = _whose(view, tenant.name)
+            says.append(f"{planning.up(depth)} samples a GPU{whose}{of}, if a sample's reads follow one another.")
+        figures |= _keyed(view, tenant.name, samples_per_gpu=depth)
+    if unknown:
+        says.append(f"Not known: {'; '.join(unknown)}.")
+    return Answer(
+        "prefetch", "How deep must the input pipeline prefetch?", tuple(says), figures, tuple(figures), unknown
+    )
+
+
+def checkpoint(view: View) -> Answer:
+    says: list[str] = []
+    figures: dict[str, Fact] = {}
+    unknown: tuple[str, ...] = ()
+    for tenant, c in zip(view.inputs.tenants, view.checkpoints, strict=True):
+        if tenant.kind is not WorkloadKind.TRAINING:
+            continue
+        unknown += c.missing
+        if c.stall_s is not None:
+            share = "" if c.share is None else f", {words.percent(c.share)} of the time between two"
+            says.append(
+                f"{words.duration(c.stall_s)}{_whose(view, tenant.name)}{share}, while nothing else is written."
+            )
+        figures |= _keyed(view, tenant.name, stall_s=c.stall_s, share=c.share)
+    if unknown:
+        says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
+    if not figures:
+        says.append("No training among the workloads: nothing writes checkpoints.")
+    question = "How long does a checkpoint hold the job up?"
+    return Answer("checkpoint", question, tuple(says), figures, _all(figures, "stall_s"), tuple(dict.fromkeys(unknown)))
+
+
+def tenants(view: View) -> Answer:
+    question = "Which mix of training and inference fits?"
+    inputs, first = view.inputs, view.first
+    unit, read = inputs.system.unit, first.storage_read
+    spare = None
+    if unit.read is not None and read is not None:
+        allowed = unit.count * unit.read * inputs.system.ceilings.storage
+        spare = 0.0 if read > allowed * (1 - 1e-9) else allowed - read
+    part = served(first)
+    fits = None if part is None else part >= 1 - 1e-9
+    says = []
+    if fits is None:
+        says.append("Unknown: the pace of the nodes by themselves is not known for every workload.")
+    elif len(inputs.tenants) == 1:
+        says.append("There is one workload only; name another one with --workload for a mix.")
+    elif fits:
+        says.append("This one: every workload gets what its own nodes can take.")
+    else:
+        shared = words.listed([title_of(s) for s in first.binding])
+        slowed = words.percent(part or 0.0)
+        says.append(f"Not this one: the {shared} is short, and every workload gets {slowed} of its own pace.")
+    if spare is not None:
+        left = words.bandwidth(spare) if spare else "nothing"
+        says.append(f"Below its ceiling the storage has {left} left with cold caches.")
+    found = mix(inputs)
+    if found is not None:
+        says.append(_mix_sentence(inputs.system.nodes, found.least, found.most, found.limit and TITLES[found.limit]))
+        if found.quiet_least is not None and found.quiet_most is not None:
+            span = f"{found.quiet_least} to {found.quiet_most}" if found.quiet_least else f"at most {found.quiet_most}"
+            says.append(f"Reads take less than twice their unloaded time (half load, M/M/1) with {span} of inference.")
+        else:
+            says.append("No split leaves the storage below half load, where reads take twice their unloaded time.")
+    figures: dict[str, Fact] = {
+        "fits": fits,
+        "served": part,
+        "spare_bytes_per_s": spare,
+        "inference_nodes_least": found.least if found else None,
+        "inference_nodes_most": found.most if found else None,
+        "quiet_inference_nodes_least": found.quiet_least if found else None,
+        "quiet_inference_nodes_most": found.quiet_most if found else None,
+    }
+    headline = ("fits", "spare_bytes_per_s", "inference_nodes_least", "inference_nodes_most")
+    unknown = view.tenants_lacking("rate_per_gpu", "sample_size") + view.lacking("unit.read", "unit.read_iops")
+    return Answer("tenants", question, tuple(says), figures, headline, unknown)
+
+
+def _mix_sentence(nodes: float, least: int | None, most: int | None, limit: str | None) -> str:
+    if least is None or most is None:
+        return f"No split of {words.count(nodes, 'node')} fits: the {limit} is short for either kind."
+    if least == 0 and most == nodes:
+        return f"Any split of the {words.count(nodes, 'node')} fits."
+    bounds = f"at most {most}" if least == 0 else f"at least {least}" if most == nodes else f"{least} to {most}"
+    end = f"; the {limit} is the limit" if limit else ""
+    return f"Of {words.count(nodes, 'node')}, {bounds} may run inference and the rest training{end}."
+
+
+def scale(view: View) -> Answer:
+    """The scale of the durable storage, training beside inference."""
+    inputs, says = view.inputs, []
+    figures: dict[str, Fact] = {}
+    for kind in WorkloadKind:
+        chosen = [i for i, t in enumerate(inputs.tenants) if t.kind is kind]
+        if not chosen:
+            continue
+        sizes = [s for i in chosen if (s := inputs.tenants[i].dataset) is not None]
+        reads = [r for i in chosen if (r := view.first.flows[i].storage_read) is not None]
+        later = [r for i in chosen if view.later and (r := view.later.flows[i].storage_read) is not None]
+        parts = [f"{words.size(sum(sizes))} of data"] if sizes else []
+        parts += [f"{words.bandwidth(sum(reads))} of reads with cold caches"] if reads else []
+        parts += [f"{words.bandwidth(sum(later))} with full ones"] if later else []
+        if parts:
+            says.append(f"{kind.value.capitalize()}: {words.listed(parts)}.")
+        figures |= {
+            f"{kind.value}_bytes": sum(sizes) if sizes else None,
+            f"{kind.value}_first_bytes_per_s": sum(reads) if reads else None,
+            f"{kind.value}_later_bytes_per_s": sum(later) if later else None,
+        }
+    unknown = view.tenants_lacking("dataset") + view.lacking("unit.capacity")
+    if view.units.by_capacity is not None:
+        says.append(f"That fills {words.number(view.units.by_capacity)} storage units.")
+    if unknown:
+        says.append(f"Not known: {'; '.join(unknown)}.")
+    question = "What is the scale of the durable storage, for training and for inference?"
+    return Answer("scale", question, tuple(says), figures, tuple(figures), unknown)
+
+
+def _batches(count: float) -> str:
+    return "less than a batch" if count < 1 else f"{planning.up(count)} batches"
+
+
+def _whose(view: View, tenant: str) -> str:
+    return f" of {tenant}" if len(view.inputs.tenants) > 1 else ""
+
+
+def _keyed(view: View, tenant: str, **figures: Fact) -> dict[str, Fact]:
+    """Figures of one tenant; its name stands before them where there are several."""
+    return {name if len(view.inputs.tenants) == 1 else f"{tenant}.{name}": value for name, value in figures.items()}
+
+
+def _all(figures: dict[str, Fact], *names: str) -> tuple[str, ...]:
+    return tuple(key for key in figures if key.rpartition(".")[2] in names)

@@ -1,0 +1,56 @@
+"""Questions of a capacity plan that no arithmetic answers: which criterion measures them, or that none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rackproof.core.architecture import Architecture, Criterion
+from rackproof.core.sizing import words
+from rackproof.core.sizing.answer import Answer
+
+_LISTED = 6
+
+
+def pointers(architecture: Architecture) -> tuple[Answer, ...]:
+    """Honest pointers instead of numbers."""
+    return (_poc(architecture), _containers(architecture), _alone(architecture))
+
+
+def _poc(architecture: Architecture) -> Answer:
+    wanted = ("storage.", "training.", "ingest.", "link.")
+    found = [c for c in architecture.criteria if c.metric.startswith(wanted)]
+    says = ["What is expected stands above; what is got has to be measured."]
+    if found:
+        says.append(f"rackproof bench measures it, and {architecture.metadata.id} judges it by {_ids(found)}.")
+    else:
+        says.append(f"{architecture.metadata.id} has no criterion for it, so no certificate would notice a shortfall.")
+    return Answer("poc", "What performance is expected of a proof of concept, and what is got?", tuple(says))
+
+
+def _containers(architecture: Architecture) -> Answer:
+    found = [c for c in architecture.criteria if "container" in f"{c.id} {c.title} {' '.join(c.where)}".lower()]
+    says = ["The model knows no containers: whether one costs throughput is a matter of measuring the same read twice."]
+    if found:
+        says.append(f"{architecture.metadata.id} has {_ids(found)} for that.")
+    else:
+        says.append(
+            f"{architecture.metadata.id} has no criterion for it: mount the shared storage on the host, pass it into "
+            "the container read-only, run the storage benchmark on both sides and compare."
+        )
+    return Answer("containers", "What is the container bridge strategy?", tuple(says))
+
+
+def _alone(architecture: Architecture) -> Answer:
+    proposed = sum(1 for s in architecture.metadata.sources.values() if s.status.value in ("proposed", "unverified"))
+    whole = len(architecture.metadata.sources)
+    says = (
+        "That is no arithmetic either. What can be said: "
+        f"{words.count(whole, 'source')} stand behind this file, {proposed} of them are proposals or unverified.",
+    )
+    return Answer("alone", "How comfortable is it to do this alone?", says)
+
+
+def _ids(criteria: Iterable[Criterion]) -> str:
+    ids = [c.id for c in criteria]
+    more = len(ids) - _LISTED
+    return words.listed(ids[:_LISTED] + ([f"{more} more"] if more > 0 else []))

@@ -1,0 +1,70 @@
+"""Quantities of the sizing model in words: three significant digits, the prefix that keeps them short."""
+
+from __future__ import annotations
+
+import math
+
+from rackproof.core.units import convert, sign
+
+_DECIMALS = 3
+
+
+def number(value: float) -> str:
+    """``51,300``, ``84.1``, ``0.00712``."""
+    if value == 0:
+        return "0"
+    digits = _DECIMALS - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    text = f"{rounded:,.{max(0, digits)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def count(value: float, one: str, many: str | None = None) -> str:
+    """``1 chassis``, ``2 nodes``."""
+    return f"{number(value)} {one if value == 1 else many or f'{one}s'}"
+
+
+def percent(share: float) -> str:
+    return f"{number(100 * share)} %"
+
+
+def bandwidth(value: float) -> str:
+    """B/s as ``656 MB/s``."""
+    return _scaled(value, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
+
+
+def line(value: float) -> str:
+    """B/s as ``5.25 Gb/s``."""
+    return _scaled(value * 8, ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"))
+
+
+def size(value: float) -> str:
+    """Bytes as ``22.2 TB``."""
+    return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def duration(seconds: float) -> str:
+    """``5 ms``, ``225 s``, ``62.6 min``, ``10.4 h``, ``3.2 days``."""
+    for limit, divisor, name in ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (600, 1, "s"), (7200, 60, "min")):
+        if seconds < limit:
+            return f"{number(seconds / divisor)} {name}"
+    return f"{number(seconds / 3600)} h" if seconds < 172800 else f"{number(seconds / 86400)} days"
+
+
+def in_unit(value: float, unit: str, shown: str, exact: bool = False) -> str:
+    """An input as its author would write it; ``exact`` with all the digits that an author writes."""
+    converted, mark = convert(value, unit, shown), sign(shown)
+    text = f"{converted:,.7g}" if exact else number(converted)
+    return f"{text}{mark}" if mark.startswith("/") else f"{text} {mark}".rstrip()
+
+
+def listed(items: list[str] | tuple[str, ...]) -> str:
+    """``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def _scaled(value: float, names: tuple[str, ...]) -> str:
+    step = 0 if value < 1 else min(len(names) - 1, int(math.log10(value) / 3 + 1e-12))
+    if round(value / 1000**step, 9) >= 999.5 and step < len(names) - 1:
+        step += 1
+    return f"{number(value / 1000**step)} {names[step]}"
