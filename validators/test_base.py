@@ -128,7 +128,7 @@ def _property(shown: dict[str, str], key: str) -> str:
 
 @check(
     "base.sysctl",
-    reads="system.sysctl",
+    reads="system.sysctl.*",
     each=lambda arch, node, rack: arch.system.sysctl,
     protects="Default buffers, swapping and page migration each cost a share of the bandwidth that nobody finds later.",
     hint="sysctl KEY on the node; look for another file in /etc/sysctl.d, or a service, that sets the key.",

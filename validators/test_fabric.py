@@ -281,7 +281,7 @@ def _resolved(host: Host, names: list[str]) -> dict[str, str]:
 
 @check(
     "fabric.ssh",
-    reads="roles.gpu",
+    reads="roles.gpu.count",
     roles=("gpu",),
     when=lambda arch, node, rack: arch.rails > 0 and len(rack.group("gpu")) > 1,
     protects="mpirun starts its ranks over ssh; one node that asks for a password stops the whole job.",

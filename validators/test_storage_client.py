@@ -73,7 +73,7 @@ def statfs(host: Host, storage: Storage) -> Answer:
 
 @check(
     "mount.mounted",
-    reads="storage",
+    reads="storage.*.mountpoint",
     each=clients(),
     protects="A job that finds an empty folder instead of its data fills the root disk, or trains on nothing.",
     hint="systemctl status for the mount's unit; journalctl -u rackproof-mounts for network file systems.",
@@ -86,7 +86,7 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
 
 @check(
     "mount.source",
-    reads="storage",
+    reads="storage.*.source",
     each=clients(),
     protects="The right folder of the wrong server: everything works until somebody looks for the data.",
     hint="findmnt on the node; compare the server's address and path with the inventory and the architecture.",
@@ -119,7 +119,7 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
 
 @check(
     "mount.options",
-    reads="storage",
+    reads="storage.*.options_required",
     each=clients(),
     protects="A soft or read-only mount gives a checkpoint up in the middle; a wrong version loses features quietly.",
     hint="findmnt -o OPTIONS on the node; NFS mounts of one server share options with the first: unmount all, remount.",
@@ -144,7 +144,7 @@ def test_options(host: Host, arch: Architecture, item: str) -> None:
 
 @check(
     "mount.transport",
-    reads="storage",
+    reads="storage.*.transport",
     each=clients(lambda storage: storage.class_ == "nfs" and storage.transport is not None),
     protects="An RDMA mount that runs over TCP looks the same and reads at a fraction of the speed.",
     hint="grep xprt /proc/self/mountstats; NFS reuses a transport to the same server: unmount all its mounts first.",
@@ -157,7 +157,7 @@ def test_transport(host: Host, arch: Architecture, item: str) -> None:
 
 @check(
     "mount.connections",
-    reads="storage",
+    reads="storage.*.connections",
     each=clients(lambda storage: storage.class_ == "nfs" and (storage.connections or 0) > 1),
     protects="One TCP connection is one core and one path: a fast link stays half empty.",
     hint="grep xprt /proc/self/mountstats; nconnect counts for the first mount of a server only: unmount all, remount.",
@@ -169,7 +169,7 @@ def test_connections(host: Host, arch: Architecture, item: str) -> None:
 
 @check(
     "mount.answers",
-    reads="storage",
+    reads="storage.*.stat_timeout_s",
     each=clients(),
     protects="A mount whose server is gone blocks every process that looks at it, and cannot be killed off.",
     hint="Is the server up, and its address pingable over the fabric? dmesg shows 'server not responding'.",
@@ -191,7 +191,7 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
 
 @check(
     "mount.free",
-    reads="storage",
+    reads="storage.*.min_free_gb",
     each=clients(lambda storage: storage.min_free_gb > 0),
     protects="A full file system ends every job at its next checkpoint.",
     hint="df and du on the node; deleted files that are still open show in lsof +L1.",

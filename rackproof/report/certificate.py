@@ -191,7 +191,7 @@ def _checks(checks: Iterable[CheckResult]) -> tuple[CheckSummary, ...]:
     return tuple(
         CheckSummary(
             check=name,
-            reads=", ".join(sorted({c.reads for c in results if c.reads})),
+            reads=", ".join(sorted({c.reads.replace(c.item, "*") if c.item else c.reads for c in results if c.reads})),
             results=len(results),
             passed=count(name, CheckOutcome.PASSED),
             failed=count(name, CheckOutcome.FAILED),

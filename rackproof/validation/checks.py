@@ -51,7 +51,7 @@ class Check:
     hint: str
     """What to do when it fails."""
     reads: str
-    """The architecture key that says what is expected."""
+    """The architecture key that says what is expected; ``*`` stands for the item: ``storage.*.transport``."""
     required: bool
     each: Each | None
     when: When | None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.architecture.expectations import ABSENT, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError
@@ -46,6 +47,7 @@ def result_of(
     if outcome is CheckOutcome.PASSED and not distinct:
         outcome, message = CheckOutcome.UNMEASURED, "the check read nothing"
     severity = arch.checks.get(case.check.id)
+    reads = case.check.reads.replace("*", case.item)
     return CheckResult(
         check=case.check.id,
         node=case.node.name,
@@ -55,7 +57,8 @@ def result_of(
         protects=case.check.protects,
         hint=case.check.hint,
         message=message,
-        reads=case.check.reads,
+        reads=reads,
+        expected=expectation(arch, reads),
         elapsed_s=round(sum(result.elapsed_s for result in distinct), 3),
         raw=tuple(
             hashlib.sha256(data).hexdigest()
@@ -64,6 +67,15 @@ def result_of(
             if data
         ),
     )  # fmt: skip
+
+
+def expectation(arch: Architecture, reads: str) -> Any:
+    """What the architecture says there, so that the answer is not taken for one to another question later.
+
+    A check that reads a whole block (``gpu``) asks nothing that a change within it would answer differently.
+    """
+    value = value_at(arch, reads) if "." in reads else ABSENT
+    return None if value is ABSENT else value
 
 
 def outcome_of(error: BaseException | None) -> tuple[CheckOutcome, str]:

@@ -91,8 +91,10 @@ def test_a_second_checkout_can_start_and_an_interrupted_start_leaves_nothing(
     (tmp_path / "pyproject.toml").touch()
     up = [sys.executable, "-m", "rackproof", "lab", "up", "--gpu-nodes", "1", "--memory", "768"]
     process = subprocess.Popen(
-        up, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        up, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        # tests that were started in the background of a shell ignore Ctrl-C, and so would their children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     second = Lab(tmp_path / ".lab")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(second.pids()) < 2:

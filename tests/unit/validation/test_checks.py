@@ -10,6 +10,7 @@ import pytest
 import testinfra
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import ABSENT, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -37,9 +38,11 @@ def test_a_declaration_is_complete(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_check_names_a_key_of_the_architecture(name: str) -> None:
-    node: Any = healthy().arch
-    for part in validators()[name][0].reads.split("."):
-        node = node[part] if isinstance(node, dict) else getattr(node, part)
+    arch, declared = healthy().arch, validators()[name][0]
+    items = {item for node in healthy().rack.nodes for item in declared.items(arch, node, healthy().rack)}
+    assert items
+    for item in items:
+        assert value_at(arch, declared.reads.replace("*", item)) is not ABSENT
 
 
 def test_the_architecture_names_checks_that_exist() -> None:
