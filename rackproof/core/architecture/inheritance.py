@@ -1,0 +1,134 @@
+"""Architectures that extend others: what a file changes of its parent.
+
+Mappings merge key by key, and a key set to null is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
+``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` takes one away. Any other list
+replaces the parent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rackproof.core.architecture.document import Document, complaint
+from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.errors import ArchitectureError
+
+BY_ID = ("criteria", "curves", "outliers")
+
+Origins = dict[KeyPath, tuple["Document | Merged", KeyPath]]
+
+
+class Merged:
+    """A child's document laid over its parent's; knows of everything in it which file and line it came from.
+
+    Raises ArchitectureError where ``drop`` names what the parent does not have.
+    """
+
+    def __init__(self, parent: Document | Merged, child: Document) -> None:
+        self.name = child.name
+        self._origins: Origins = {}
+        self._parent, self._child = parent, child
+        changed = dict(child.data)
+        dropped = list(self._dropped(changed.get("drop")))
+        base = {key: value for key, value in parent.data.items() if key not in ("extends", "drop", "overrides")}
+        for section in BY_ID:
+            if isinstance(base.get(section), list):
+                base[section] = [entry for entry in base[section] if _id(entry) not in dropped]
+        self.data: Any = self._mapping(base, changed, (), (), ())
+
+    def known_part(self, path: KeyPath) -> KeyPath:
+        """The longest beginning of ``path`` that stands in one of the files."""
+        while path and path not in self._origins:
+            path = path[:-1]
+        return path
+
+    def place(self, path: KeyPath) -> tuple[str, int]:
+        """File and line of ``path``, or of what it is missing from."""
+        document, own = self._origins.get(self.known_part(path), (self._child, ()))
+        return document.place(own)
+
+    def sentence(self, wrong: list[Problem]) -> str:
+        """One line: the first of the problems, and how many more there are."""
+        return complaint(self, wrong)
+
+    def _dropped(self, entries: Any) -> Iterator[str]:
+        names = [str(_id(e)) for section in BY_ID for e in self._parent.data.get(section) or () if _id(e)]
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if (name := _id(entry)) is not None:
+                if wrong := list(known(("drop", index, "id"), name, names, f"entry of {self._parent.name}")):
+                    raise ArchitectureError(complaint(self._child, wrong))
+                yield name
+
+    def _mapping(self, base: Any, over: Any, here: KeyPath, below: KeyPath, above: KeyPath) -> Any:
+        """``below`` and ``above`` are where the two stand in their own files."""
+        if not (isinstance(base, dict) and isinstance(over, dict)):
+            self._note(over, here, self._child, above)
+            return over
+        self._origins[here] = (self._child, above)
+        merged: dict[Any, Any] = {}
+        for key in (*base, *(key for key in over if key not in base)):
+            at, low, high = (*here, key), (*below, key), (*above, key)
+            if key not in over:
+                if key in BY_ID and not here:
+                    merged[key] = self._entries(base[key], [], key)
+                else:
+                    self._note(base[key], at, self._parent, low)
+                    merged[key] = base[key]
+            elif key not in base:
+                self._note(over[key], at, self._child, high)
+                merged[key] = over[key]
+            elif key in BY_ID and not here:
+                merged[key] = self._entries(base[key], over[key], key)
+            else:
+                merged[key] = self._mapping(base[key], over[key], at, low, high)
+        return merged
+
+    def _entries(self, base: Any, over: Any, section: str) -> Any:
+        """Entries of the parent in their order, changed where the child says so, then the child's own."""
+        if not (isinstance(base, list) and isinstance(over, list)):
+            self._note(over, (section,), self._child, (section,))
+            return over
+        origin = self._child if over else self._parent
+        self._origins[(section,)] = (origin, (section,))
+        theirs = {_id(e): i for i, e in enumerate(self._parent.data.get(section) or ()) if _id(e)}
+        mine = {_id(e): i for i, e in enumerate(over) if _id(e)}
+        merged: list[Any] = []
+        for entry in base:
+            at, name = (section, len(merged)), _id(entry)
+            low = (section, theirs.get(name, 0))
+            if name in mine:
+                merged.append(self._mapping(entry, over[mine[name]], at, low, (section, mine[name])))
+            else:
+                self._note(entry, at, self._parent, low)
+                merged.append(entry)
+        seen = {_id(entry) for entry in base}
+        for index, entry in enumerate(over):
+            if _id(entry) is None or _id(entry) not in seen or mine[_id(entry)] != index:
+                self._note(entry, (section, len(merged)), self._child, (section, index))
+                merged.append(entry)
+        return merged
+
+    def _note(self, value: Any, here: KeyPath, document: Document | Merged, own: KeyPath) -> None:
+        """Everything at and below ``here`` comes from ``own`` of one document."""
+        self._origins[here] = (document, own)
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in items:
+            self._note(inner, (*here, key), document, (*own, key))
+
+
+def parent_of(document: Document) -> str | None:
+    """What ``extends`` says. Raises ArchitectureError where it is no text."""
+    data = document.data
+    if not isinstance(data, dict) or data.get("extends") is None:
+        return None
+    if not isinstance(data["extends"], str):
+        raise ArchitectureError(
+            complaint(document, [Problem(("extends",), f"expected an id or a path, actual {data['extends']!r}")])
+        )
+    return data["extends"]
+
+
+def _id(entry: Any) -> Any:
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None

@@ -1,0 +1,92 @@
+"""Thresholds that a site has changed: applied to the criteria, and remembered there for the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Outlier
+from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.models import Architecture, Override
+from rackproof.core.architecture.problem import KeyPath, Problem, known
+
+_BAR_KEYS = ("value", "low", "high", "warn")
+_KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("rel_pct",)}
+
+
+def override_problems(architecture: Architecture) -> Iterator[Problem]:
+    """Overrides of what does not exist, or of a threshold that the entry does not have."""
+    entries = {entry.id: entry for listed in sections(architecture).values() for entry in listed}
+    for id_, override in architecture.overrides.items():
+        here: KeyPath = ("overrides", id_)
+        unknown = list(known(here, id_, entries, "criterion, curve or outlier"))
+        yield from unknown
+        if unknown:
+            continue
+        entry = entries[id_]
+        given = [
+            key for key in (*_BAR_KEYS, "efficiency_min", "r2_min", "rel_pct") if getattr(override, key) is not None
+        ]
+        if not given:
+            yield Problem(here, "changes nothing")
+        for key in given:
+            if key not in _KEYS[type(entry)]:
+                yield Problem((*here, key), f"{id_} has no {key}; it has {', '.join(_KEYS[type(entry)])}")
+        if isinstance(entry, Criterion) and entry.any_of:
+            yield Problem(here, f"{id_} can be met in several ways; change it by extending the file")
+        if (
+            isinstance(entry, Criterion)
+            and override.value is not None
+            and not (entry.pass_.value or entry.pass_.levels)
+        ):
+            yield Problem((*here, "value"), f"the bar of {id_} is {bar_words(entry.pass_)}")
+
+
+def overridden(architecture: Architecture) -> Architecture:
+    """The architecture with its overrides applied. Call ``override_problems`` first."""
+    if not architecture.overrides:
+        return architecture
+    changed: dict[str, Any] = {
+        section: tuple(
+            _applied(entry, architecture.overrides[entry.id]) if entry.id in architecture.overrides else entry
+            for entry in listed
+        )
+        for section, listed in sections(architecture).items()
+    }
+    return architecture.model_copy(update=changed)
+
+
+def _applied(entry: Criterion | Curve | Outlier, override: Override) -> Criterion | Curve | Outlier:
+    why = f"{override.reason} ({override.by})" if override.by else override.reason
+    note = {"published": threshold_words(entry), "changed": why}
+    new = {key: value for key in _KEYS[type(entry)] if (value := getattr(override, key)) is not None}
+    if not isinstance(entry, Criterion):
+        return entry.model_copy(update=note | new)
+    if "value" in new:
+        new["levels"] = {}
+        if override.warn is None:
+            new["warn"] = None  # a warning level belongs to the bar that it stands beside
+    return entry.model_copy(update=note | {"pass_": entry.pass_.model_copy(update=new)})
+
+
+def threshold_words(entry: Criterion | Curve | Outlier) -> str:
+    """The threshold as it stands in the file, in words."""
+    if isinstance(entry, Criterion):
+        return bar_words(entry.pass_)
+    if isinstance(entry, Outlier):
+        return f"{entry.rel_pct:g} % from the median"
+    parts = [("efficiency ≥", entry.efficiency_min), ("R² ≥", entry.r2_min)]
+    return ", ".join(f"{name} {value:g}" for name, value in parts if value is not None) or "no negative step"
+
+
+def bar_words(bar: Bar) -> str:
+    """``≥ 460 GB/s (warns below 475)``: the bar as its file says it."""
+    unit = "" if bar.unit == "1" else f" {bar.unit}"
+    if bar.levels:
+        listed = ", ".join(f"{name} {value:g}" for name, value in bar.levels.items())
+        return f"{'≥' if bar.op == 'ge' else '≤'} {listed}{unit}"
+    if bar.op == "range":
+        return f"{bar.low:g} to {bar.high:g}{unit}"
+    sign = {"ge": "≥", "le": "≤", "eq": "="}[bar.op]
+    warn = "" if bar.warn is None else f" (warns {'below' if bar.op == 'ge' else 'above'} {bar.warn:g})"
+    return f"{sign} {bar.value:g}{unit}{warn}"
