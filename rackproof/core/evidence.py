@@ -218,12 +218,18 @@ def make_record(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str
 
 def verify_chain(records: Iterable[Record]) -> Iterator[str]:
     """Yield one sentence for each break of the chain; nothing when it is whole."""
+    for _, sentence in chain_breaks(records):
+        yield sentence
+
+
+def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
+    """How many records stand before each break of the chain, and what the break is."""
     prev, expected = GENESIS, 0
-    for record in records:
+    for position, record in enumerate(records):
         if record.seq != expected:
-            yield f"record {record.seq} stands where record {expected} should be"
+            yield position, f"record {record.seq} stands where record {expected} should be"
         if record.prev != prev:
-            yield f"record {record.seq} does not follow the record before it"
+            yield position, f"record {record.seq} does not follow the record before it"
         if record.hash != chain_hash(record.seq, record.time, record.kind, record.body, record.prev):
-            yield f"record {record.seq} was changed after it was written"
+            yield position, f"record {record.seq} was changed after it was written"
         prev, expected = record.hash, record.seq + 1

@@ -9,11 +9,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from rackproof.core.evidence import GENESIS, CommandRecord, Frozen, Kind, Record, make_record, verify_chain
+from rackproof.core.evidence import GENESIS, CommandRecord, Frozen, Kind, Record, chain_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
 
@@ -122,6 +122,25 @@ class EvidenceStore:
 
 def read_records(folder: Path) -> list[Record]:
     """All whole records of a run. Raises RunError when a line is damaged or the chain is broken."""
+    trusted = read_trusted(folder)
+    if trusted.broken is not None:
+        raise RunError(f"{folder / EVIDENCE}: {trusted.broken}")
+    return trusted.records
+
+
+class Trusted(NamedTuple):
+    """What of a run's evidence can be relied on."""
+
+    records: list[Record]
+    """Up to the first break."""
+    broken: str | None
+    """From which record on nothing can be relied on, and why; None where the chain is whole."""
+    cut_off: bool
+    """The last line was never finished: the run was killed while it wrote, or the file was truncated."""
+
+
+def read_trusted(folder: Path) -> Trusted:
+    """The records of a run as far as the chain holds. Raises RunError where there is no run to read."""
     path = folder / EVIDENCE
     try:
         lines = path.read_bytes().split(b"\n")
@@ -129,16 +148,17 @@ def read_records(folder: Path) -> list[Record]:
         raise RunError(f"{folder}: no run there ({EVIDENCE} is missing)") from None
     except OSError as error:
         raise RunError(f"{path}: {error.strerror or error}") from error
-    lines.pop()  # empty after the last newline, or a line that was never finished
-    records = []
+    cut_off = lines.pop() != b""  # empty after the last newline, or a line that was never finished
+    records: list[Record] = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(Record.model_validate(json.loads(line)))
+            record = Record.model_validate(json.loads(line))
         except (ValueError, ValidationError):
-            raise RunError(f"{path}:{number}: this line is damaged") from None
-    for sentence in verify_chain(records):
-        raise RunError(f"{path}: {sentence}")
-    return records
+            return Trusted(records, f"line {number} is damaged", cut_off)
+        records.append(record)
+    for broken, sentence in chain_breaks(records):
+        return Trusted(records[:broken], sentence, cut_off)
+    return Trusted(records, None, cut_off)
 
 
 def read_raw(folder: Path, name: str) -> bytes:

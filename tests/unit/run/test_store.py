@@ -11,7 +11,7 @@ import pytest
 from rackproof.core.evidence import Kind
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
-from rackproof.run.store import EVIDENCE, EvidenceStore, read_raw, read_records
+from rackproof.run.store import EVIDENCE, EvidenceStore, read_raw, read_records, read_trusted
 
 
 def fill(folder: Path, count: int) -> None:
@@ -48,7 +48,7 @@ def test_a_line_that_a_killed_run_left_half_is_dropped_and_the_rest_kept(tmp_pat
         (lambda lines: [lines[0].replace("note 0", "note X"), *lines[1:]], "was changed after it was written"),
         (lambda lines: [lines[0], lines[2]], "stands where record 1 should be"),
         (lambda lines: [lines[1], lines[0], lines[2]], "stands where record 0 should be"),
-        (lambda lines: [lines[0], "{rubbish", *lines[1:]], ":2: this line is damaged"),
+        (lambda lines: [lines[0], "{rubbish", *lines[1:]], ": line 2 is damaged"),
     ],
 )
 def test_tampering_is_noticed(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]
@@ -104,3 +104,23 @@ def test_each_line_is_one_json_object(tmp_path: Path) -> None:
     fill(tmp_path, 2)
     for line in (tmp_path / EVIDENCE).read_text().splitlines():
         assert set(json.loads(line)) == {"seq", "time", "kind", "body", "prev", "hash"}
+
+
+@pytest.mark.parametrize(("position", "kept"), [(0, 0), (2, 2), (4, 4)])
+def test_what_stands_before_a_break_can_still_be_read(tmp_path: Path, position: int, kept: int) -> None:
+    fill(tmp_path, 5)
+    path = tmp_path / EVIDENCE
+    lines = path.read_text().splitlines()
+    lines[position] = lines[position].replace('"time":"2', '"time":"3')
+    path.write_text("\n".join(lines) + "\n")
+    trusted = read_trusted(tmp_path)
+    assert len(trusted.records) == kept
+    assert trusted.broken == f"record {position} was changed after it was written"
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    path = tmp_path / EVIDENCE
+    path.write_bytes(path.read_bytes()[:-20])
+    trusted = read_trusted(tmp_path)
+    assert (len(trusted.records), trusted.broken, trusted.cut_off) == (2, None, True)
