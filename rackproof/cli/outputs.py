@@ -18,7 +18,8 @@ from rackproof.core.evidence import (
     Record,
 )
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.verdict import Judgement
+from rackproof.core.status import Status
+from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import EvidenceWriteError
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
 from rackproof.report.junit import render_junit
@@ -38,15 +39,44 @@ VERDICTS, CERTIFICATE, PAGE, JUNIT, METRICS = (
 )
 
 
-def judged(records: Sequence[Record], architecture: LoadedArchitecture, only: VerdictKind | None = None) -> Certificate:
-    """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage."""
+def judged(
+    records: Sequence[Record],
+    architecture: LoadedArchitecture,
+    only: VerdictKind | None = None,
+    broken: str | None = None,
+    cut_off: bool = False,
+) -> Certificate:
+    """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage.
+
+    ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. ``cut_off`` says that its
+    last line was never finished.
+    """
     judgement = judge_records(architecture.model, records)
     if only is not None:
         judgement = judgement.restricted_to(only)
-    return _certificate(records, architecture, judgement)
+    notes = ["The last line of the evidence was never finished; it is left out."] if cut_off else []
+    if broken is not None:
+        judgement = judgement.with_verdict(_broken(broken))
+    return _certificate(records, architecture, judgement, notes)
 
 
-def _certificate(records: Sequence[Record], architecture: LoadedArchitecture, judgement: Judgement) -> Certificate:
+def _broken(why: str) -> Verdict:
+    return Verdict(
+        id="run.evidence",
+        kind="check",
+        title="Evidence as it was written",
+        subject="rack",
+        status=Status.INVALID,
+        required=True,
+        message=f"{why}; everything from there on is left out",
+        reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it.",
+        hint="Find out who changed the file; restore it from a copy, or measure again.",
+    )
+
+
+def _certificate(
+    records: Sequence[Record], architecture: LoadedArchitecture, judgement: Judgement, notes: Sequence[str]
+) -> Certificate:
     bodies = {kind: [r.body for r in records if r.kind is kind] for kind in Kind}
     return build_certificate(
         info_of(records),
@@ -60,7 +90,7 @@ def _certificate(records: Sequence[Record], architecture: LoadedArchitecture, ju
         chain_head=records[-1].hash,
         records_count=len(records),
         finished=records[-1].time,
-        notes=[str(b["text"]) for b in bodies[Kind.NOTE]],
+        notes=[*(str(b["text"]) for b in bodies[Kind.NOTE]), *notes],
         architecture_sha256=architecture.sha256,
     )
 

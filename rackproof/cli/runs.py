@@ -15,13 +15,13 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
 from rackproof.core.rack import Rack
-from rackproof.errors import ArchitectureError, EvidenceWriteError
+from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.inventory import load_rack
 from rackproof.report.certificate import Certificate
 from rackproof.run.display import Silent
-from rackproof.run.folder import REPORTS, find_run, info_of, new_run
+from rackproof.run.folder import REPORTS, changed_since, find_run, info_of, new_run, stored_architecture
 from rackproof.run.stages import Run
-from rackproof.run.store import read_records
+from rackproof.run.store import EVIDENCE, read_records, read_trusted
 
 RUN_LOG = "run.log"
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -80,15 +80,23 @@ def certify(
 
 @click.command()
 @click.argument("run")
-@click.option("--architecture", help="Judge against this id or file instead of the one it was made for.")
+@click.option("--architecture", help="Judge against this id or file as it is now.")
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> None:
-    """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; no node is asked."""
+    """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; no node is asked.
+
+    Without --architecture the run is judged against the text that was stored with it.
+    """
     folder = find_run(output, run)
-    records = read_records(folder)
-    reference = architectures.load(architecture or info_of(records).architecture)
-    certificate = judged(records, reference)
+    trusted = read_trusted(folder)
+    if trusted.broken and not trusted.records:
+        raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; nothing before it can be judged")
+    info = info_of(trusted.records)
+    reference = architectures.load(architecture) if architecture else stored_architecture(folder, info)
+    if not architecture and (changed := changed_since(info)):
+        click.echo(changed, err=True)
+    certificate = judged(trusted.records, reference, broken=trusted.broken, cut_off=trusted.cut_off)
     write_outputs(folder, certificate, whole=True)
     _tell(folder, certificate, whole=True, as_json=as_json)
 

@@ -92,3 +92,9 @@ class Judgement(BaseModel):
         verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind)
         outcome = outcome_of(verdict.status for verdict in verdicts if verdict.required)
         return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+
+    def with_verdict(self, verdict: Verdict) -> Judgement:
+        """The judgement with one verdict more, and what all of them amount to."""
+        verdicts = tuple(sorted((*self.verdicts, verdict), key=lambda v: (v.kind, v.id, v.subject)))
+        outcome = outcome_of(v.status for v in verdicts if v.required)
+        return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})

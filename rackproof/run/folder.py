@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rackproof import __version__
+from rackproof import __version__, architectures
 from rackproof.architectures import LoadedArchitecture
 from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Kind, NodeInfo, Record, RunInfo
 from rackproof.core.rack import Rack
-from rackproof.errors import RunError
-from rackproof.run.store import EVIDENCE, read_records, utc_now
+from rackproof.errors import ArchitectureError, RunError
+from rackproof.run.store import EVIDENCE, read_raw, read_records, utc_now
 
 REPORTS = "reports"
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
@@ -74,6 +74,26 @@ def info_of(records: Sequence[Record]) -> RunInfo:
     if not records or records[0].kind is not Kind.RUN:
         raise RunError("the run has no first record; it was ended before it began")
     return RunInfo.model_validate(records[0].body)
+
+
+def stored_architecture(folder: Path, info: RunInfo) -> LoadedArchitecture:
+    """What the run was made for, word for word. Raises RunError, ArchitectureError."""
+    try:
+        text = read_raw(folder, info.architecture_sha256).decode()
+    except RunError as error:
+        raise RunError(f"{error}; that is its architecture: name one with --architecture") from None
+    return architectures.stored(text, f"{folder}/raw/{info.architecture_sha256[:12]}")
+
+
+def changed_since(info: RunInfo) -> str | None:
+    """One line where the architecture of this name is not what the run was made for any more."""
+    try:
+        now = architectures.load(info.architecture)
+    except ArchitectureError:
+        return None
+    if now.sha256 == info.architecture_sha256:
+        return None
+    return f"{now.path} has changed since the run; --architecture {info.architecture} judges against it as it is now"
 
 
 def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture) -> None:
