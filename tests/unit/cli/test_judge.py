@@ -1,0 +1,139 @@
+"""``rackproof judge``: offline, against what was promised then, and never better than the evidence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from rackproof.architectures import parse
+from rackproof.cli.main import cli
+from rackproof.core.evidence import Kind
+from rackproof.errors import RackproofError
+from rackproof.run.store import EVIDENCE, EvidenceStore
+from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info
+
+TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "architectures").mkdir()
+    (tmp_path / "architectures/small.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def record(folder: Path, text: str = TEXT, read: float = 60.0) -> Path:
+    """A finished run whose nodes all read at ``read`` MB/s."""
+    parse(text, "x")
+    run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(text.encode()).hexdigest()})
+    with EvidenceStore(folder) as store:
+        store.raw(text.encode())
+        store.append(Kind.RUN, run)
+        for name in NODES:
+            store.append(Kind.CHECK, check(name))
+        for name in GPU:
+            store.append(Kind.MEASUREMENT, measurement(name, read).model_copy(update={"raw": ()}))
+    return folder
+
+
+def judge(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["judge", *arguments])
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = judge(*arguments, "--json")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    assert result.exit_code == found["exit_status"]
+    return found
+
+
+def test_judging_twice_gives_the_same_bytes(here: Path) -> None:
+    record(here / "reports/a")
+    assert answer("a")["outcome"] == "CERTIFIED"
+    files = {path: path.read_bytes() for path in (here / "reports/a").iterdir() if path.is_file()}
+    assert answer("a")["outcome"] == "CERTIFIED"
+    assert files == {path: path.read_bytes() for path in (here / "reports/a").iterdir() if path.is_file()}
+
+
+def test_a_run_is_judged_against_the_text_that_was_stored_with_it(here: Path) -> None:
+    record(here / "reports/a")
+    stricter = yaml.safe_dump(document(criterion(**{"pass": {"op": "ge", "value": 90, "unit": "MB/s"}})))
+    (here / "architectures/small.yaml").write_text(stricter)
+    result = judge("a")
+    assert result.exit_code == 0
+    assert "small.yaml has changed since the run; --architecture small judges against it as it is now" in result.stderr
+    assert answer("a", "--architecture", "small")["outcome"] == "NOT CERTIFIED"
+
+
+def test_an_architecture_that_is_gone_can_still_be_judged_against(here: Path) -> None:
+    record(here / "reports/a")
+    (here / "architectures/small.yaml").unlink()
+    assert answer("a")["outcome"] == "CERTIFIED"
+
+
+def test_a_run_whose_architecture_is_not_stored_says_what_to_do(here: Path) -> None:
+    folder = record(here / "reports/a")
+    for path in (folder / "raw").iterdir():
+        path.unlink()
+    with pytest.raises(RackproofError, match="name one with --architecture"):
+        cli.main(["judge", "a"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("position", [2, 5])
+def test_evidence_that_was_changed_makes_the_run_invalid(here: Path, position: int) -> None:
+    folder = record(here / "reports/a")
+    lines = (folder / EVIDENCE).read_text().splitlines()
+    lines[position] = lines[position].replace("60.0", "90.0").replace('"outcome":"passed"', '"outcome":"failed"')
+    (folder / EVIDENCE).write_text("\n".join(lines) + "\n")
+    found = answer("a")
+    assert found["outcome"] == "INCOMPLETE"
+    verdicts = {v["id"]: v for v in json.loads((folder / "verdicts.json").read_text())["verdicts"]}
+    assert verdicts["run.evidence"]["status"] == "INVALID"
+    assert verdicts["run.evidence"]["message"].startswith(f"record {position} was changed after it was written")
+
+
+def test_evidence_that_is_changed_from_the_start_is_an_error(here: Path) -> None:
+    folder = record(here / "reports/a")
+    text = (folder / EVIDENCE).read_text()
+    (folder / EVIDENCE).write_text(text.replace('"small"', '"large"', 1))
+    with pytest.raises(
+        RackproofError, match="record 0 was changed after it was written; nothing before it can be judged"
+    ):
+        cli.main(["judge", "a"], standalone_mode=False)
+
+
+def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: Path) -> None:
+    folder = record(here / "reports/a")
+    (folder / EVIDENCE).write_bytes((folder / EVIDENCE).read_bytes()[:-30])
+    assert answer("a")["outcome"] == "INCOMPLETE"
+    notes = json.loads((folder / "certificate.json").read_text())["notes"]
+    assert "The last line of the evidence was never finished; it is left out." in notes
+
+
+@pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_none_is_a_damaged_line(here: Path, bad: str) -> None:
+    folder = record(here / "reports/a")
+    (folder / EVIDENCE).write_text((folder / EVIDENCE).read_text().replace("60.0", bad))
+    assert answer("a")["outcome"] == "INCOMPLETE"
+    assert answer("a")["counts"]["required"]["INVALID"] == 1
+
+
+def test_another_architecture_is_named_in_the_notes(here: Path) -> None:
+    folder = record(here / "reports/a")
+    other = document(criterion()) | {"roles": {"login": {}}}
+    other["metadata"] = other["metadata"] | {"id": "other"}
+    other["criteria"][0]["members"] = "login"
+    for storage in other["storage"].values():
+        storage |= {"server_role": "login", "client_roles": ["login"]}
+    (here / "architectures/other.yaml").write_text(yaml.safe_dump(other))
+    assert answer("a", "--architecture", "other")["outcome"] == "NOT CERTIFIED"
+    notes = json.loads((folder / "certificate.json").read_text())["notes"]
+    assert any("was made for small" in note and "judged against other" in note for note in notes)
