@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
 
 PURE: dict[str, set[str]] = {
     # what the pure parts may import from elsewhere: no machine, no clock, no disk, no program
-    "core": {"ClusterShell", "pint", "pydantic", "pydantic_core", "yaml"},
+    "core": {"ClusterShell", "networkx", "pint", "pydantic", "pydantic_core", "yaml"},
     "parse": {"pydantic"},
 }
 PURE_STDLIB = {
