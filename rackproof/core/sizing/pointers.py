@@ -45,7 +45,7 @@ def _alone(architecture: Architecture) -> Answer:
     whole = len(architecture.metadata.sources)
     says = (
         "That is no arithmetic either. What can be said: "
-        f"{words.count(whole, 'source')} stand behind this file, {proposed} of them are proposals or unverified.",
+        f"{proposed} of the {words.count(whole, 'source')} behind this file are proposals or unverified.",
     )
     return Answer("alone", "How comfortable is it to do this alone?", says)
 

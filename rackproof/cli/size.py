@@ -1,0 +1,76 @@
+"""``rackproof size``: what a rack can feed, before it is bought."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from rackproof import architectures
+from rackproof.errors import SizingError
+
+
+@click.command()
+@click.argument("arch")
+@click.option(
+    "--workload", "-w", "workloads", multiple=True, metavar="NAME[:PART]",
+    help="A workload of ARCH. PART is its part of the nodes: 7 (nodes) or 75%. Several share the rack, "
+    "those without a part evenly.  [default: the only one]",
+)  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="INPUT=VALUE",
+    help="Change an input, with its unit: nodes=18, port_rate=25Gb/s, unit.count=3, rate_per_gpu=1786, "
+    "unit.read_iops=unknown. Of one workload of several: resnet50.rate_per_gpu=1786.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON (rackproof.sizing/v1).")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan as a page, with curves.")
+@click.option("--svg", type=click.Path(path_type=Path, file_okay=False), help="Write the two curves into this folder.")
+def size(
+    arch: str, workloads: tuple[str, ...], settings: tuple[str, ...], as_json: bool, html: Path | None, svg: Path | None
+) -> None:
+    """Plan the capacity of ARCH (id or file): which stage binds, how much storage and network it takes, and why.
+
+    Nothing is measured and no node is asked. A figure that the file does not have is reported as unknown, never
+    guessed. Example of a mix:
+
+        rackproof size dell-isilon-f800-dgx1 -w resnet50:6 -w googlenet-serving:3 --set nodes=9
+    """
+    from rackproof.core.sizing.answers import memo
+    from rackproof.core.sizing.document import to_json
+    from rackproof.core.sizing.inputs import inputs_of, parse_choice
+
+    architecture = architectures.load(arch).model
+    plan = memo(architecture, inputs_of(architecture, [parse_choice(w) for w in workloads], settings))
+    files: dict[Path, str] = {}
+    if html or svg:
+        from rackproof.report.sizing import render_page, render_svgs
+
+        files |= {html: render_page(plan)} if html else {}
+        files |= {svg / name: text for name, text in render_svgs(plan).items()} if svg else {}
+    _write(files)
+    if as_json:
+        click.echo(to_json(plan))
+        return
+    from rich.console import Console
+
+    from rackproof.report.sizing_memo import print_memo
+
+    print_memo(plan, Console())
+    for path in files:
+        click.echo(f"written: {path}")
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    for path, text in files.items():
+        part = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise SizingError(f"{path}: cannot be written ({error.strerror})") from error

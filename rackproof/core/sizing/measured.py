@@ -1,0 +1,202 @@
+"""What the model predicts beside what a run has measured: is it the storage, the network or the GPU?
+
+Two things can be compared. The storage benchmark reads as fast as the rack can, so the least of network, connections
+and storage sets its pace. A workload's pace follows from the same model, once with the figures of the architecture and
+once with links and storage as they were measured. Simulated measurements count for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.sizing import words
+from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
+from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch
+from rackproof.core.sizing.view import title_of
+from rackproof.core.units import convert
+from rackproof.errors import SizingError
+
+AT_LIMIT = 0.8
+"""A stage that gives this much of what it can by itself is what holds a benchmark up."""
+
+_READ = "storage.read_bandwidth"
+_LINKS = {"tcp": "link.tcp_bandwidth", "rdma": "link.rdma_write_bandwidth"}
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Comparison(_Record):
+    """One prediction beside what was measured."""
+
+    subject: str
+    """``read of nfs-tcp``, or a workload."""
+    unit: str
+    """``B/s`` or ``samples/s``."""
+    predicted: float | None
+    predicted_stage: str | None
+    measured: float | None
+    measured_stage: str | None
+    directly: bool = True
+    """False: nobody ran the workload; this is the model's answer with links and storage as measured."""
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the bottleneck is the predicted one; None where either is unknown."""
+        if self.predicted_stage is None or self.measured_stage is None:
+            return None
+        return self.predicted_stage == self.measured_stage
+
+
+class PredictedAndMeasured(_Record):
+    lines: tuple[str, ...]
+    """For people; one where there is nothing to compare."""
+    comparisons: tuple[Comparison, ...] = ()
+
+
+class _Found(_Record):
+    """What the run measured of the path from storage to nodes, B/s."""
+
+    storage: str
+    clients: int
+    read: float
+    """Of the rack."""
+    link: float | None
+    """Of one port."""
+
+
+def predicted_and_measured(architecture: Architecture, measurements: Sequence[Measurement]) -> PredictedAndMeasured:
+    """The model's bottleneck and the run's, in a few lines."""
+    if architecture.sizing is None or not architecture.workloads:
+        return _nothing("no sizing inputs in the architecture")
+    found = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
+    if isinstance(found, str):
+        return _nothing(found)
+    comparisons = []
+    try:
+        for index, name in enumerate(architecture.workloads):
+            declared = inputs_of(architecture, [Choice(name)]).replaced("nodes", float(found.clients))
+            if index == 0:
+                reading = _reading(declared, found)
+                comparisons.append(reading)
+            comparisons.append(_workload(name, declared, _as_measured(declared, found, reading), measurements))
+    except SizingError as error:
+        return _nothing(str(error))
+    return PredictedAndMeasured(lines=tuple(_line(c) for c in comparisons), comparisons=tuple(comparisons))
+
+
+def _nothing(reason: str) -> PredictedAndMeasured:
+    return PredictedAndMeasured(lines=(f"bottleneck: nothing to compare, {reason}",))
+
+
+def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Found | str:
+    """What can be compared, or why nothing can."""
+    reads: dict[str, Measurement] = {}
+    for m in measurements:
+        name = m.labels.get("storage", "")
+        if m.metric == _READ and m.scope is Scope.RACK and len(m.members) >= len(reads.get(name, m).members):
+            reads[name] = m
+    wanted = architecture.sizing.storage if architecture.sizing else None
+    shared = [name for name in reads if name in architecture.storage and architecture.storage[name].class_ != "local"]
+    if wanted is None and len(shared) > 1:
+        return f"sizing.storage does not say which of {words.listed(sorted(shared))} feeds the workloads"
+    name = wanted or (shared[0] if shared else "")
+    if name not in reads:
+        return f"the read bandwidth of {name or 'a shared storage'} was not measured"
+    read = reads[name]
+    transport = architecture.storage[name].transport if name in architecture.storage else None
+    link = _median(measurements, _LINKS.get(transport or "tcp", _LINKS["tcp"]), "B/s")
+    rate = convert(median(read.samples), read.unit, "B/s")
+    if not rate > 0 or not read.members:
+        return f"the read bandwidth of {name} was measured as nothing"
+    return _Found(storage=name, clients=len(read.members), read=rate, link=link)
+
+
+def _median(measurements: Sequence[Measurement], metric: str, unit: str) -> float | None:
+    values = [
+        convert(median(m.samples), m.unit, unit) for m in measurements if m.metric == metric and m.scope is Scope.PAIR
+    ]
+    found = median(values) if values else 0.0
+    return found if found > 0 else None
+
+
+def _reading(inputs: Inputs, found: _Found) -> Comparison:
+    """The storage benchmark: nothing but the path from storage to nodes."""
+    system, unit = inputs.system, inputs.system.unit
+    each = None if system.connections is None or system.connection_rate is None else system.connection_rate
+    paths = {
+        StageName.NETWORK: None if system.node_bandwidth is None else system.nodes * system.node_bandwidth,
+        StageName.CONNECTIONS: None if each is None else system.nodes * (system.connections or 0) * each,
+        StageName.BANDWIDTH: None if unit.read is None else unit.count * unit.read,
+        StageName.STORAGE_PORTS: None
+        if unit.ports is None or unit.port_rate is None
+        else unit.count * unit.ports * unit.port_rate * system.port_efficiency,
+    }
+    known = {name: rate for name, rate in paths.items() if rate is not None}
+    least = min(known, key=lambda name: known[name]) if StageName.BANDWIDTH in known else None
+    if found.link is not None:
+        known[StageName.NETWORK] = system.nodes * system.storage_ports * found.link
+    full = sorted((found.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
+    # Whatever is between the nodes and the storage has room to spare: then the storage itself gives no more.
+    actual = full[-1][1] if full and full[-1][0] >= AT_LIMIT else StageName.BANDWIDTH if full else None
+    return Comparison(
+        subject=f"read of {found.storage} by {words.count(found.clients, 'node')}",
+        unit="B/s",
+        predicted=paths[least] if least else None,
+        predicted_stage=TITLES[least] if least else None,
+        measured=found.read,
+        measured_stage=TITLES[actual] if actual else None,
+    )
+
+
+def _as_measured(inputs: Inputs, found: _Found, reading: Comparison) -> Inputs:
+    """The inputs with links and storage as the run found them."""
+    if found.link is not None:
+        inputs = inputs.replaced("port_rate", found.link).replaced("port_efficiency", 1.0)
+    each = found.read / inputs.system.unit.count
+    declared = inputs.system.unit.read
+    if reading.measured_stage == TITLES[StageName.BANDWIDTH] or declared is None or each > declared:
+        inputs = inputs.replaced("unit.read", each)
+    return inputs
+
+
+def _workload(name: str, declared: Inputs, actual: Inputs, measurements: Sequence[Measurement]) -> Comparison:
+    before, after = first_epoch(declared), first_epoch(actual)
+    rates = [
+        median(m.samples)
+        for m in measurements
+        if m.metric == "ingest.samples_rate" and m.scope is Scope.RACK and m.labels.get("workload") == name
+        and m.samples and not m.simulated and len(m.members) == declared.system.nodes
+    ]  # fmt: skip
+    return Comparison(
+        subject=name,
+        unit="samples/s",
+        predicted=before.samples_per_s,
+        predicted_stage=_stage(before),
+        measured=rates[-1] if rates else after.samples_per_s,
+        measured_stage=_stage(after),
+        directly=bool(rates),
+    )
+
+
+def _stage(phase: Phase) -> str | None:
+    return title_of(phase.binding[0]) if phase.binding else None
+
+
+def _line(c: Comparison) -> str:
+    def said(value: float | None, stage: str | None) -> str:
+        if value is None:
+            return "unknown"
+        rate = words.bandwidth(value) if c.unit == "B/s" else f"{words.number(value)} {c.unit}"
+        return f"{rate}, set by {stage or 'an unknown stage'}"
+
+    verdict = {True: "as predicted", False: "not as predicted", None: "nothing to compare"}[c.agrees]
+    how = "measured" if c.directly else "with links and storage as measured"
+    predicted, measured = said(c.predicted, c.predicted_stage), said(c.measured, c.measured_stage)
+    return f"{c.subject}: predicted {predicted}; {how} {measured} ({verdict})"

@@ -1,0 +1,226 @@
+"""A capacity plan as a page and as two pictures: latency against load, throughput against GPUs.
+
+The pictures are SVG in the manner of ``plots``: geometry here, markup in ``templates/sizing.svg.j2``. Inside the page
+they follow its colours; a file of its own carries the few rules that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rackproof.core.sizing import words
+from rackproof.core.sizing.answers import Memo
+from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve, latency_against_load, throughput_against_gpus
+from rackproof.core.sizing.hangs import described
+from rackproof.core.sizing.model import Phase, Stage
+from rackproof.core.sizing.view import title_of
+from rackproof.report.plots import WIDTH, Line, Tick, nice_ticks
+from rackproof.report.quantities import significant
+
+LATENCY, SCALE = "latency-against-load", "throughput-against-gpus"
+_LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An upright line: what is planned, what is there."""
+
+    x: float
+    text: str
+    anchor: str
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    title: str
+    unit: str
+    x_title: str
+    described: str
+    """What it says, for a reader who cannot see it."""
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    marks: tuple[Mark, ...]
+    left: float = _LEFT
+    right: float = WIDTH - _RIGHT
+    top: float = _TOP
+    bottom: float = _HEIGHT - _FOOT
+    height: float = _HEIGHT
+    width: float = WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One stage of one phase as a table shows it."""
+
+    title: str
+    samples: str
+    bandwidth: str
+    """Bytes a second into the GPUs when this stage is at its ceiling."""
+    used: str
+    ceiling: str
+    binding: bool
+    remark: str
+    """Why there are no numbers."""
+
+
+def stage_rows(phase: Phase) -> tuple[StageRow, ...]:
+    return tuple(_stage_row(phase, stage) for stage in phase.stages)
+
+
+def pictures(memo: Memo) -> dict[str, Picture]:
+    """Both curves by the name of their file."""
+    scale = _scale_picture(throughput_against_gpus(memo.inputs))
+    found = {LATENCY: _latency_picture(latency_against_load(memo.view))}
+    return found if scale is None else {**found, SCALE: scale}
+
+
+def render_svgs(memo: Memo) -> dict[str, str]:
+    """Files that stand by themselves, by name."""
+    template = _environment().get_template("sizing.svg.j2")
+    return {f"{name}.svg": template.module.alone(picture) for name, picture in pictures(memo).items()}  # type: ignore[attr-defined]
+
+
+def render_page(memo: Memo) -> str:
+    """The whole plan as one self-contained page."""
+    inputs = memo.inputs
+    return (
+        _environment()
+        .get_template("sizing.html.j2")
+        .render(
+            memo=memo,
+            inputs=[(name, described(inputs, name), inputs.origins[name].note or "") for name in named_inputs(memo)],
+            phases=[(phase, stage_rows(phase)) for phase in memo.view.phases],
+            pictures=list(pictures(memo).values()),
+        )
+    )
+
+
+def named_inputs(memo: Memo) -> list[str]:
+    """Inputs that have a number, in the order of the file."""
+    inputs = memo.inputs
+    return [n for n in inputs.names if inputs.value(n) is not None and n.rpartition(".")[2] != "share"]
+
+
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("rackproof.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _stage_row(phase: Phase, stage: Stage) -> StageRow:
+    remark = stage.unused or ("unknown: " + "; ".join(stage.missing) if stage.missing else "")
+    each = _bytes_per_sample(phase, stage)
+    planned = stage.planned
+    return StageRow(
+        title_of(stage),
+        "" if planned is None else words.number(planned),
+        "" if planned is None or each is None else words.bandwidth(planned * each),
+        "" if stage.utilisation is None else words.percent(stage.utilisation),
+        words.percent(stage.ceiling),
+        stage in phase.binding,
+        remark,
+    )
+
+
+def _bytes_per_sample(phase: Phase, stage: Stage) -> float | None:
+    """Mean over those whose stage it is."""
+    flows = [f for f in phase.flows if stage.tenant in (None, f.tenant)]
+    samples = [f.samples_per_s for f in flows if f.samples_per_s is not None]
+    ingest = [f.ingest for f in flows if f.ingest is not None]
+    return sum(ingest) / sum(samples) if len(ingest) == len(samples) == len(flows) else None
+
+
+def _latency_picture(curve: LatencyCurve) -> Picture:
+    in_time = all(p.latency_s is not None for p in curve.points)
+    values = [(p.load, (p.latency_s or 0.0) * 1e3 if in_time else p.times) for p in curve.points]
+    top = values[-1][1]
+    y_values = nice_ticks(top)
+    marks = [(curve.planned, f"planned {words.percent(curve.planned)}")]
+    if curve.here is not None and curve.here <= 1:
+        marks.append((curve.here, f"here {words.percent(curve.here)}"))
+    unit = "milliseconds a read" if in_time else "times the unloaded latency"
+    at_planned = 1 / (1 - curve.planned) if curve.planned < 1 else None
+    said = f"Latency of a read against the load of the storage, in {unit}: it has doubled at half load"
+    said += f" and is {words.number(at_planned)} times the unloaded one at the planned load." if at_planned else "."
+    return _picture(
+        "Latency against load",
+        unit,
+        "load of the storage, M/M/1",
+        said,
+        x_values=[(x / 10, f"{x * 10} %") for x in range(0, 11, 2)],
+        y_values=y_values,
+        series={"open loop": values},
+        marks=marks,
+    )
+
+
+def _scale_picture(curve: ScaleCurve) -> Picture | None:
+    got = [(float(p.gpus), p.samples_per_s) for p in curve.points if p.samples_per_s is not None]
+    asked = [(float(p.gpus), p.asked) for p in curve.points if p.asked is not None]
+    if not got:
+        return None
+    series = {"what the rack gives": got} | ({"what the GPUs could take": asked} if asked else {})
+    last = curve.points[-1]
+    y_values = nice_ticks(max(y for points in series.values() for _, y in points))
+    x_values = [(x, f"{x:,.0f}") for x in nice_ticks(last.gpus) if x <= last.gpus]
+    said = f"Samples a second against the number of GPUs, up to {last.gpus}"
+    said += f"; at the end {last.stage} set the pace." if last.stage else "."
+    return _picture(
+        "Throughput against GPUs",
+        "samples/s, caches cold",
+        "GPUs",
+        said,
+        x_values=x_values,
+        y_values=y_values,
+        series=series,
+        marks=[(float(curve.here), f"here {curve.here}")],
+        last_x=float(last.gpus),
+    )
+
+
+def _picture(
+    title: str,
+    unit: str,
+    x_title: str,
+    described: str,
+    *,
+    x_values: Sequence[tuple[float, str]],
+    y_values: Sequence[float],
+    series: dict[str, list[tuple[float, float]]],
+    marks: Sequence[tuple[float, str]],
+    last_x: float = 1.0,
+) -> Picture:
+    left, right, top, bottom = _LEFT, WIDTH - _RIGHT, _TOP, _HEIGHT - _FOOT
+
+    def x_of(x: float) -> float:
+        return round(left + x / last_x * (right - left), 1)
+
+    def y_of(y: float) -> float:
+        return round(bottom - y / y_values[-1] * (bottom - top), 1)
+
+    step = (WIDTH - left) / len(series)
+    return Picture(
+        title,
+        unit,
+        x_title,
+        described,
+        tuple(Tick(x_of(x), text) for x, text in x_values),
+        tuple(Tick(y_of(y), f"{y:g}" if y < 1000 else significant(y)) for y in y_values),
+        tuple(
+            Line(name, tuple((x_of(x), y_of(y)) for x, y in points), round(left + i * step, 1), 8.0)
+            for i, (name, points) in enumerate(series.items())
+        ),
+        tuple(
+            Mark(x_of(x), text, "end" if x > last_x / 2 else "start", top + 10 + 14 * i)
+            for i, (x, text) in enumerate(marks)
+        ),
+    )
