@@ -111,7 +111,7 @@ class _Case:
         if self.whole is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
         of, whole = self.whole.text, self.whole.number(members)
-        raw = tuple(dict.fromkeys(number.raw + whole.raw))
+        raw = number.raw if number.raw == whole.raw else tuple(dict.fromkeys(number.raw + whole.raw))
         records = tuple(dict.fromkeys(number.records + whole.records))
         simulated = number.simulated or whole.simulated
         if isinstance(whole, NoNumber):
@@ -153,7 +153,8 @@ class _Case:
         if share is not None:
             expected += f" of {share.of}"
             actual += f" ({share.who}{amount(share.measured, own)} of {amount(share.ceiling, own)})"
-        remarks = [_counted(self.asks, number)]
+        samples = len(number.samples)
+        remarks = [_each(number.counts) if number.counts else counted(self.asks.statistic, samples)]
         level = None
         if self.bar.levels:
             level = level_reached(self.bar, value)
@@ -162,20 +163,17 @@ class _Case:
             remarks.append(f"warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}")
         if number.remark:
             remarks.append(number.remark)
-        return Verdict(
-            **self.common,
-            **self._own(number),
-            **self._ceiling(share),
-            subject=subject,
-            status=result.status,
-            message=f"expected {expected}, actual {actual}; {'; '.join(remarks)}",
-            value=value,
-            bar_value=result.edge,
-            distance_pct=result.distance_pct,
-            measured=share.measured if share else None,
-            measured_unit=own if share else None,
-            level=level,
-        )
+        fields = self.common | self._own(number) | self._ceiling(share)
+        fields["subject"] = subject
+        fields["status"] = result.status
+        fields["message"] = f"expected {expected}, actual {actual}; {'; '.join(remarks)}"
+        fields["value"] = value
+        fields["bar_value"] = result.edge
+        fields["distance_pct"] = result.distance_pct
+        fields["level"] = level
+        if share is not None:
+            fields["measured"], fields["measured_unit"] = share.measured, own
+        return Verdict.model_validate(fields)
 
     def _without(self, subject: str, number: NoNumber) -> Verdict:
         value: float | None = None
@@ -225,11 +223,9 @@ class _Case:
         return f"{self.asks.reduce.value.replace('_', ' ')} of {several(self.asks.scope)}, {own} of each"
 
 
-def _counted(asks: Criterion | Alternative, number: Number) -> str:
-    """How many samples a number was made of."""
-    if number.counts is None:
-        return counted(asks.statistic, len(number.samples))
-    least, most = number.counts
+def _each(counts: tuple[int, int]) -> str:
+    """How many samples the members of a group have."""
+    least, most = counts
     if least == most:
         return "one sample each" if least == 1 else f"{least} samples each"
     return f"{least} to {most} samples each"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
@@ -196,11 +197,12 @@ def _too_few(question: Question, count: int) -> str | None:
     if count < question.min_samples or not count:
         after = f" after {question.warmup} of warm-up" if question.warmup else ""
         return f"expected {question.min_samples} or more samples{after}, actual {count}"
-    if count < samples_needed(question.statistic):
-        return f"{question.statistic} needs {samples_needed(question.statistic)} samples, actual {count}"
+    if count < (needed := samples_needed(question.statistic)):
+        return f"{question.statistic} needs {needed} samples, actual {count}"
     return None
 
 
+@cache
 def counted(statistic: Statistic, samples: int) -> str:
     """``one sample``, ``median of 5 samples``."""
     return "one sample" if samples == 1 else f"{statistic} of {samples} samples"

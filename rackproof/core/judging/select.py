@@ -94,10 +94,8 @@ class Index:
             measurement.simulated,
             *key,
             earlier.replaced + 1 if earlier is not None and earlier.reason is None else 0,
-            self._kept(measurement.conditions),
-            {name: numbers for name, numbers in measurement.companions.items() if name in self._wanted.companions}
-            if measurement.companions
-            else {},
+            self._kept(measurement.conditions) if self._wanted.conditions else {},
+            self._needed(measurement.companions) if self._wanted.companions else {},
             () if seq is None else (seq,),
         )
 
@@ -105,6 +103,9 @@ class Index:
         """Of thousands of measurements under the same conditions they are kept once."""
         kept = {name: value for name, value in conditions.items() if name in self._wanted.conditions}
         return self._conditions.setdefault(repr(kept), kept) if kept else {}
+
+    def _needed(self, companions: Mapping[str, tuple[float, ...]]) -> Mapping[str, tuple[float, ...]]:
+        return {name: numbers for name, numbers in companions.items() if name in self._wanted.companions}
 
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | Absent:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.

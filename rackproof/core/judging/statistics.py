@@ -21,10 +21,12 @@ PERCENTILES = {
 }
 """Percent, and how many samples it takes for that share of them to be one sample at least."""
 
+_NONE = (0, 1)
+
 
 def samples_needed(statistic: Statistic) -> int:
     """With fewer samples a percentile would be a name for the smallest or the largest of them."""
-    return PERCENTILES[statistic][1] if statistic in PERCENTILES else 1
+    return PERCENTILES.get(statistic, _NONE)[1]
 
 
 def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
@@ -32,8 +34,6 @@ def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
 
     ``samples`` is not empty, and has ``samples_needed`` of them: ValueError otherwise.
     """
-    if len(samples) < samples_needed(statistic):
-        raise ValueError(f"{statistic} needs {samples_needed(statistic)} samples, actual {len(samples)}")
     match statistic:
         case Statistic.MEDIAN:
             return median(samples)
@@ -44,6 +44,8 @@ def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
         case Statistic.MAX:
             return max(samples)
         case Statistic.P1 | Statistic.P5 | Statistic.P10 | Statistic.P90 | Statistic.P95 | Statistic.P99:
+            if len(samples) < samples_needed(statistic):
+                raise ValueError(f"{statistic} needs {samples_needed(statistic)} samples, actual {len(samples)}")
             # nearest rank; in integers, because 0.95 × 20 is not 19 for every rounding
             rank = -(-PERCENTILES[statistic][0] * len(samples) // 100)
             return sorted(samples)[rank - 1]

@@ -89,10 +89,17 @@ def measurement(
     scope: Scope | None = None,
     unit: str | None = None,
     reason: str | None = None,
+    conditions: dict[str, Any] | None = None,
+    companions: dict[str, tuple[float, ...]] | None = None,
     **labels: str,
 ) -> Measurement:
-    """Of a node where ``members`` is a name, of a pair where it is two; reading ``nfs`` unless told otherwise."""
+    """Of a node where ``members`` is a name, of a pair where it is two, of a device where it has a slash.
+
+    Reading ``nfs`` unless told otherwise.
+    """
     members = (members,) if isinstance(members, str) else members
+    if scope is None and len(members) == 1 and "/" in members[0]:
+        scope = Scope(members[0].partition("/")[2].rstrip("0123456789"))
     if metric.startswith("storage.") and not labels:
         labels = {"storage": "nfs", "block_bytes": "1048576"}
     return Measurement(
@@ -103,6 +110,8 @@ def measurement(
         unit=unit or METRICS[metric].unit,
         samples=samples,
         reason=reason if samples or reason else "not measured",
+        conditions=conditions or {},
+        companions=companions or {},
         raw=(f"raw-of-{'-'.join(members)}",),
         step="s",
     )
