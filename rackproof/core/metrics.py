@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rackproof.core.evidence import Scope
@@ -22,6 +23,14 @@ class Metric:
     """Labels that tell its measurements apart; a criterion's ``where`` may use these and no others."""
     benchmark: str
     meaning: str
+    not_yet_of: tuple[Scope, ...] = ()
+    """Scopes in which the benchmark does not measure it so far."""
+    not_yet_by: tuple[str, ...] = ()
+    """Labels that the benchmark does not record so far."""
+
+    def measured_today(self, scope: Scope, labels: Iterable[str] = ()) -> bool:
+        """Whether a benchmark of the kit produces it in this scope, with these labels."""
+        return self.benchmark != NOT_YET and scope not in self.not_yet_of and not set(labels) & set(self.not_yet_by)
 
     @property
     def zero_is_possible(self) -> bool:
@@ -43,13 +52,17 @@ METRICS: dict[str, Metric] = {
     for m in (
         # storage, every client at once
         Metric("storage.read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
-               "sequential read, every client at once; node: that client, rack: the sum"),
+               "sequential read, every client at once; node: that client, rack: the sum",
+               not_yet_by=("clients",)),
         Metric("storage.write_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
-               "sequential write with a closing fsync, every client at once"),
+               "sequential write with a closing fsync, every client at once",
+               not_yet_by=("clients",)),
         Metric("storage.random_read_iops", "1/s", _UP, _NODE_RACK, _STORAGE, "storage",
-               "random reads a second, every client at once"),
+               "random reads a second, every client at once",
+               not_yet_by=("clients",)),
         Metric("storage.random_read_latency", "us", _DOWN, _NODE, _STORAGE, "storage",
-               "mean completion latency of the random reads"),
+               "mean completion latency of the random reads",
+               not_yet_by=("clients",)),
         Metric("storage.random_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "random reads of large blocks, every client at once"),
         Metric("storage.shared_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
@@ -70,7 +83,8 @@ METRICS: dict[str, Metric] = {
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),
         # links
         Metric("link.rdma_write_bandwidth", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, "links",
-               "ib_write_bw average between two nodes; nic: one adapter against its own node"),
+               "ib_write_bw average between two nodes; nic: one adapter against its own node",
+               not_yet_of=_NIC),
         Metric("link.rdma_write_bandwidth_gpu", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, NOT_YET,
                "ib_write_bw average from and to GPU memory"),
         Metric("link.rdma_write_latency", "us", _DOWN, _PAIR, _LINK, "links",
@@ -81,11 +95,14 @@ METRICS: dict[str, Metric] = {
                "iperf3 bits received by the storage's ports from all clients together"),
         # collectives; node: the GPUs of one node among themselves
         Metric("collective.busbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
-               "bus bandwidth as nccl-tests defines it, out of place"),
+               "bus bandwidth as nccl-tests defines it, out of place",
+               not_yet_of=_NODE, not_yet_by=("algorithm", "ranks")),
         Metric("collective.algbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
-               "algorithm bandwidth as nccl-tests defines it, out of place"),
+               "algorithm bandwidth as nccl-tests defines it, out of place",
+               not_yet_of=_NODE, not_yet_by=("algorithm", "ranks")),
         Metric("collective.wrong_values", "1", _DOWN, _NODE_RACK, _COLLECTIVE, "collectives",
-               "elements of the result that differ from the expected value"),
+               "elements of the result that differ from the expected value",
+               not_yet_of=_NODE, not_yet_by=("algorithm", "ranks")),
         Metric("collective.rail_busbw", "GB/s", _UP, _RACK, ("op", "bytes", "rail"), NOT_YET,
                "bus bandwidth of one rail with all rails at once and nothing inside the nodes (split by local rank)"),
         # GPUs

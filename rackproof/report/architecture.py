@@ -7,10 +7,11 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rackproof.core.architecture.claims import ClaimRow
+from rackproof.core.architecture.claims import ClaimRow, Way, measured_today
 from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.metrics import METRICS, NOT_YET, Metric
@@ -39,8 +40,8 @@ def claims_table(rows: Sequence[ClaimRow], console: Console) -> None:
                 row.claim if index == 0 else "",
                 says if index == 0 else "",
                 Text(f"{row.architecture}\n", style="dim").append(way.what, style=""),
-                _how(way.how, way.today),
-                Text(way.lab) if way.lab else Text("nothing", style="dim"),
+                _how(way),
+                _lab(way),
             )
     console.print(table)
     console.print(Text(claims_summary(rows)))
@@ -48,30 +49,35 @@ def claims_table(rows: Sequence[ClaimRow], console: Console) -> None:
 
 def _claims_list(rows: Sequence[ClaimRow], console: Console) -> None:
     for row in rows:
-        console.print(
-            Text.assemble((row.claim, "bold"), f"  {row.says}", (f"  {row.figure}" if row.figure else "", "bold"))
-        )
+        head = Text.assemble((row.claim, "bold"), f"  {row.says}", (f"  {row.figure}" if row.figure else "", "bold"))
+        console.print(head)
         if row.not_checkable is not None:
-            console.print(Text(f"    not checkable: {row.not_checkable}"))
+            console.print(Padding(Text(f"not checkable: {row.not_checkable}"), (0, 0, 0, 4)))
         for way in row.ways:
-            console.print(Text(f"    {row.architecture}: {way.what}"))
-            console.print(Text("      measured by: ").append_text(_how(way.how, way.today)))
-            console.print(Text(f"      virtual rack: {way.lab or 'nothing'}"))
+            console.print(Padding(Text(f"{row.architecture}: {way.what}"), (0, 0, 0, 4)))
+            console.print(Padding(Text("measured by: ").append_text(_how(way)), (0, 0, 0, 6)))
+            console.print(Padding(Text("virtual rack: ").append_text(_lab(way)), (0, 0, 0, 6)))
     console.print(Text(claims_summary(rows)))
 
 
-def _how(how: str, today: bool) -> Text:
-    return Text(how) if today else Text("not yet: ", style="yellow").append(how, style="")
+def _how(way: Way) -> Text:
+    return Text(way.how) if way.today else Text("not yet: ", style="yellow").append(way.how, style="")
+
+
+def _lab(way: Way) -> Text:
+    if not way.lab:
+        return Text("nothing", style="dim")
+    return Text(way.lab) if way.today else Text("once measured: ", style="dim").append(way.lab, style="")
 
 
 def claims_summary(rows: Sequence[ClaimRow]) -> str:
     """``49 claims: 20 measured today, 22 not yet, 7 not checkable``."""
     closed = sum(row.not_checkable is not None for row in rows)
     today = sum(any(way.today for way in row.ways) for row in rows)
-    lab = sum(any(way.lab for way in row.ways) for row in rows)
+    lab = sum(any(way.lab and way.today for way in row.ways) for row in rows)
     return (
         f"{len(rows)} claims: {today} can be measured today, {len(rows) - closed - today} not yet, "
-        f"{closed} cannot be checked; the virtual rack verifies a part of {lab}"
+        f"{closed} cannot be checked; the virtual rack verifies something of {lab}"
     )
 
 
@@ -92,9 +98,15 @@ def metrics_table(console: Console) -> None:
             Text(metric.unit),
             "more" if metric.higher_is_better else "less",
             ", ".join(scope.value for scope in metric.scopes),
-            Text(metric.benchmark, style="yellow" if metric.benchmark == NOT_YET else ""),
+            Text(_benchmark(metric), style="yellow" if metric.benchmark == NOT_YET else ""),
         )
     console.print(table)
+
+
+def _benchmark(metric: Metric) -> str:
+    """``collectives; node: not yet``."""
+    later = [scope.value for scope in metric.not_yet_of]
+    return f"{metric.benchmark}\n{', '.join(later)}: {NOT_YET}" if later else metric.benchmark
 
 
 def metric_json(metric: Metric) -> dict[str, Any]:
@@ -105,6 +117,7 @@ def metric_json(metric: Metric) -> dict[str, Any]:
         "scopes": [scope.value for scope in metric.scopes],
         "labels": list(metric.labels),
         "benchmark": None if metric.benchmark == NOT_YET else metric.benchmark,
+        "not_yet": {"scopes": [scope.value for scope in metric.not_yet_of], "labels": list(metric.not_yet_by)},
         "meaning": metric.meaning,
     }
 
@@ -116,7 +129,7 @@ def contents(architecture: Architecture) -> str:
         *architecture.curves,
         *architecture.outliers,
     )
-    today = sum(METRICS[entry.metric].benchmark != NOT_YET for entry in entries)
+    today = sum(measured_today(entry) for entry in entries)
     parts = [
         f"{len(listed)} {name if len(listed) != 1 else one}"
         for listed, name, one in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -11,7 +11,8 @@ from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
-from rackproof.core.metrics import METRICS, NOT_YET
+from rackproof.core.evidence import Scope
+from rackproof.core.metrics import METRICS
 from rackproof.core.recipes import RECIPES
 
 
@@ -97,7 +98,7 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
         for claim in expected.claims:
             checks.setdefault(claim, []).append(expected.check)
     for claim, names in checks.items():
-        ways.setdefault(claim, []).append(_of_checks(list(dict.fromkeys(names)), validators, lab))
+        ways.setdefault(claim, []).extend(_of_checks(list(dict.fromkeys(names)), validators, lab))
     return [
         ClaimRow(
             id_,
@@ -113,17 +114,27 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
 
 
 def _of_entry(entry: Criterion | Curve | Outlier) -> Way:
-    metric = METRICS[entry.metric]
-    recipe = RECIPES[entry.measure].how if entry.measure else metric.meaning
+    recipe = RECIPES[entry.measure].how if entry.measure else METRICS[entry.metric].meaning
     kind = type(entry).__name__.lower()
-    return Way(f"{kind} {entry.id}", recipe, metric.benchmark != NOT_YET, entry.lab or "")
+    return Way(f"{kind} {entry.id}", recipe, measured_today(entry), entry.lab or "")
 
 
-def _of_checks(names: list[str], validators: Collection[str], lab: Collection[str]) -> Way:
+def measured_today(entry: Criterion | Curve | Outlier) -> bool:
+    """Whether the kit's benchmarks produce what an entry asks for."""
+    if isinstance(entry, Curve):
+        return METRICS[entry.metric].measured_today(Scope.RACK, (*entry.where, entry.over))
+    return METRICS[entry.metric].measured_today(entry.scope, entry.where)
+
+
+def _of_checks(names: Sequence[str], validators: Collection[str], lab: Collection[str]) -> Iterator[Way]:
     there = [name for name in names if name in validators]
     missing = [name for name in names if name not in validators]
-    parts = [f"validators {', '.join(there)}"] if there else []
-    parts += [f"no validator yet for {', '.join(missing)}"] if missing else []
-    verified = [name for name in there if name in lab]
-    what = f"{'checks' if len(names) > 1 else 'check'} {', '.join(names)}"
-    return Way(what, "; ".join(parts), not missing, f"{', '.join(verified)} of virtual nodes" if verified else "")
+    if there:
+        verified = [name for name in there if name in lab]
+        yield Way(_checks(there), "validators", True, f"{', '.join(verified)}, on virtual nodes" if verified else "")
+    if missing:
+        yield Way(_checks(missing), "no validator so far", False, "")
+
+
+def _checks(names: Sequence[str]) -> str:
+    return f"{'checks' if len(names) > 1 else 'check'} {', '.join(names)}"

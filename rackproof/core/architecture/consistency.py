@@ -20,12 +20,14 @@ from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
 from rackproof.core.architecture.storage import Storage
+from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
 
 
 def problems(architecture: Architecture) -> Iterator[Problem]:
     """Everything that contradicts itself, in the order of the file."""
     yield from _system(architecture)
+    yield from _topology(architecture)
     seen: dict[str, str] = {}
     for name, storage in architecture.storage.items():
         yield from _storage(architecture, name, storage)
@@ -58,6 +60,16 @@ def _system(architecture: Architecture) -> Iterator[Problem]:
     server = architecture.system.time.server_role
     if server is not None:
         yield from known(("system", "time", "server_role"), server, architecture.roles, "role")
+
+
+def _topology(architecture: Architecture) -> Iterator[Problem]:
+    gpu = architecture.gpu
+    if gpu is None or gpu.topology is None:
+        return
+    path = ("gpu", "topology")
+    yield from known(path, gpu.topology, NAMES, "topology")
+    if gpu.topology in NAMES and NAMES[gpu.topology].gpus != gpu.count:
+        yield Problem(path, f"{gpu.topology} joins {NAMES[gpu.topology].gpus} GPUs, gpu.count says {gpu.count}")
 
 
 def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterator[Problem]:
