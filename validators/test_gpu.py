@@ -9,10 +9,13 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture import Gpu as Promised
 from rackproof.core.rack import Node, Rack
+from rackproof.core.topology import NoTopology, links_between, same_topology
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
+from rackproof.parse.nvidia_topology import parse_topology
 from rackproof.validation import Unmeasured, check, expect, read
 
 QUERY = "nvidia-smi -q -x"
+MATRIX = "nvidia-smi topo -m"
 FULL_SPEED = "P0"
 """In lower performance states a GPU may slow its link down."""
 
@@ -193,6 +196,24 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
 )
 def test_pcie_width(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).pcie_width, lambda gpu: gpu.pcie_width)
+
+
+@check(
+    "gpu.topology",
+    reads="gpu.topology",
+    roles=("gpu",),
+    when=says("topology"),
+    protects="A pair of GPUs whose NVLink is missing goes over PCIe, and every collective of the node waits for it.",
+    hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
+)
+def test_topology(host: Host, arch: Architecture) -> None:
+    found = parse_topology(read(host, MATRIX))
+    try:
+        mismatch = same_topology(links_between(found.gpus, found.paths), promised(arch).topology or "", found.gpus)
+    except NoTopology as error:
+        raise Unmeasured(str(error)) from None
+    if mismatch is not None:
+        raise AssertionError(str(mismatch))
 
 
 @check(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from rackproof.core.architecture import Gpu
+from rackproof.core.topology import NAMES
 
 RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
 PROGRAM = "/usr/local/bin/nvidia-smi"
@@ -22,6 +23,9 @@ NVLINKS = 18
 NVLINK_GB_PER_S = "26.562"
 DRIVER_IF_UNSAID = "580.95.05"
 
+# Two sockets with 56 cores each, as servers with eight H200 have them; the first half of the GPUs is at the first.
+_CPUS = ("0-55,112-167", "56-111,168-223")
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedGpu:
@@ -31,6 +35,11 @@ class SimulatedGpu:
     bus: str
     """Two hexadecimal digits, upper case."""
     module_id: int
+    numa_node: int
+    cpus: str
+    """Kernel list of the processors near it."""
+    paths: tuple[str, ...]
+    """To every GPU of the node in order, as ``nvidia-smi topo -m`` prints them."""
 
     @property
     def bus_id(self) -> str:
@@ -46,9 +55,25 @@ def simulated_gpus(node: str, gpu: Gpu) -> tuple[SimulatedGpu, ...]:
             serial=f"{1650000000000 + uuid5(_NAMESPACE, f'{node}/{index}/serial').int % 10**9}",
             bus=f"{_BUSES[index] if index < len(_BUSES) else 0xDC + index - len(_BUSES):02X}",
             module_id=index % len(_BUSES) + 1,
+            numa_node=_socket(index, gpu),
+            cpus=_CPUS[_socket(index, gpu)],
+            paths=tuple(_path(index, peer, gpu) for peer in range(gpu.count)),
         )
         for index in range(gpu.count)
     )
+
+
+def _socket(index: int, gpu: Gpu) -> int:
+    return index * len(_CPUS) // gpu.count
+
+
+def _path(index: int, peer: int, gpu: Gpu) -> str:
+    """Over the links of the declared topology; all to all where none is declared, or one of another size."""
+    if index == peer:
+        return " X "
+    declared = NAMES.get(gpu.topology or "")
+    links = NVLINKS if declared is None or declared.gpus != gpu.count else declared.links[index][peer]
+    return f"NV{links}" if links else "NODE" if _socket(index, gpu) == _socket(peer, gpu) else "SYS"
 
 
 def cuda_version(driver: str) -> str:

@@ -16,6 +16,8 @@ from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.rack import Rack
+from rackproof.core.topology import NAMES, links_between, same_topology
+from rackproof.parse.nvidia_topology import parse_topology
 from tests.unit.configure.rack import architecture, node, rack, site
 
 GPU, STORAGE = site("gpu-01"), site("storage-01")
@@ -230,6 +232,19 @@ def test_simulated_gpus_are_many_different_and_as_declared() -> None:
         assert each.findtext("ecc_mode/current_ecc") == declared.ecc
     other = ET.fromstring(content(site("gpu-02"), "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314
     assert not {each.findtext("uuid") for each in gpus} & {each.findtext("uuid") for each in other.findall("gpu")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_replayed_matrix_is_the_declared_graph(name: str) -> None:
+    declared = architecture().gpu
+    assert declared is not None
+    arch = architecture().model_copy(
+        update={"gpu": declared.model_copy(update={"topology": name, "count": NAMES[name].gpus})}
+    )
+    text = content(site("gpu-01", arch=arch), "/usr/local/share/rackproof/simulated-gpu/topo.txt")
+    found = parse_topology(text)
+    assert same_topology(links_between(found.gpus, found.paths), name) is None
+    assert found.affinity["GPU0"].cpus == "0-55,112-167"
 
 
 def test_every_line_of_the_replayed_table_is_as_wide_as_the_others() -> None:

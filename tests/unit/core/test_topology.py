@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackproof import architectures
 from rackproof.core.topology import NAMES, NoTopology, links_between, same_topology
+from rackproof.errors import ArchitectureError
 
 # Both published matrices of the hybrid cube mesh. MSCCL: microsoft/msccl-tools, msccl/topologies/nvidia.py, dgx1().
 MSCCL = (
@@ -206,3 +208,17 @@ def test_a_path_that_says_nothing_is_no_missing_link(path: str | None, reason: s
         paths["GPU0", "GPU1"] = path
     with pytest.raises(NoTopology, match=reason):
         links_between(("GPU0", "GPU1"), paths)
+
+
+@pytest.mark.parametrize(
+    ("topology", "reason"),
+    [
+        ("nvswitch-8-nv81", "gpu.topology: unknown topology 'nvswitch-8-nv81'; did you mean 'nvswitch-8-nv18'"),
+        ("nvswitch-4-nv18", "gpu.topology: nvswitch-4-nv18 joins 4 GPUs, gpu.count says 8"),
+    ],
+)
+def test_an_architecture_names_a_known_graph_of_its_number_of_gpus(topology: str, reason: str) -> None:
+    text = architectures.load("virtual-rack").text
+    assert "  topology: nvswitch-8-nv18\n" in text
+    with pytest.raises(ArchitectureError, match=reason):
+        architectures.parse(text.replace("topology: nvswitch-8-nv18", f"topology: {topology}"), "x.yaml")

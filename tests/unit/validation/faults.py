@@ -20,6 +20,24 @@ def no_gpu_7(result: CommandResult) -> CommandResult:
     return replace(result, stdout=text.replace("<attached_gpus>8<", "<attached_gpus>7<").encode())
 
 
+def weaker_link(result: CommandResult) -> CommandResult:
+    """One link less between GPU2 and GPU5, seen from both."""
+    rows = [line.split("\t") for line in result.text.split("\n")]
+    for row in rows:
+        if row[0] in ("GPU2", "GPU5"):
+            row[6 if row[0] == "GPU2" else 3] = "NV17"
+    return replace(result, stdout="\n".join("\t".join(row) for row in rows).encode())
+
+
+def no_row_of_gpu_7(result: CommandResult) -> CommandResult:
+    """The whole matrix of a machine that has lost its last GPU."""
+    rows = [line.split("\t") for line in result.text.split("\n")]
+    kept = [
+        row[:8] + row[9:] if "GPU0" in row[:2] or row[0].startswith("GPU") else row for row in rows if row[0] != "GPU7"
+    ]
+    return replace(result, stdout="\n".join("\t".join(row) for row in kept).encode())
+
+
 def one_connection(result: CommandResult) -> CommandResult:
     """The NFS mount over TCP with the first of its connections only."""
     head, at, rest = result.text.partition("mounted on /mnt/nfs-tcp ")
@@ -147,6 +165,9 @@ FAULTS: list[tuple[str, str, str, str, Change, str]] = [
     ("gpu.persistence", "", GPU, SMI, OnceReplaced("<persistence_mode>Enabled", "<persistence_mode>Disabled"), "actual Disabled"),
     ("gpu.pcie_generation", "", GPU, SMI, OnceReplaced("<current_link_gen>5", "<current_link_gen>3"), "expected 5 on 8 GPUs, actual 3"),
     ("gpu.pcie_width", "", GPU, SMI, OnceReplaced("<current_link_width>16x", "<current_link_width>8x"), "actual 8 on 00000000:18:00.0"),
+    ("gpu.topology", "", GPU, SMI, weaker_link, "GPU2–GPU5 NV17 instead of NV18"),
+    ("gpu.topology", "", GPU, SMI, OnceReplaced("GPU3\tNV18", "GPU3\tSYS"), "GPU0–GPU3 NV18 one way and none the other"),
+    ("gpu.topology", "", GPU, SMI, no_row_of_gpu_7, "expected 8 GPUs as in nvswitch-8-nv18, actual 7"),
     ("gpu.healthy", "", GPU, SMI, OnceReplaced("<gpu_recovery_action>None", "<gpu_recovery_action>Reset"), "asks for Reset"),
     ("gpu.healthy", "", GPU, SMI, OnceReplaced("0 KB/s</tx_util>", "Unknown Error</tx_util>"), "Unknown Error"),
     ("gpu.healthy", "", GPU, SMI, Replace("</nvidia_smi_log>\n", "</nvidia_smi_log>\nWARNING: infoROM is corrupted at gpu 0\n"),
