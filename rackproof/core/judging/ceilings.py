@@ -33,12 +33,12 @@ def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) 
     link = architecture.links.get(share.link)
     if link is None or link.each.value is None:
         why = "it is not among the links" if link is None else "its rate is not published"
-        return NoNumber(Status.UNMEASURED, f"link {share.link}: {why}")
+        return NoNumber(Status.UNMEASURED, why)
     many = link.count * share.times
     try:
         value = convert(link.each.value, link.each.unit, unit) * many
     except UnitError as error:
-        return NoNumber(Status.UNMEASURED, f"link {share.link}: {error}")
+        return NoNumber(Status.UNMEASURED, str(error))
     times = f"{number_text(many)} × " if many != 1 else ""
     return Capacity(value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
 
