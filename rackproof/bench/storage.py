@@ -164,7 +164,7 @@ class _StorageStep:
         layout = self.job.file_bytes * self.job.numjobs * len(nodes) / (SLOWEST_MB_S * 1e6)
         answer = self.session.run_on(nodes[0], command, self.job.runtime_s + self.job.ramp_s + layout + MARGIN_S)
         self.outputs += self.session.outputs(answer)
-        self.conditions["clients"] = f"{len(nodes)} of {len(self.clients)}"
+        self.conditions |= {"clients": len(nodes), "clients_asked": len(self.clients)}
         return answer
 
     def _collect(self, answer: CommandResult, nodes: list[str]) -> bool:
