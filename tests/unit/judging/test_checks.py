@@ -14,6 +14,8 @@ from rackproof.core.verdict import Judgement
 from tests.unit.judging import CHECKED, architecture, check, run_info, verdicts
 
 MADE = architecture()
+A100 = {"count": 8, "model": "A100", "memory_mib": None, "ecc": "Enabled", "source": "us"}
+APPLIANCE = {"gpu": {}, "storage": {"managed": False, "count": {"min": 4, "max": 4}}}
 
 
 def judged(*results: CheckResult, made: Architecture = MADE, run: RunInfo | None = None) -> Judgement:
@@ -141,3 +143,103 @@ def test_answers_of_simulated_gpus_are_marked_and_others_of_the_node_are_not() -
     result = judged(*(check(name, "gpu.count") for name in ("gpu-01", "gpu-02")), run=run)
     assert [v.simulated for v in verdicts(result, "gpu.count").values()] == [True, False]
     assert not any(v.simulated for v in verdicts(result, "base.kernel").values())
+
+
+class TestAnotherArchitecture:
+    """A result says something about the architecture that it was checked against."""
+
+    @pytest.mark.parametrize("outcome", ["passed", "failed"])
+    def test_a_result_with_another_expectation_is_unmeasured(self, outcome: str) -> None:
+        made = architecture(system={"sysctl": {"vm.swappiness": "1"}})
+        found = check("gpu-01", "base.sysctl", outcome, reads="system.sysctl", expected={"vm.swappiness": "60"})
+        result = judged(found, made=made)
+        verdict = verdicts(result, "base.sysctl")["gpu-01"]
+        assert verdict.status is Status.UNMEASURED
+        assert verdict.message == (
+            'was checked against system.sysctl = {"vm.swappiness": "60"},'
+            ' this architecture expects {"vm.swappiness": "1"}; validate again'
+        )
+        assert result.outcome is Outcome.INCOMPLETE
+
+    @pytest.mark.parametrize(
+        ("reads", "expected", "status"),
+        [
+            ("fabric.mtu", 9000, Status.PASS),
+            ("fabric.mtu", 9000.0, Status.PASS),
+            ("fabric.mtu", 1500, Status.UNMEASURED),
+            ("fabric.rails", True, Status.UNMEASURED),
+            ("fabric.mtu", None, Status.PASS),
+            ("", 1500, Status.PASS),
+            ("no.such.key", 1500, Status.PASS),
+            ("storage.gone.mountpoint", "/mnt", Status.PASS),
+            ("tools.programs", ["fio"], Status.PASS),
+            ("tools.programs", ["fio", "ior"], Status.UNMEASURED),
+        ],
+    )
+    def test_only_a_known_difference_counts(self, reads: str, expected: object, status: Status) -> None:
+        result = judged(check("gpu-01", "base.x", reads=reads, expected=expected))
+        assert verdicts(result, "base.x")["gpu-01"].status is status
+
+    def test_what_was_unmeasured_stays_so(self) -> None:
+        result = judged(check("gpu-01", "base.x", "unmeasured", reads="fabric.mtu", expected=1500))
+        assert verdicts(result, "base.x")["gpu-01"].status is Status.UNMEASURED
+
+
+class TestWhatTheHardwareKeysAskFor:
+    def test_every_node_must_have_an_answer(self) -> None:
+        result = judged(check("gpu-01", "gpu.count"), check("gpu-01", "gpu.model"), made=architecture(gpu=A100))
+        assert set(verdicts(result, "gpu.count")) == {"gpu-01", "gpu-02"}
+        missing = verdicts(result, "gpu.count")["gpu-02"]
+        assert (missing.status, missing.required, missing.source) == (Status.UNMEASURED, True, "gpu.count")
+        assert missing.message == "expected an answer to gpu.count, 8, actual no result of gpu.count"
+        assert set(verdicts(result, "gpu.ecc_mode")) == {"gpu-01", "gpu-02"}
+        assert not verdicts(result, "gpu.memory")
+
+    def test_a_check_of_several_items_needs_each_of_them(self) -> None:
+        nic = {"purpose": "compute", "count": 1, "speed_gbps": 100, "link_layer": "Ethernet", "source": "us"}
+        roles = {
+            "gpu": {"expect": {"nics": [nic, nic | {"purpose": "storage"}]}},
+            "storage": {"count": {"min": 1, "max": 1}},
+        }
+        made = architecture(roles=roles)
+        found = [check(name, "nic.count", item="compute") for name in ("gpu-01", "gpu-02")]
+        result = judged(*found, made=made)
+        assert {v.status for v in verdicts(result, "nic.count[compute]").values()} == {Status.PASS}
+        assert {v.status for v in verdicts(result, "nic.count[storage]").values()} == {Status.UNMEASURED}
+
+    def test_one_missing_result_is_reported_once(self) -> None:
+        made = architecture(gpu=A100, required_checks={"gpu": ["gpu.count"]})
+        found = [v for v in judged(made=made).verdicts if v.id == "gpu.count"]
+        assert [v.subject for v in found] == ["gpu-01", "gpu-02"]
+
+    def test_its_severity_may_be_lowered(self) -> None:
+        made = architecture(gpu=A100, checks={"gpu.count": "advisory"})
+        assert {v.required for v in verdicts(judged(made=made), "gpu.count").values()} == {False}
+
+
+class TestAppliances:
+    def test_what_nobody_logs_in_to_is_said_to_be_unseen(self) -> None:
+        result = judge(architecture(roles=APPLIANCE), run_info("gpu-01"), (), [check("gpu-01")])
+        (verdict,) = verdicts(result, "rack.count[storage]").values()
+        assert (verdict.status, verdict.required, verdict.bar) == (Status.UNMEASURED, False, "= 4")
+        assert verdict.message == (
+            "expected = 4 nodes of storage, actual unknown: they are not managed and not in the inventory"
+        )
+        assert result.outcome is Outcome.CERTIFIED
+
+    def test_where_they_are_in_the_inventory_they_are_counted_but_need_not_answer(self) -> None:
+        made = architecture(roles=APPLIANCE, required_checks={"storage": ["base.x"]})
+        result = judge(made, run_info("gpu-01", "sto-01"), (), [check("gpu-01")])
+        (verdict,) = verdicts(result, "rack.count[storage]").values()
+        assert (verdict.status, verdict.required) == (Status.FAIL, True)
+        assert not verdicts(result, "rack.checked")
+        assert not verdicts(result, "base.x")
+
+    def test_a_node_that_is_also_managed_must_answer(self) -> None:
+        roles = {"gpu": {"managed": False}, "all-in-one": {}}
+        run = run_info("gpu-01")
+        node = run.nodes[0].model_copy(update={"groups": ("gpu", "all-in-one")})
+        made = architecture(roles=roles, required_checks={"gpu": ["base.x"]}, system={}, storage={})
+        result = judge(made, run.model_copy(update={"nodes": (node,)}), (), ())
+        assert set(verdicts(result, "rack.checked")) == {"gpu-01"}
+        assert set(verdicts(result, "base.x")) == {"gpu-01"}

@@ -238,6 +238,30 @@ class TestSamples:
         assert verdict.status is Status.INVALID
         assert "unit" in verdict.message or "converted" in verdict.message
 
+    def test_the_warm_up_is_dropped(self) -> None:
+        made = architecture(criterion(warmup=2, min_samples=2, max_cv_pct=5))
+        result = judged(made, measurement("gpu-01", 2.0, 90.0, 30.0, 31.0), measurement("gpu-02", 30.0, 30.0, 30.0))
+        verdict = verdicts(result)["gpu-01"]
+        assert (verdict.status, verdict.value, verdict.samples) == (Status.PASS, 30.5, (30.0, 31.0))
+        assert verdict.message == "expected ≥ 20 MB/s, actual 30.5 MB/s; median of 2 samples"
+        few = verdicts(result)["gpu-02"]
+        assert few.status is Status.UNMEASURED
+        assert few.message == "expected 2 or more samples after 2 of warm-up, actual 1"
+
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_nothing_but_warm_up_is_no_number(self, count: int) -> None:
+        verdict = verdicts(judged(architecture(criterion(warmup=2)), measurement("gpu-01", *[30.0] * count)))["gpu-01"]
+        assert verdict.status is Status.UNMEASURED
+        assert verdict.message == "expected 1 or more samples after 2 of warm-up, actual 0"
+
+    def test_there_is_no_p99_of_five_samples(self) -> None:
+        made = architecture(criterion(statistic="p1"))
+        verdict = verdicts(judged(made, measurement("gpu-01", *[30.0] * 5)))["gpu-01"]
+        assert (verdict.status, verdict.message) == (Status.UNMEASURED, "p1 needs 100 samples, actual 5")
+        verdict = verdicts(judged(made, measurement("gpu-01", *[30.0] * 99, 10.0)))["gpu-01"]
+        assert (verdict.status, verdict.value) == (Status.FAIL, 10.0)
+        assert verdict.message == "expected ≥ 20 MB/s, actual 10 MB/s; p1 of 100 samples"
+
 
 class TestSeveralMeasurements:
     def test_the_latest_with_samples_counts_and_is_said_to_replace(self) -> None:
@@ -392,6 +416,23 @@ class TestReducedMembers:
             == "expected ≥ 0.5 of the median of nodes, actual 0.4 (gpu-02: 8 MB/s of 20 MB/s); one sample each"
         )
         assert (verdict.measured, verdict.ceiling, verdict.ceiling_of) == (8.0, 20.0, "the median of nodes")
+
+    def test_the_spread_names_both_ends(self) -> None:
+        bar = {"op": "le", "value": 50, "unit": "percent"}
+        made = architecture(criterion(reduce="spread_over_median", **{"pass": bar}))
+        names = ("gpu-01", "gpu-02", "gpu-03")
+        taken = [measurement(name, value) for name, value in zip(names, (20.0, 8.0, 24.0), strict=True)]
+        verdict = verdicts(judged(made, *taken, run=run_info(*names, "sto-01")))["rack"]
+        assert (verdict.status, verdict.value, verdict.measured) == (Status.FAIL, 80.0, 16.0)
+        assert verdict.message == (
+            "expected ≤ 50 % of the median of nodes, actual 80 %"
+            " (gpu-02 8 MB/s, gpu-03 24 MB/s: 16 MB/s of 20 MB/s); one sample each"
+        )
+
+    def test_differing_numbers_of_samples_are_said(self) -> None:
+        made = architecture(criterion(reduce="min"))
+        result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 30.0, 31.0, 32.0))
+        assert verdicts(result)["rack"].message.endswith("; 1 to 3 samples each")
 
     def test_fairness_of_one_is_unmeasured_and_of_nothing_invalid(self) -> None:
         (alone,) = verdicts(judged(self.FAIR, measurement("gpu-01", 20.0), run=run_info("gpu-01", "sto-01"))).values()

@@ -97,3 +97,35 @@ def test_a_record_that_cannot_be_understood_is_named() -> None:
     broken = make_record(7, "t", Kind.MEASUREMENT, {"metric": "storage.read_bandwidth"}, GENESIS)
     with pytest.raises(RunError, match=r"^record 7 is no measurement: scope: Field required$"):
         judge_records(MADE, [*recorded(run_info()), broken])
+
+
+def test_two_runs_against_different_architectures_are_not_mixed() -> None:
+    other = run_info().model_copy(update={"architecture": "large", "architecture_sha256": "1" * 64})
+    with pytest.raises(
+        RunError, match=r"^record 1 begins a run against large, .* against small .*: two runs are mixed$"
+    ):
+        judge_records(MADE, recorded(run_info(), other, *CHECKED))
+
+
+def test_a_truncated_record_is_named() -> None:
+    whole = measurement("gpu-01", 30.0).model_dump(mode="json")
+    broken = make_record(1, "t", Kind.MEASUREMENT, whole | {"samples": [30.0, ""]}, GENESIS)
+    with pytest.raises(RunError, match=r"^record 1 is no measurement: samples\.1: "):
+        judge_records(MADE, [*recorded(run_info()), broken])
+
+
+def test_evidence_that_ends_early_leaves_what_is_missing_unmeasured() -> None:
+    taken = [measurement("gpu-01", 30.0), measurement("gpu-02", 30.0)]
+    chain = recorded(run_info(), BEGIN, *CHECKED, END, *taken)
+    assert judge_records(MADE, chain).outcome is Outcome.CERTIFIED
+    for length in range(1, len(chain)):
+        assert judge_records(MADE, chain[:length]).outcome is not Outcome.CERTIFIED
+
+
+def test_a_metric_that_nobody_knows_answers_nothing() -> None:
+    """A later version of the kit may have measured it."""
+    unknown = measurement("gpu-01", 1.0).model_copy(update={"metric": "storage.dreams", "unit": "dreams/s"})
+    taken = [measurement("gpu-01", 30.0), measurement("gpu-02", 30.0)]
+    result = judge_records(MADE, recorded(run_info(), *CHECKED, unknown, *taken))
+    assert result.outcome is Outcome.CERTIFIED
+    assert not any(v.metric == "storage.dreams" for v in result.verdicts)

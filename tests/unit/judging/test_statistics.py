@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.architecture import Reduce, Statistic
-from rackproof.core.judging.statistics import cv_pct, ratio_of, reduce_members, statistic_of
+from rackproof.core.judging.statistics import cv_pct, ratio_of, reduce_members, samples_needed, statistic_of
 
 numbers = st.floats(min_value=1e-3, max_value=1e9)
 
@@ -21,6 +21,42 @@ def test_statistics_of_samples(statistic: Statistic, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("statistic", "count", "rank"),
+    [
+        (Statistic.P1, 100, 1),
+        (Statistic.P1, 101, 2),
+        (Statistic.P5, 20, 1),
+        (Statistic.P10, 10, 1),
+        (Statistic.P10, 15, 2),
+        (Statistic.P90, 10, 9),
+        (Statistic.P95, 20, 19),
+        (Statistic.P95, 40, 38),
+        (Statistic.P99, 100, 99),
+        (Statistic.P99, 250, 248),
+    ],
+)
+def test_a_percentile_is_one_of_the_samples(statistic: Statistic, count: int, rank: int) -> None:
+    assert statistic_of([float(value) for value in range(count, 0, -1)], statistic) == rank
+
+
+@pytest.mark.parametrize(
+    ("statistic", "least"),
+    [(Statistic.P1, 100), (Statistic.P99, 100), (Statistic.P5, 20), (Statistic.P95, 20), (Statistic.P10, 10)],
+)
+def test_a_percentile_of_too_few_samples_has_no_meaning(statistic: Statistic, least: int) -> None:
+    assert samples_needed(statistic) == least
+    with pytest.raises(ValueError, match=f"needs {least} samples, actual {least - 1}"):
+        statistic_of([1.0] * (least - 1), statistic)
+
+
+@given(st.lists(numbers, min_size=100, max_size=120), st.sampled_from([s for s in Statistic if s.value[0] == "p"]))
+def test_so_many_percent_do_not_exceed_a_percentile(samples: list[float], statistic: Statistic) -> None:
+    value, percent = statistic_of(samples, statistic), int(statistic.value[1:])
+    assert 100 * sum(sample <= value for sample in samples) >= percent * len(samples)
+    assert 100 * sum(sample < value for sample in samples) < percent * len(samples)
+
+
+@pytest.mark.parametrize(
     ("reduce", "expected"),
     [
         (Reduce.MIN, 1.0),
@@ -29,6 +65,7 @@ def test_statistics_of_samples(statistic: Statistic, expected: float) -> None:
         (Reduce.SUM, 13.0),
         (Reduce.MIN_OVER_MEDIAN, 0.25),
         (Reduce.MAX_OVER_MEDIAN, 2.0),
+        (Reduce.SPREAD_OVER_MEDIAN, 1.75),
     ],
 )
 def test_members_become_one_number(reduce: Reduce, expected: float) -> None:
@@ -37,7 +74,13 @@ def test_members_become_one_number(reduce: Reduce, expected: float) -> None:
 
 @pytest.mark.parametrize(
     ("values", "reduce"),
-    [([], Reduce.MIN), ([], Reduce.SUM), ([1.0], Reduce.EACH), ([1.0], Reduce.MIN_OVER_MEDIAN)],
+    [
+        ([], Reduce.MIN),
+        ([], Reduce.SUM),
+        ([1.0], Reduce.EACH),
+        ([1.0], Reduce.MIN_OVER_MEDIAN),
+        ([1.0], Reduce.SPREAD_OVER_MEDIAN),
+    ],
 )
 def test_what_cannot_be_reduced(values: list[float], reduce: Reduce) -> None:
     with pytest.raises(ValueError, match="member"):
