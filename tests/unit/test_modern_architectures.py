@@ -110,6 +110,7 @@ def test_nothing_is_judged_without_saying_how_it_was_measured(models: dict[str, 
             if entry.metric != "storage.gds_read_bandwidth":
                 assert "block_bytes" in entry.where, entry.id
                 assert entry.conditions["io"] == "O_DIRECT", entry.id
+                assert entry.where["storage"] == "local" or entry.conditions["cache"] == "cold", entry.id
         if entry.metric == "ingest.accelerator_utilisation":
             assert entry.conditions["cache"] == "cold", entry.id
             assert {"dataset_size", "cold_cache"} <= set(entry.gates), entry.id
