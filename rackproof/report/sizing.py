@@ -6,7 +6,7 @@ they follow its colours; a file of its own carries the few rules that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -168,7 +168,7 @@ def _scale_picture(curve: ScaleCurve) -> Picture | None:
     asked = [(float(p.gpus), p.asked) for p in curve.points if p.asked is not None]
     if not got:
         return None
-    series = {"what the rack gives": got} | ({"what the GPUs could take": asked} if asked else {})
+    series = {"what the rack gives": got} | ({"what the GPUs take": asked} if asked else {})
     last = curve.points[-1]
     y_values = nice_ticks(max(y for points in series.values() for _, y in points))
     x_values = [(x, f"{x:,.0f}") for x in nice_ticks(last.gpus) if x <= last.gpus]
@@ -219,8 +219,16 @@ def _picture(
             Line(name, tuple((x_of(x), y_of(y)) for x, y in points), round(left + i * step, 1), 8.0)
             for i, (name, points) in enumerate(series.items())
         ),
-        tuple(
-            Mark(x_of(x), text, "end" if x > last_x / 2 else "start", top + 10 + 14 * i)
-            for i, (x, text) in enumerate(marks)
-        ),
+        _marks(sorted(marks), last_x, x_of, top + 10),
     )
+
+
+def _marks(
+    marks: Sequence[tuple[float, str]], last_x: float, x_of: Callable[[float], float], y: float
+) -> tuple[Mark, ...]:
+    """The left one's text stands to its left and the right one's to its right, so that no line crosses a text."""
+    found = []
+    for i, (x, text) in enumerate(marks):
+        leftmost = i == 0 and (len(marks) > 1 or x > last_x / 2)
+        found.append(Mark(x_of(x), text, "end" if leftmost and x > last_x / 4 else "start", y + 14 * i))
+    return tuple(found)

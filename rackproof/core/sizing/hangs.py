@@ -5,6 +5,7 @@ Nobody keeps a list of dependences by hand, so none can be forgotten or outlive 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -17,10 +18,13 @@ from rackproof.errors import SizingError
 
 Ask = Callable[[View], Answer]
 
-FACTORS = (1.25, 0.8, 2.0, 0.5, 4.0, 0.25)
+FACTORS = (4.0, 0.25, 1.25, 0.8, 2.0, 0.5)
+"""The ends first: what they do not move is not looked at more closely."""
+_SHOWN = (1.25, 0.8, 2.0, 0.5, 4.0, 0.25)
+"""The first of them that the input can be times tells how much it moves the answer."""
 _NOTICED = 0.005
 """Relative change of a quantity below which an input does not matter for it."""
-_STEPS = 9
+_STEPS = 8
 """Halvings of the interval in which a decision changes."""
 
 
@@ -75,21 +79,25 @@ def _variable(inputs: Inputs) -> list[str]:
 
 def _dependence(around: _Neighbours, name: str, ask: Ask, answer: Answer) -> tuple[float, Dependence] | None:
     """How much ``answer`` hangs on an input, with a key to sort by; None where it does not."""
-    inputs, moved, tips = around.inputs, [], []
+    inputs = around.inputs
+    moved: dict[float, float] = {}
+    tips: list[float] = []
     for factor in FACTORS:
+        if len(moved) == 2 and not tips and not any(abs(m) >= _NOTICED for m in moved.values()):
+            return None
         view = around.view(name, factor)
         if view is None:
             continue
         other = ask(view)
-        moved.append(_moved(answer, other))
+        moved[factor] = _moved(answer, other)
         if _decisions(other) != _decisions(answer):
             tips.append(factor)
-    if not tips and not any(abs(m) >= _NOTICED for m in moved):
+    if not tips and not any(abs(m) >= _NOTICED for m in moved.values()):
         return None
     value, spec = inputs.value(name) or 0.0, inputs.spec(name)
     nearest = _nearest(around, name, ask, answer, tips)
     shown = None if nearest is None else words.in_unit(nearest, spec.unit, _unit(inputs, name, spec))
-    moves = round(moved[0], 4)
+    moves = round(next(moved[factor] for factor in _SHOWN if factor in moved), 4)
     order = -abs(moves) if nearest is None else -100 + abs(nearest / value - 1)
     return order, Dependence(name, described(inputs, name), moves, shown)
 
@@ -111,24 +119,22 @@ def _unit(inputs: Inputs, name: str, spec: Spec) -> str:
 
 def _nearest(around: _Neighbours, name: str, ask: Ask, answer: Answer, tips: list[float]) -> float | None:
     """The value nearest to the input's own at which a decision changes."""
-    value, spec, found = around.inputs.value(name) or 0.0, around.inputs.spec(name), []
-    ends = (max((t for t in tips if t < 1), default=None), min((t for t in tips if t > 1), default=None))
-    for end in ends:
-        if end is None:
-            continue
-        same, other = 1.0, end
-        for _ in range(_STEPS):
-            middle = (same + other) / 2
-            view = around.view(name, middle)
-            if view is not None and _decisions(ask(view)) != _decisions(answer):
-                other = middle
-            else:
-                same = middle
-        found.append(float(max(1, round(value * other))) if spec.whole else value * other)
-    if not found:
+    if not tips:
         return None
-    best = min(found, key=lambda v: abs(v / value - 1))
-    return min(best, 1.0) if spec.share else best
+    value, spec = around.inputs.value(name) or 0.0, around.inputs.spec(name)
+    other = min(tips, key=lambda factor: abs(math.log(factor)))
+    between = [f for f in FACTORS if (f > 1) == (other > 1) and abs(math.log(f)) < abs(math.log(other))]
+    same = max(between, key=lambda f: abs(math.log(f)), default=1.0)
+    for _ in range(_STEPS):
+        middle = (same + other) / 2
+        view = around.view(name, middle)
+        if view is not None and _decisions(ask(view)) != _decisions(answer):
+            other = middle
+        else:
+            same = middle
+    if spec.whole:
+        return float(max(1, round(value * other)))
+    return min(value * other, 1.0) if spec.share else value * other
 
 
 def _decisions(answer: Answer) -> tuple[Fact, ...]:

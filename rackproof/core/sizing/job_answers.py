@@ -272,6 +272,7 @@ def scale(view: View) -> Answer:
             f"{kind.value}_later_bytes_per_s": sum(later) if later else None,
         }
     unknown = view.tenants_lacking("dataset") + view.lacking("unit.capacity")
+    figures["units_by_capacity"] = view.units.by_capacity
     if view.units.by_capacity is not None:
         says.append(f"That fills {words.number(view.units.by_capacity)} storage units.")
     if unknown:

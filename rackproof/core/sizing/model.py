@@ -307,7 +307,7 @@ def _least(stages: Iterable[Stage]) -> float | None:
 def _used(stage: Stage, rate: float | None) -> Stage:
     if stage.capacity is None or rate is None:
         return stage
-    return replace(stage, utilisation=rate / stage.capacity)
+    return Stage(stage.name, stage.ceiling, stage.tenant, stage.capacity, rate / stage.capacity)
 
 
 def _flow(tenant: Tenant, hit: float, rate: float | None) -> Flow:

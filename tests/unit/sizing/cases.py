@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from rackproof.architectures import parse
 from rackproof.core.architecture import Architecture
 from rackproof.core.sizing.inputs import Inputs, inputs_of, parse_choice
@@ -105,6 +107,7 @@ sizing:
 """
 
 
+@cache
 def architecture(text: str = F800_DGX1) -> Architecture:
     return parse(text, "case.yaml")
 

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackproof.architectures import parse
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.sizing.measured import predicted_and_measured
+from tests.unit.sizing.cases import F800_DGX1, architecture
+
+NODES = tuple(f"gpu-{i:02}" for i in range(1, 10))
+STORAGE = """
+storage:
+  isilon: {class: nfs, mountpoint: /mnt/isilon, fstype: nfs, source: /ifs, transport: tcp}
+  archive: {class: nfs, mountpoint: /mnt/archive, fstype: nfs, source: /archive, transport: tcp}
+"""
+
+
+def rack(settings: str = "storage: isilon") -> Architecture:
+    return parse(F800_DGX1.replace("sizing:\n", f"sizing:\n  {settings}\n") + STORAGE, "case.yaml")
+
+
+def read(mb_s: float, storage: str = "isilon", members: tuple[str, ...] = NODES, **more: Any) -> Measurement:
+    samples = () if more.get("reason") else (mb_s * 0.98, mb_s, mb_s * 1.02)
+    return Measurement(
+        metric="storage.read_bandwidth", scope=Scope.RACK, members=members, unit="MB/s", samples=samples,
+        step="storage", labels={"storage": storage}, **more,
+    )  # fmt: skip
+
+
+def link(gbps: float, a: str = "gpu-01", b: str = "gpu-02") -> Measurement:
+    return Measurement(
+        metric="link.tcp_bandwidth", scope=Scope.PAIR, members=(a, b), unit="Gb/s", samples=(gbps,), step="links"
+    )
+
+
+def test_a_rack_as_it_was_sold_has_the_predicted_bottlenecks() -> None:
+    found = predicted_and_measured(rack(), [read(29_500), link(94)])
+    reading, *workloads = found.comparisons
+    assert reading.predicted == pytest.approx(30e9)
+    assert reading.predicted_stage == reading.measured_stage == "storage bandwidth"
+    assert reading.measured == pytest.approx(29.5e9)
+    assert [(w.subject, w.predicted_stage, w.measured_stage, w.agrees) for w in workloads[:2]] == [
+        ("resnet50", "GPUs", "GPUs", True),
+        ("inception4-large", "GPUs", "GPUs", True),
+    ]
+    assert not any(w.directly for w in workloads)
+    assert found.lines[0] == (
+        "read of isilon by 9 nodes: predicted 30 GB/s, set by storage bandwidth; "
+        "measured 29.5 GB/s, set by storage bandwidth (as predicted)"
+    )
+
+
+def test_a_slow_storage_becomes_the_bottleneck_of_the_job_that_needs_it() -> None:
+    reading, small, large, _ = predicted_and_measured(rack(), [read(20_000), link(94)]).comparisons
+    assert reading.measured_stage == "storage bandwidth"
+    assert small.agrees is True
+    assert (large.predicted_stage, large.measured_stage, large.agrees) == ("GPUs", "storage bandwidth", False)
+    assert large.measured == pytest.approx(20e9 * 0.7 / 1_350_932)
+
+
+def test_slow_links_are_told_from_a_slow_storage() -> None:
+    reading, _, large, _ = predicted_and_measured(rack(), [read(10_000), link(9.4)]).comparisons
+    assert (reading.predicted_stage, reading.measured_stage, reading.agrees) == (
+        "storage bandwidth", "network of a node", False,
+    )  # fmt: skip
+    assert large.measured_stage == "network of a node"
+
+
+def test_the_prediction_is_for_the_clients_that_took_part() -> None:
+    reading = predicted_and_measured(rack(), [read(10_000, members=NODES[:1]), link(94)]).comparisons[0]
+    assert reading.predicted == pytest.approx(11.75e9)
+    assert reading.predicted_stage == "network of a node"
+    assert reading.agrees is True
+
+
+def test_a_workload_that_was_run_is_compared_itself() -> None:
+    run = Measurement(
+        metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(50_000.0,), step="ingest",
+        labels={"workload": "resnet50"},
+    )  # fmt: skip
+    small = predicted_and_measured(rack(), [read(29_500), link(94), run]).comparisons[1]
+    assert (small.directly, small.measured) == (True, 50_000)
+    assert "measured 50,000 samples/s" in predicted_and_measured(rack(), [read(29_500), run]).lines[1]
+
+
+def test_a_repeated_measurement_counts_in_its_last_form() -> None:
+    found = predicted_and_measured(rack(), [read(5_000), read(29_500), read(0, reason="interrupted")])
+    assert found.comparisons[0].measured == pytest.approx(29.5e9)
+
+
+@pytest.mark.parametrize(
+    ("reference", "measurements", "said"),
+    [
+        (architecture().model_copy(update={"sizing": None}), [read(1)], "no sizing inputs in the architecture"),
+        (rack(), [], "the read bandwidth of isilon was not measured"),
+        (rack(), [read(100, storage="archive")], "the read bandwidth of isilon was not measured"),
+        (rack(), [read(100, simulated=True)], "the read bandwidth of isilon was not measured"),
+        (rack(), [read(0)], "the read bandwidth of isilon was measured as nothing"),
+        (rack("storage: null"), [read(100), read(100, "archive")],
+         "sizing.storage does not say which of archive and isilon feeds the workloads"),
+    ],
+)  # fmt: skip
+def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: list[Measurement], said: str) -> None:
+    found = predicted_and_measured(reference, measurements)
+    assert found.comparisons == ()
+    assert found.lines == (f"bottleneck: nothing to compare, {said}",)
+
+
+def test_the_only_shared_storage_needs_no_name() -> None:
+    found = predicted_and_measured(rack("storage: null"), [read(29_500), link(94)])
+    assert found.comparisons[0].subject == "read of isilon by 9 nodes"

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rackproof.cli.size import size
+from rackproof.core.sizing.answers import memo
+from rackproof.errors import SizingError
+from rackproof.report.sizing import LATENCY, SCALE, pictures, render_page, stage_rows
+from tests.unit.sizing.cases import F800_DGX1, architecture, case
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "case.yaml"
+    path.write_text(F800_DGX1)
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(size, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_memo_says_what_binds_how_many_chassis_and_on_what_it_hangs(file: str) -> None:
+    result = run(file, "--workload", "inception4-large")
+    assert result.exit_code == 0
+    assert "Capacity plan: A case of the sizing model" in result.output
+    assert "the pace is set by GPUs: at most 14,700 samples/s, 19.9 GB/s from the storage" in result.output
+    assert "2 of: F800 chassis with 4 nodes." in result.output
+    assert "With the measured 12 GB/s of a unit instead of the specified 15 GB/s: 3." in result.output
+    assert "unit.read 15 GB/s (published), changes at 14.2 GB/s" in result.output
+    assert "The knee is unknown: sizing.unit.unloaded_latency is not published." in result.output
+
+
+def test_a_setting_and_a_mix(file: str) -> None:
+    result = run(file, "-w", "resnet50:6", "-w", "googlenet-serving:3", "--set", "unit.count=3")
+    assert "This one: every workload gets what its own nodes can take." in result.output
+    assert "unit.count 3 (--set)" in result.output
+
+
+def test_json_is_alone_on_stdout(file: str) -> None:
+    data = json.loads(run(file, "-w", "resnet50", "--json").stdout)
+    assert data["schema"] == "rackproof.sizing/v1"
+    assert data["phases"][0]["binding"] == ["gpu"]
+
+
+def test_the_page_and_the_pictures_are_written(file: str, tmp_path: Path) -> None:
+    page, folder = tmp_path / "plans" / "plan.html", tmp_path / "svg"
+    run(file, "-w", "resnet50", "--html", str(page), "--svg", str(folder), "--json")
+    assert "<h1" in page.read_text()
+    found = sorted(p.name for p in folder.iterdir())
+    assert found == [f"{LATENCY}.svg", f"{SCALE}.svg"]
+    for name in found:
+        root = ET.fromstring((folder / name).read_text())  # noqa: S314 - our own file
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.findall(".//{*}polyline")
+
+
+def test_a_page_that_cannot_be_written_is_one_line(file: str, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SizingError, match="cannot be written"):
+        run(file, "-w", "resnet50", "--html", str(tmp_path / "taken" / "plan.html"))
+
+
+def test_a_title_is_text_on_the_page_and_not_markup() -> None:
+    hostile = F800_DGX1.replace("A case of the sizing model", "<script>alert(1)</script> [red]rack")
+    page = render_page(memo(architecture(hostile), case("resnet50", text=hostile)))
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_curves_show_the_rack_and_where_more_gpus_stop_helping() -> None:
+    plan = memo(architecture(), case("inception4-large"))
+    found = pictures(plan)
+    assert [mark.text for mark in found[SCALE].marks] == ["here 72"]
+    assert [mark.text for mark in found[LATENCY].marks] == ["here 66.3 %", "planned 70 %"]
+    gives, takes = (line.points for line in found[SCALE].lines)
+    assert gives[0] == takes[0]
+    assert gives[-1][1] > takes[-1][1]  # lower on the page is less
+    heights = [y for _, y in found[LATENCY].lines[0].points]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_rows_have_numbers_or_the_reason_why_not() -> None:
+    rows = stage_rows(memo(architecture(), case("resnet50")).view.first)
+    assert [row.title for row in rows if row.binding] == ["GPUs"]
+    for row in rows:
+        assert bool(row.samples) != bool(row.remark)
