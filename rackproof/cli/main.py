@@ -21,7 +21,9 @@ COMMANDS = {
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
-    "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check."),
+    "compare": ("rackproof.cli.compare", "compare", "What is worse, better or gone between two runs."),
+    "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
+    "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }
 
 

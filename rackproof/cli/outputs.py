@@ -18,6 +18,7 @@ from rackproof.core.evidence import (
     Record,
 )
 from rackproof.core.judging.judge import judge_records
+from rackproof.core.sizing.measured import predicted_and_measured
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import EvidenceWriteError
@@ -78,11 +79,13 @@ def _certificate(
     records: Sequence[Record], architecture: LoadedArchitecture, judgement: Judgement, notes: Sequence[str]
 ) -> Certificate:
     bodies = {kind: [r.body for r in records if r.kind is kind] for kind in Kind}
+    measurements = _latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]])
     return build_certificate(
         info_of(records),
         architecture.model,
         judgement,
-        measurements=_latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]]),
+        measurements=measurements,
+        sizing=predicted_and_measured(architecture.model, measurements).lines if measurements else (),
         checks=[CheckResult.model_validate(b) for b in bodies[Kind.CHECK]],
         stages=stage_times(records),
         deploys=[DeployRecord.model_validate(b) for b in bodies[Kind.DEPLOY]],

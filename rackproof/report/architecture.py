@@ -88,9 +88,9 @@ def claims_json(rows: Iterable[ClaimRow]) -> list[dict[str, Any]]:
 def metrics_table(console: Console) -> None:
     """The vocabulary, grouped by the first word of the names."""
     table = Table(box=SIMPLE, header_style="bold", expand=True, padding=(0, 1, 0, 0))
-    table.add_column("metric", ratio=1)
+    table.add_column("metric", ratio=1, min_width=max(map(len, METRICS)))
     for title in ("unit", "better", "scope", "benchmark"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title)
     for metric in METRICS.values():
         labels = f" [{', '.join(metric.labels)}]" if metric.labels else ""
         table.add_row(

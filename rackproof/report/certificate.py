@@ -9,6 +9,8 @@ from statistics import median
 from typing import Any
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.overrides import threshold_words
 from rackproof.core.evidence import (
     CheckOutcome,
     CheckResult,
@@ -25,6 +27,7 @@ from rackproof.core.verdict import Judgement, Verdict
 from rackproof.report.schema import (
     ArchitectureSummary,
     Certificate,
+    ChangedBar,
     CheckSummary,
     Counts,
     CriterionSummary,
@@ -57,6 +60,7 @@ def build_certificate(
     records_count: int,
     finished: str,
     notes: Sequence[str] = (),
+    sizing: Sequence[str] = (),
     architecture_sha256: str | None = None,
 ) -> Certificate:
     """Put a judged run into one document. Pure: the same arguments give the same certificate.
@@ -95,6 +99,7 @@ def build_certificate(
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
         simulated=simulation_statements(run.nodes, architecture, measurements),
+        sizing=tuple(sizing),
         notes=tuple(remarks),
         evidence=EvidenceSummary(chain_head=chain_head, records=records_count, raw=_raw_index(commands)),
     )
@@ -159,6 +164,13 @@ def _architecture(architecture: Architecture, version: str, sha256: str | None) 
         scope=meta.scope,
         sha256=sha256,
         sources=dict(sorted(meta.sources.items())),
+        level=architecture.level,
+        changed=tuple(
+            ChangedBar(id=e.id, title=e.title, published=e.published, here=threshold_words(e), why=e.changed or "")
+            for listed in sections(architecture).values()
+            for e in listed
+            if e.published is not None
+        ),
         criteria=tuple(
             CriterionSummary(id=c.id, scope=c.scope, reduce=c.reduce)
             for c in sorted(architecture.criteria, key=lambda c: c.id)

@@ -49,6 +49,16 @@ class CriterionSummary(Model):
         return self.reduce is Reduce.EACH or self.scope is Scope.RACK
 
 
+class ChangedBar(Model):
+    """A threshold that is not the published one."""
+
+    id: str
+    title: str
+    published: str
+    here: str
+    why: str
+
+
 class ArchitectureSummary(Model):
     """The reference that the run was judged against."""
 
@@ -61,6 +71,10 @@ class ArchitectureSummary(Model):
     sources: dict[str, Source]
     storages: tuple[StorageSummary, ...]
     criteria: tuple[CriterionSummary, ...]
+    level: str | None = None
+    """Of the bars that have levels, the one that had to be reached."""
+    changed: tuple[ChangedBar, ...] = ()
+    """Thresholds that the site has changed."""
 
 
 class Counts(Model):
@@ -165,6 +179,8 @@ class Certificate(Model):
     versions: tuple[VersionSeen, ...]
     simulated: tuple[str, ...]
     """What is not genuine hardware, in plain sentences; empty on a real rack."""
+    sizing: tuple[str, ...] = ()
+    """The bottleneck that the sizing model predicts beside the measured one, in sentences."""
     notes: tuple[str, ...]
     evidence: EvidenceSummary
 

@@ -37,7 +37,10 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
             return f"The judge holds the evidence to be incomplete, although none of {total} says so."
         return f"Nothing failed, but not all of {total} rest on a usable number: {no_number}."
     passed = f"All {total} passed" if len(required) > 1 else "The one required verdict passed"
-    return f"{passed}, {seen[Status.WARN]} of them with a warning." if seen[Status.WARN] else f"{passed}."
+    changed = sum(v.changed is not None for v in required)
+    remarks = [f"{seen[Status.WARN]} of them with a warning"] if seen[Status.WARN] else []
+    remarks += [f"{changed} of them against a bar that the site has changed"] if changed else []
+    return ", ".join([passed, *remarks]) + "."
 
 
 def simulation_statements(

@@ -113,6 +113,11 @@ def _verdict(certificate: Certificate, said: _Said) -> Panel:
     arch = certificate.architecture
     against = f"{arch.title}, {arch.id} {arch.version}, profile {certificate.profile}"
     text.append(f"\n{said(against)}", style="dim")
+    if arch.changed:
+        changed = f"The site's own bars: {', '.join(bar.id for bar in arch.changed)}"
+        text.append(f"\n{said(changed)}", style="yellow")
+    for line in certificate.sizing:
+        text.append(f"\n{said(line)}", style="dim")
     for statement in certificate.simulated:
         text.append(f"\n{said(statement)}", style="yellow")
     return Panel(text, border_style=style, padding=(0, 1))

@@ -47,7 +47,11 @@ class CriterionGroup:
     source: str
     reason: str
     share_of: str
-    """What the number is a share of; empty where the bar is absolute."""
+    """What the number is a share of, or the ceiling of an absolute bar; empty without either."""
+    published: str
+    """The bar before the site changed it; empty where it is the published one."""
+    claims: tuple[str, ...]
+    """Published claims that it checks."""
     rows: tuple[CriterionRow, ...]
     omitted: str
 
@@ -72,6 +76,8 @@ def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
                 source=first.source or "",
                 reason=first.reason or "",
                 share_of=", ".join(dict.fromkeys(v.ceiling_of for v in members if v.ceiling_of)),
+                published=first.published or "",
+                claims=first.claim,
                 rows=tuple(shown),
                 omitted=omitted,
             )
@@ -91,10 +97,14 @@ def _criterion_row(v: Verdict) -> CriterionRow:
         distance=distance(v.distance_pct),
         samples=f"{len(v.samples)}{spread}" if v.samples else ABSENT,
         status=v.status,
-        message=v.message if v.status is not Status.PASS else "",
+        message=v.message if v.status is not Status.PASS else _level_text(v),
         raw=v.raw,
         simulated=v.simulated,
     )
+
+
+def _level_text(v: Verdict) -> str:
+    return f"reaches the level {v.level}" if v.level else ""
 
 
 def _item_text(v: Verdict) -> str:
