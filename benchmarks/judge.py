@@ -1,17 +1,23 @@
-"""How long the judge takes, and how much memory, for a large rack.
+"""How long the judge takes, and how much memory, for a rack of 100, of 300 and of 1,000 nodes.
 
-    python benchmarks/judge.py [--nodes 1000] [--criteria 100] [--samples 5]
+    python benchmarks/judge.py [--nodes 100 300 1000] [--criteria 100] [--samples 5]
 
-Records are made one at a time, as they are when a run is read from disk; the figures are for everything from the
-first record to the judgement, and the peak is of the whole process.
+Every size runs in a process of its own, so that its peak of memory is its own too. Records are made one at a time, as
+they are when a run is read from disk; the figures are for everything from the first record to the judgement. Half of
+the criteria are shares, a tenth asks for conditions and a gate, a tenth compares the nodes with each other, and a
+twentieth has two ways of being met.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import GENESIS, Kind, Record
@@ -25,29 +31,34 @@ METRICS = (
 )
 
 
+ABOUT = {"source": "made-up", "reason": "It is there to be judged.", "hint": "Look at the figures."}
+
+
 def architecture(criteria: int) -> Architecture:
     """Criteria over as many storages as it takes; every other one is a share of the node's first storage."""
-    entries = []
+    entries: list[dict[str, Any]] = []
+    outliers: list[dict[str, Any]] = []
     for number in range(criteria):
         metric, unit = METRICS[number % len(METRICS)]
-        bar = {"op": "le" if unit == "us" else "ge", "value": 50.0, "unit": unit}
+        bar: dict[str, Any] = {"op": "le" if unit == "us" else "ge", "value": 50.0, "unit": unit}
         if number % 2:
             of = {"metric": metric, "where": {"storage": "s0"}, "scope": "node", "reduce": "each"}
             bar |= {"unit": "percent", "of": of}
-        entries.append(
-            {
-                "id": f"c{number}",
-                "title": "A criterion",
-                "metric": metric,
-                "where": {"storage": f"s{number // len(METRICS)}"},
-                "scope": "node",
-                "max_cv_pct": 10,
-                "pass": bar,
-                "source": "made-up",
-                "reason": "It is there to be judged.",
-                "hint": "Look at the figures.",
-            }
-        )
+        asked: dict[str, Any] = {
+            "metric": metric,
+            "where": {"storage": f"s{number // len(METRICS)}"},
+            "scope": "node",
+            "max_cv_pct": 10,
+        }
+        if number % 10 == 9:
+            outliers.append({"id": f"c{number}", "title": "None is odd", **asked, "rel_pct": 10, **ABOUT})
+            continue
+        entry = {"id": f"c{number}", "title": "A criterion", **asked, "pass": bar, **ABOUT}
+        if number % 10 == 0:
+            entry |= {"conditions": {"cache": "direct", "runtime_s_min": 30}, "gates": ["littles_law"]}
+        if number % 20 == 5:
+            entry["any_of"] = [asked | {"pass": bar}]
+        entries.append(entry)
     return Architecture.model_validate(
         {
             "apiVersion": "refarch/v1",
@@ -59,12 +70,8 @@ def architecture(criteria: int) -> Architecture:
                 "sources": {"made-up": {"doc": "none", "status": "proposed"}},
             },
             "roles": {"gpu": {}},
-            "system": {"time": {"server_role": "gpu", "max_offset_ms": 1}},
-            "fabric": {"kind": "roce", "mtu": 9000},
-            "storage": {},
-            "tools": {"packages": [], "programs": []},
-            "profiles": {},
             "criteria": entries,
+            "outliers": outliers,
         }
     )
 
@@ -101,7 +108,12 @@ def records(nodes: int, criteria: int, samples: int) -> Iterator[Record]:
                     "labels": {"storage": f"s{number // len(METRICS)}", "block_bytes": "1048576"},
                     "unit": unit,
                     "samples": [level + sample * 0.37 for sample in range(samples)],
-                    "conditions": {"cache": "direct", "runtime_s": 60},
+                    "conditions": {"cache": "direct", "runtime_s": 60, "versions": {"fio": "3.39"}},
+                    "companions": {
+                        "iops": [1000.0] * samples,
+                        "latency_s": [0.064] * samples,
+                        "outstanding": [64.0] * samples,
+                    },
                     "raw": [f"{index:032x}{number:032x}"],
                     "step": f"storage.{number}",
                 },
@@ -117,25 +129,58 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
+def measure(nodes: int, criteria: int, samples: int) -> dict[str, float]:
+    """Seconds and MB of one size, in this process."""
+    promised = architecture(criteria)
+    judge_records(promised, records(2, criteria, 1))  # units, which are imported when first asked for
+    begin = time.process_time()
+    for _ in records(nodes, criteria, samples):
+        pass
+    making = time.process_time() - begin
+    before = peak_mb()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
+    judgement = judge_records(promised, records(nodes, criteria, samples))
+    elapsed, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
+    return {
+        "nodes": nodes,
+        "verdicts": len(judgement.verdicts),
+        "elapsed_s": elapsed,
+        "cpu_s": cpu,
+        "making_s": making,
+        "before_mb": before,
+        "peak_mb": peak_mb(),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--criteria", type=int, default=100)
     parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     size = parser.parse_args()
-    promised = architecture(size.criteria)
-    before = peak_mb()
-    begin = time.perf_counter()
-    for _ in records(size.nodes, size.criteria, size.samples):
-        pass
-    making = time.perf_counter() - begin
-    begin, begin_cpu = time.perf_counter(), time.process_time()
-    judgement = judge_records(promised, records(size.nodes, size.criteria, size.samples))
-    elapsed, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
-    print(f"{size.nodes} nodes × {size.criteria} criteria × {size.samples} samples")
-    print(f"{len(judgement.verdicts)} verdicts, {judgement.outcome}")
-    print(f"reading and judging {elapsed:.2f} s ({cpu:.2f} s of CPU), {making:.2f} s of it for making up the records")
-    print(f"peak memory {peak_mb():.0f} MB, of which {before:.0f} MB before the first record")
+    if size.alone:
+        print(json.dumps(measure(size.nodes[0], size.criteria, size.samples)))
+        return
+    print(f"{size.criteria} criteria × {size.samples} samples, reading and judging")
+    print(
+        f"{'nodes':>6} {'verdicts':>9} {'seconds':>8} {'CPU':>6} {'of it made up':>14} {'peak MB':>8} {'judge MB':>9}"
+    )
+    last: dict[str, float] | None = None
+    for nodes in size.nodes:
+        options = ["--nodes", nodes, "--criteria", size.criteria, "--samples", size.samples, "--alone"]
+        command = [sys.executable, __file__, *map(str, options)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(
+            f"{nodes:>6} {found['verdicts']:>9} {found['elapsed_s']:>8.2f} {found['cpu_s']:>6.2f}"
+            f" {found['making_s']:>14.2f} {found['peak_mb']:>8.0f} {found['peak_mb'] - found['before_mb']:>9.0f}"
+        )
+        if last:
+            print(
+                f"       {found['nodes'] / last['nodes']:.2f} times the nodes:"
+                f" {found['cpu_s'] / last['cpu_s']:.2f} times the CPU time"
+            )
+        last = found
 
 
 if __name__ == "__main__":

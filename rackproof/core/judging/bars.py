@@ -86,7 +86,7 @@ def number_text(value: float, other_than: float | None = None) -> str:
 
 
 def _significant(value: float, digits: int) -> str:
-    text = f"{value:.{digits}g}"
+    text = f"{value:.3g}" if digits == 3 else f"{value:.{digits}g}"  # a fixed format is read once
     if "e" not in text:
         return text
     return f"{value:.0f}" if 1 <= abs(value) < 1e15 else text

@@ -122,8 +122,10 @@ class _Case:
             except ZeroDivisionError:
                 status, why = Status.INVALID, f"nothing to take a share of: {of} is 0"
             else:
-                remark = "; ".join(filter(None, (number.remark, whole.remark)))
-                both = number._replace(raw=raw, records=records, simulated=simulated, remark=remark)
+                remark = "; ".join(filter(None, (number.remark, whole.remark))) if whole.remark else number.remark
+                both = Number(
+                    number.value, number.samples, number.cv_pct, raw, simulated, remark, records, number.counts
+                )
                 share = _Share(number.value, whole.value, of)
                 return self._verdict(subject, both, convert(ratio, "ratio", self.bar.unit), share)
         return self._without(subject, NoNumber(status, why, raw=raw, simulated=simulated, records=records))

@@ -235,6 +235,11 @@ class TestAppliances:
         assert not verdicts(result, "rack.checked")
         assert not verdicts(result, "base.x")
 
+    def test_nobody_asks_an_appliance_for_its_gpus(self) -> None:
+        made = architecture(roles={"gpu": {"managed": False}, "storage": {}}, gpu=A100)
+        result = judged(made=made)
+        assert not [v for v in result.verdicts if v.id.startswith("gpu.")]
+
     def test_a_node_that_is_also_managed_must_answer(self) -> None:
         roles = {"gpu": {"managed": False}, "all-in-one": {}}
         run = run_info("gpu-01")
