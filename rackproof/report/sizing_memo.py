@@ -51,12 +51,13 @@ def _stages(phase: Phase) -> Table:
     for name in ("samples/s", "into GPUs", "used", "ceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
+    pace = "<- narrowest known" if phase.unknown else "<- sets the pace"
     for row in stage_rows(phase):
         if row.remark:
             continue
         style = "bold" if row.binding else ""
         cells = (row.title, row.samples, row.bandwidth, row.used, row.ceiling)
-        table.add_row(*(Text(cell, style=style) for cell in cells), Text("<- sets the pace" if row.binding else ""))
+        table.add_row(*(Text(cell, style=style) for cell in cells), Text(pace if row.binding else ""))
     return table
 
 

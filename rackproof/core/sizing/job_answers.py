@@ -34,6 +34,8 @@ def caches(view: View) -> Answer:
             says.append(
                 f"In the long run a node's own cache answers for {words.percent(c.client_hit)} of its reads{rest}."
             )
+        if c.disk_read is not None:
+            says.append(f"The storage's disks then give {words.bandwidth(c.disk_read)}.")
         if c.fill_s is not None:
             fits = c.client_hit == 1
             what = "the storage sees no more reads" if fits else "the nodes' caches are full"
@@ -44,6 +46,7 @@ def caches(view: View) -> Answer:
             ratio=c.ratio,
             client_hit=c.client_hit,
             server_hit=c.server_hit,
+            disk_bytes_per_s=c.disk_read,
             fits_client=None if c.client_hit is None else c.client_hit == 1,
             fill_s=c.fill_s,
         )

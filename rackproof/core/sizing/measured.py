@@ -25,6 +25,7 @@ AT_LIMIT = 0.8
 """A stage that gives this much of what it can by itself is what holds a benchmark up."""
 
 _READ = "storage.read_bandwidth"
+_TO_STORAGE = "link.tcp_bandwidth_to_storage"
 _LINKS = {"tcp": "link.tcp_bandwidth", "rdma": "link.rdma_write_bandwidth"}
 
 
@@ -68,7 +69,9 @@ class _Found(_Record):
     read: float
     """Of the rack."""
     link: float | None
-    """Of one port."""
+    """Of one port of a node."""
+    ports: float | None
+    """Of all ports of the storage together."""
 
 
 def predicted_and_measured(architecture: Architecture, measurements: Sequence[Measurement]) -> PredictedAndMeasured:
@@ -111,17 +114,17 @@ def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _
         return f"the read bandwidth of {name or 'a shared storage'} was not measured"
     read = reads[name]
     transport = architecture.storage[name].transport if name in architecture.storage else None
-    link = _median(measurements, _LINKS.get(transport or "tcp", _LINKS["tcp"]), "B/s")
+    link = _median(measurements, _LINKS[transport or "tcp"], Scope.PAIR)
     rate = convert(median(read.samples), read.unit, "B/s")
     if not rate > 0 or not read.members:
         return f"the read bandwidth of {name} was measured as nothing"
-    return _Found(storage=name, clients=len(read.members), read=rate, link=link)
+    ports = _median([m for m in measurements if m.labels.get("storage", name) == name], _TO_STORAGE, Scope.RACK)
+    return _Found(storage=name, clients=len(read.members), read=rate, link=link, ports=ports)
 
 
-def _median(measurements: Sequence[Measurement], metric: str, unit: str) -> float | None:
-    values = [
-        convert(median(m.samples), m.unit, unit) for m in measurements if m.metric == metric and m.scope is Scope.PAIR
-    ]
+def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> float | None:
+    """B/s."""
+    values = [convert(median(m.samples), m.unit, "B/s") for m in measurements if (m.metric, m.scope) == (metric, scope)]
     found = median(values) if values else 0.0
     return found if found > 0 else None
 
@@ -142,6 +145,8 @@ def _reading(inputs: Inputs, found: _Found) -> Comparison:
     least = min(known, key=lambda name: known[name]) if StageName.BANDWIDTH in known else None
     if found.link is not None:
         known[StageName.NETWORK] = system.nodes * system.storage_ports * found.link
+    if (ports := _storage_ports(inputs, found)) is not None:
+        known[StageName.STORAGE_PORTS] = ports
     full = sorted((found.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
     # Whatever is between the nodes and the storage has room to spare: then the storage itself gives no more.
     actual = full[-1][1] if full and full[-1][0] >= AT_LIMIT else StageName.BANDWIDTH if full else None
@@ -155,10 +160,24 @@ def _reading(inputs: Inputs, found: _Found) -> Comparison:
     )
 
 
+def _storage_ports(inputs: Inputs, found: _Found) -> float | None:
+    """B/s of all ports of the storage as measured; where nobody measured them, ports of the same line rate as a node's
+    are taken to give what a node's give."""
+    system, unit = inputs.system, inputs.system.unit
+    if found.ports is not None or found.link is None or unit.ports is None or unit.port_rate != system.port_rate:
+        return found.ports
+    return unit.count * unit.ports * found.link
+
+
 def _as_measured(inputs: Inputs, found: _Found, reading: Comparison) -> Inputs:
     """The inputs with links and storage as the run found them."""
+    system, unit = inputs.system, inputs.system.unit
+    ports = _storage_ports(inputs, found)
     if found.link is not None:
-        inputs = inputs.replaced("port_rate", found.link).replaced("port_efficiency", 1.0)
+        # the model takes its share of a line rate, a measured rate is what is left of one
+        inputs = inputs.replaced("port_rate", found.link / system.port_efficiency)
+    if ports is not None and unit.ports is not None:
+        inputs = inputs.replaced("unit.port_rate", ports / (unit.count * unit.ports * system.port_efficiency))
     each = found.read / inputs.system.unit.count
     declared = inputs.system.unit.read
     if reading.measured_stage == TITLES[StageName.BANDWIDTH] or declared is None or each > declared:

@@ -111,6 +111,8 @@ class Cache:
     """Data set over all caches."""
     client_hit: float | None
     server_hit: float | None
+    disk_read: float | None
+    """B/s that the storage must take from its disks once every cache is full."""
     fill_s: float | None
     """Until a node's own caches hold what they can."""
 
@@ -269,7 +271,7 @@ def prefetch(inputs: Inputs, tenant: Tenant, latency: float | None) -> float | N
     return rate * (math.ceil(requests - _ROUNDING) * latency + (tenant.cpu_time_per_sample or 0.0))
 
 
-def cache(inputs: Inputs, tenant: Tenant, phase: Phase) -> Cache:
+def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = None) -> Cache:
     """``phase`` is the first epoch: the caches fill at its pace."""
     system, unit = inputs.system, inputs.system.unit
     dataset = tenant.dataset
@@ -281,13 +283,16 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase) -> Cache:
     fill = None
     if dataset is not None and own is not None and flow.storage_read:
         fill = min(system.share_of_dataset * dataset, own) / (flow.storage_read / nodes)
+    hit = None if dataset is None or server is None else min(1.0, server / dataset)
+    asked = next((f.storage_read for f in later.flows if f.tenant == tenant.name), None) if later else None
     return Cache(
         tenant.name,
         dataset,
         held,
         None if dataset is None or held is None else dataset / held,
         residency(inputs, tenant),
-        None if dataset is None or server is None else min(1.0, server / dataset),
+        hit,
+        None if hit is None or asked is None else asked * (1 - hit),
         fill,
     )
 

@@ -45,9 +45,10 @@ def headroom(phase: Phase) -> float | None:
 def _phase_sentence(view: View, phase: Phase) -> str:
     if not phase.binding:
         return f"In the {phase.name}: unknown, no stage has all its figures."
-    text = (
-        f"In the {phase.name} the pace is set by {words.listed([title_of(s) for s in phase.binding])}: {_rate(phase)}"
-    )
+    names = words.listed([title_of(s) for s in phase.binding])
+    # With a stage unknown nobody can say that another one sets the pace, only that it is the narrowest in sight.
+    lead = "the narrowest of the known stages is" if phase.unknown else "the pace is set by"
+    text = f"In the {phase.name} {lead} {names}: {_rate(phase)}"
     rest = [s for s in phase.by_pressure if s not in phase.binding]
     if rest:
         after, room = rest[0], headroom(phase)

@@ -57,7 +57,7 @@ class View:
 
     @cached_property
     def caches(self) -> tuple[Cache, ...]:
-        return tuple(planning.cache(self.inputs, t, self.first) for t in self.inputs.tenants)
+        return tuple(planning.cache(self.inputs, t, self.first, self.later) for t in self.inputs.tenants)
 
     @cached_property
     def jobs(self) -> tuple[Job, ...]:

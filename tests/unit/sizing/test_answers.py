@@ -112,6 +112,12 @@ def test_what_is_not_published_is_named_and_never_guessed() -> None:
     assert "workloads.resnet50.checkpoint is not published" in " ".join(answer(found, "checkpoint").says)
 
 
+def test_a_stage_sets_the_pace_only_where_all_stages_are_known(complete: Memo) -> None:
+    assert "the pace is set by GPUs: 14,700 samples/s" in answer(complete, "bottleneck").says[0]
+    without = answer(plan("inception4-large", settings=(*RICH, "rate_per_gpu=unknown")), "bottleneck")
+    assert "the narrowest of the known stages is storage bandwidth: at most" in without.says[0]
+
+
 @pytest.mark.parametrize("name", ["rate_per_gpu", "sample_size", "unit.read", "port_rate", "dataset", "read_size"])
 def test_no_answer_breaks_without_a_figure(name: str) -> None:
     found = plan("resnet50", settings=(f"{name}=unknown",))

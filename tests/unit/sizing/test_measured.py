@@ -112,3 +112,20 @@ def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: l
 def test_the_only_shared_storage_needs_no_name() -> None:
     found = predicted_and_measured(rack("storage: null"), [read(29_500), link(94)])
     assert found.comparisons[0].subject == "read of isilon by 9 nodes"
+
+
+def test_ports_of_the_storage_of_the_same_rate_are_as_good_as_a_nodes() -> None:
+    text = F800_DGX1.replace("ports: 8\n    port_rate: {value: 40,", "ports: 1\n    port_rate: {value: 100,")
+    reference = parse(text.replace("sizing:\n", "sizing:\n  storage: isilon\n") + STORAGE, "case.yaml")
+    reading = predicted_and_measured(reference, [read(20_000), link(84)]).comparisons[0]
+    assert reading.predicted == pytest.approx(2 * 12.5e9 * 0.94)
+    assert reading.predicted_stage == reading.measured_stage == "ports of the storage"
+
+
+def test_measured_ports_of_the_storage_count_before_declared_ones() -> None:
+    ports = Measurement(
+        metric="link.tcp_bandwidth_to_storage", scope=Scope.RACK, members=NODES, unit="Gb/s", samples=(160.0,),
+        labels={"storage": "isilon"}, step="links",
+    )  # fmt: skip
+    reading = predicted_and_measured(rack(), [read(19_000), link(94), ports]).comparisons[0]
+    assert reading.measured_stage == "ports of the storage"

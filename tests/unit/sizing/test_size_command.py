@@ -32,7 +32,10 @@ def test_the_memo_says_what_binds_how_many_chassis_and_on_what_it_hangs(file: st
     result = run(file, "--workload", "inception4-large")
     assert result.exit_code == 0
     assert "Capacity plan: A case of the sizing model" in result.output
-    assert "the pace is set by GPUs: at most 14,700 samples/s, 19.9 GB/s from the storage" in result.output
+    assert (
+        "the narrowest of the known stages is GPUs: at most 14,700 samples/s, 19.9 GB/s from the storage"
+        in result.output
+    )
     assert "2 of: F800 chassis with 4 nodes." in result.output
     assert "With the measured 12 GB/s of a unit instead of the specified 15 GB/s: 3." in result.output
     assert "unit.read 15 GB/s (published), changes at 14.2 GB/s" in result.output

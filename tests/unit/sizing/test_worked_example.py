@@ -209,6 +209,11 @@ def test_caches_and_one_epoch(workload: str, seconds: float) -> None:
     assert jobs(inputs, (phase, None))[0].first_s == pytest.approx(seconds, rel=WITHIN)
 
 
+def test_disks_give_what_neither_cache_holds() -> None:
+    (found,) = View(case("resnet50")).caches
+    assert found.disk_read == pytest.approx(5907e6 * (1 - 0.512 / 22.2) * (1 - 2 / 22.2), rel=WITHIN)
+
+
 def test_the_small_control_set_is_resident_after_225_seconds() -> None:
     inputs = case("resnet50", settings=("dataset=148GB",))
     found = cache(inputs, inputs.tenants[0], first_epoch(inputs))
