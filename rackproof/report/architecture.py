@@ -89,14 +89,13 @@ def metrics_table(console: Console) -> None:
     """The vocabulary, grouped by the first word of the names."""
     table = Table(box=SIMPLE, header_style="bold", expand=True, padding=(0, 1, 0, 0))
     table.add_column("metric", ratio=1, min_width=max(map(len, METRICS)))
-    for title in ("unit", "better", "scope", "benchmark"):
+    for title in ("unit, better", "scope", "benchmark"):
         table.add_column(title)
     for metric in METRICS.values():
         labels = f" [{', '.join(metric.labels)}]" if metric.labels else ""
         table.add_row(
             Text.assemble((metric.name, "bold"), f"\n{metric.meaning}", (labels, "dim")),
-            Text(metric.unit),
-            "more" if metric.higher_is_better else "less",
+            Text(f"{metric.unit}, {'more' if metric.higher_is_better else 'less'}"),
             ", ".join(scope.value for scope in metric.scopes),
             Text(_benchmark(metric), style="yellow" if metric.benchmark == NOT_YET else ""),
         )
