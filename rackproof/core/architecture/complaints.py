@@ -62,7 +62,7 @@ def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
             expected.setdefault(path, []).append(_EXPECTED[kind].format(**details.get("ctx", {})))
             actual[path] = _actual(details)
         else:
-            found.setdefault(path, details["msg"])
+            found.setdefault(path, details["msg"].removeprefix("Value error, "))
     # a required key that was misspelled is one mistake, not two
     found.update((path, "required key is missing") for path in missing if path not in misspelled)
     for path, alternatives in expected.items():

@@ -43,6 +43,8 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
         if sizes and sizes.min_bytes > sizes.max_bytes:
             yield Problem(("profiles", name, "collectives", "max_bytes"), "smaller than min_bytes")
     yield from _figures(architecture, architecture, ())
+    if architecture.sizing and architecture.sizing.storage is not None:
+        yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")
     yield from entry_problems(architecture)
     yield from plausibility_problems(architecture)
     yield from claim_problems(architecture)
