@@ -32,7 +32,7 @@ def gpu() -> None:
 
 
 def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
-    driver = declared.driver or simulated.DRIVER_IF_UNSAID
+    driver = (declared.driver or simulated.DRIVER_IF_UNSAID).removeprefix(">=").strip()
     values: dict[str, Any] = {
         "gpus": simulated.simulated_gpus(site.node.name, declared),
         "declared": declared,

@@ -10,7 +10,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture import Gpu as Promised
 from rackproof.core.rack import Node, Rack
 from rackproof.core.topology import NoTopology, links_between, same_topology
-from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
+from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, driver_numbers, parse_nvidia_smi
 from rackproof.parse.nvidia_topology import parse_topology
 from rackproof.validation import Unmeasured, check, expect, read
 
@@ -112,7 +112,13 @@ def test_driver(host: Host, arch: Architecture) -> None:
     driver = report(host).driver
     if driver is None:
         raise Unmeasured("nvidia-smi reports no driver version")
-    expect(driver, promised(arch).driver, "driver")
+    wanted = promised(arch).driver or ""
+    if wanted.startswith(">="):
+        oldest = wanted.removeprefix(">=").strip()
+        if driver_numbers(driver) < driver_numbers(oldest):
+            raise AssertionError(f"expected driver {oldest} or newer, actual {driver}")
+        return
+    expect(driver, wanted, "driver")
 
 
 @check(

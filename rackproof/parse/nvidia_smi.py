@@ -308,3 +308,11 @@ def _problems(element: ET.Element, path: str) -> Iterable[str]:
         if _PROBLEM.fullmatch(text):
             yield f"{here}: {text}"
         yield from _problems(child, here)
+
+
+def driver_numbers(version: str) -> tuple[int, ...]:
+    """``580.95.05`` as numbers that can be compared. Raises ParseError for what is no driver version."""
+    parts = version.split(".")
+    if not all(part.isdecimal() for part in parts):
+        raise ParseError(TOOL, f"{version!r} is no driver version")
+    return tuple(int(part) for part in parts)

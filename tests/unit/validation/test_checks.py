@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.context import nodes_of
 from rackproof.validation.evaluate import outcome_of
 from rackproof.validation.terminal import summary
-from tests.unit.validation.checking import ROOT, healthy, validators
+from tests.unit.validation.checking import ROOT, healthy, outcome, validators
 
 ALL = sorted(validators())
 
@@ -206,3 +207,24 @@ def test_nodes_that_say_the_same_are_folded() -> None:
         "UNMEASURED storage-01: a.c: garbled",
         "6 nodes: 1 passed, 4 failed, 10 unmeasured",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (">=580.95.05", "passed"),
+        (">=580.95", "passed"),
+        (">=525.105.17", "passed"),
+        (">= 580.95.06", "failed"),
+        (">=1000.1", "failed"),
+        ("580.95.05", "passed"),
+        ("580.95", "failed"),
+        (">=latest", "unmeasured"),
+    ],
+)
+def test_a_driver_may_be_asked_for_by_its_oldest_version(wanted: str, expected: str) -> None:
+    context = healthy()
+    assert context.arch.gpu is not None
+    arch = context.arch.model_copy(update={"gpu": context.arch.gpu.model_copy(update={"driver": wanted})})
+    result = outcome("gpu.driver", "gpu-01", "", dataclasses.replace(context, arch=arch))
+    assert result.outcome.value == expected, result.message
