@@ -1,0 +1,57 @@
+"""``rackproof compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof import architectures
+from rackproof.core.compare import compare as compared
+from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
+from rackproof.report.comparison import show, to_json
+from rackproof.run.folder import REPORTS, find_run, info_of, stored_architecture
+from rackproof.run.store import read_records
+
+
+@click.command()
+@click.argument("run_a")
+@click.argument("run_b")
+@click.option("--architecture", help="Judge both against this id or file.  [default: what RUN_A was made for]")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(min=0, max=1000),
+    metavar="PERCENT",
+    help="A smaller change is none, whatever the scatter."
+    f"  [default: {THRESHOLD_PCT:g}, or {ONE_SAMPLE_PCT:g} where a run has one sample only]",
+)
+@click.option("--all", "everything", is_flag=True, help="Every number, not only a line for each criterion.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
+              help="Where runs are.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The comparison as JSON on stdout.")
+def compare(
+    run_a: str,
+    run_b: str,
+    architecture: str | None,
+    threshold: float | None,
+    everything: bool,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Show what is worse, better or gone in RUN_B since RUN_A (paths, names under reports/, or `latest`).
+
+    A number has changed when the medians differ by more than the samples scatter and by more than the threshold,
+    percent of the better of the two. Exit status: 0 no regression, 1 a number is worse or a required verdict got
+    worse, 2 something required cannot be compared, 3 usage.
+    """
+    folder, other = find_run(output, run_a), find_run(output, run_b)
+    before, after = read_records(folder), read_records(other)
+    reference = architectures.load(architecture) if architecture else stored_architecture(folder, info_of(before))
+    found = compared(reference.model, before, after, threshold)
+    if as_json:
+        click.echo(to_json(found), nl=False)
+    else:
+        from rich.console import Console
+
+        show(found, Console(), everything)
+    raise click.exceptions.Exit(found.exit_status)

@@ -1,0 +1,289 @@
+"""Two runs side by side: what is worse, better, gone, or cannot be compared.
+
+Numbers are matched by what they are about (metric, scope, members, labels) and change when their medians are further
+apart than noise, see ``noise``. Both runs are judged against one architecture, and verdicts are matched by what they
+are on. Nothing is called the same that has no number, or no verdict, on both sides.
+
+Swapping the runs swaps better and worse, gone and new. What fails in B without a verdict in A is no change for the
+worse in that sense, but it is a regression: a gate that let it through would hide a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
+from rackproof.core.evidence import Frozen, Kind, Measurement, Record, RunInfo, Scope
+from rackproof.core.judging.judge import judge_records
+from rackproof.core.metrics import METRICS
+from rackproof.core.noise import noise_between
+from rackproof.core.status import Status
+from rackproof.core.units import UnitError, convert
+from rackproof.core.verdict import Judgement, Verdict
+
+_ROUNDING = 1e-9
+"""Of the noise: a difference that is exactly as large still is after a conversion between units."""
+
+Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+class Question(Frozen):
+    """Which measurements a criterion, a curve or an outlier looks at."""
+
+    id: str
+    title: str
+    required: bool
+    metric: str
+    scope: Scope
+    where: tuple[tuple[str, str], ...]
+
+    def asks(self, measurement: Measurement) -> bool:
+        if (measurement.metric, measurement.scope) != (self.metric, self.scope):
+            return False
+        return all(measurement.labels.get(key) == value for key, value in self.where)
+
+
+def compare(
+    architecture: Architecture, before: Sequence[Record], after: Sequence[Record], threshold_pct: float | None = None
+) -> Comparison:
+    """Compare run B (``after``) with run A (``before``), both judged against ``architecture``.
+
+    Raises RunError where the records of one of them are not those of a run.
+    """
+    judgements = judge_records(architecture, before), judge_records(architecture, after)  # refuses what is no run
+    one, other = _info(before), _info(after)
+    names, others = ({node.name for node in run.nodes} for run in (one, other))
+    return Comparison(
+        before=one.run,
+        after=other.run,
+        architecture=architecture.metadata.id,
+        threshold_pct=threshold_pct,
+        differences=tuple(_circumstances(one, other)),
+        nodes_gone=tuple(sorted(names - others)),
+        nodes_new=tuple(sorted(others - names)),
+        numbers=tuple(_numbers(tuple(questions(architecture)), (one, before), (other, after), threshold_pct)),
+        verdicts=tuple(_verdicts(*judgements)),
+    )
+
+
+def _info(records: Iterable[Record]) -> RunInfo:
+    return next(RunInfo.model_validate(record.body) for record in records if record.kind is Kind.RUN)
+
+
+def questions(architecture: Architecture) -> Iterator[Question]:
+    """In the order of the file."""
+    for criterion in architecture.criteria:
+        required = criterion.severity is Severity.REQUIRED
+        for id_, where in criterion.variants():
+            yield _question(id_, criterion.title, required, criterion.metric, criterion.scope, where)
+        for way in criterion.any_of:
+            where = {key: value for key, value in way.where.items() if isinstance(value, str)}
+            yield _question(criterion.id, criterion.title, required, way.metric, way.scope, where)
+    for curve in architecture.curves:
+        for point in sorted({curve.baseline, *curve.points}):
+            where = {**curve.where, curve.over: str(point)}
+            yield _question(curve.id, curve.title, curve.severity is Severity.REQUIRED, curve.metric, Scope.RACK, where)
+    for outlier in architecture.outliers:
+        for id_, where in outlier.variants():
+            required = outlier.severity is Severity.REQUIRED
+            yield _question(id_, outlier.title, required, outlier.metric, outlier.scope, where)
+
+
+def _question(id_: str, title: str, required: bool, metric: str, scope: Scope, where: Mapping[str, str]) -> Question:
+    return Question(
+        id=id_, title=title, required=required, metric=metric, scope=scope, where=tuple(sorted(where.items()))
+    )
+
+
+def _circumstances(one: RunInfo, other: RunInfo) -> Iterator[str]:
+    """What a reader must know before believing a difference between numbers."""
+    for what, before, after in (
+        ("made for", one.architecture, other.architecture),
+        ("architecture sha256", one.architecture_sha256[:12], other.architecture_sha256[:12]),
+        ("profile", one.profile, other.profile),
+        ("inventory", one.inventory, other.inventory),
+        ("rackproof", one.rackproof, other.rackproof),
+    ):
+        if before != after:
+            yield f"{what}: {before}, then {after}"
+    nodes = {node.name: node for node in one.nodes}
+    for node in sorted(other.nodes, key=lambda node: node.name):
+        if (old := nodes.get(node.name)) is None:
+            continue
+        for what in ("groups", "virtual", "simulated_gpus"):
+            if getattr(old, what) != getattr(node, what):
+                yield f"{node.name} {what}: {_text(getattr(old, what))}, then {_text(getattr(node, what))}"
+
+
+def _numbers(
+    asked: Sequence[Question],
+    one: tuple[RunInfo, Sequence[Record]],
+    other: tuple[RunInfo, Sequence[Record]],
+    threshold_pct: float | None,
+) -> Iterator[NumberChange]:
+    before, after = latest(_measurements(one[1])), latest(_measurements(other[1]))
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        some = old or new
+        assert some is not None  # noqa: S101  (the key is from one of the two)
+        concerned = [question for question in asked if question.asks(some)]
+        yield NumberChange(
+            metric=some.metric,
+            scope=some.scope,
+            members=key[2],
+            labels=some.labels,
+            criteria=tuple(dict.fromkeys(question.id for question in concerned)),
+            required=any(question.required for question in concerned),
+            otherwise=tuple(_otherwise(old, new, one[0].run, other[0].run)) if old and new else (),
+            **_outcome(old, new, threshold_pct),
+        )
+
+
+def _measurements(records: Iterable[Record]) -> Iterator[Measurement]:
+    return (Measurement.model_validate(record.body) for record in records if record.kind is Kind.MEASUREMENT)
+
+
+def latest(measurements: Iterable[Measurement]) -> dict[Key, Measurement]:
+    """By the rule of ``judging.select``: the latest with samples counts, one without replaces none that has some."""
+    found: dict[Key, Measurement] = {}
+    for measurement in measurements:
+        key = (
+            measurement.metric,
+            measurement.scope.value,
+            tuple(sorted(measurement.members)),
+            tuple(sorted(measurement.labels.items())),
+        )
+        if measurement.samples or key not in found or not found[key].samples:
+            found[key] = measurement
+    return found
+
+
+def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: float | None) -> dict[str, Any]:
+    """Fields of a NumberChange that follow from the samples."""
+    (before, no_before), (after, no_after) = _samples(old), _samples(new)
+    some = old or new
+    assert some is not None  # noqa: S101
+    unit = METRICS[some.metric].unit if some.metric in METRICS else some.unit
+    found: dict[str, Any] = {
+        "unit": unit,
+        "before": median(before) if before else None,
+        "after": median(after) if after else None,
+        "samples": (len(before), len(after)),
+    }
+    if not before and not after:
+        return found | {"change": Change.NOT_COMPARABLE, "remark": f"no number in A: {no_before}; in B: {no_after}"}
+    if not before or not after:
+        side, why = ("B", no_after) if before else ("A", no_before)
+        if old is not None and new is not None and old.samples and new.samples:
+            return found | {"change": Change.NOT_COMPARABLE, "remark": f"{side}: {why}"}
+        return found | {"change": Change.ONLY_A if before else Change.ONLY_B, "remark": f"no number in {side}: {why}"}
+    if old is not None and new is not None and old.simulated != new.simulated:
+        which = "A" if old.simulated else "B"
+        return found | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
+    return found | _changed(before, after, METRICS[some.metric].higher_is_better, threshold_pct)
+
+
+def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
+    """In the metric's own unit, or none and why."""
+    if measurement is None:
+        return (), "not in the evidence"
+    if not measurement.samples:
+        return (), measurement.reason or "a measurement without samples and without a reason"
+    metric = METRICS.get(measurement.metric)
+    if metric is None:
+        return (), f"unknown metric '{measurement.metric}', nobody knows what is better"
+    try:
+        samples = tuple(convert(sample, measurement.unit, metric.unit) for sample in measurement.samples)
+    except UnitError as error:
+        return (), str(error)
+    for sample in samples:
+        if not math.isfinite(sample) or sample < 0 or (sample == 0 and not metric.zero_is_possible):
+            return (), f"a sample is {sample:g} {metric.unit}, which cannot be"
+    return samples, ""
+
+
+def _changed(
+    before: Sequence[float], after: Sequence[float], higher_is_better: bool, threshold_pct: float | None
+) -> dict[str, Any]:
+    old, new = median(before), median(after)
+    noise = noise_between(before, after, max(old, new) if higher_is_better else min(old, new), threshold_pct)
+    grown = new - old
+    gain = grown if higher_is_better else -grown
+    change = Change.SAME
+    if abs(gain) > noise.width * (1 + _ROUNDING):
+        change = Change.BETTER if gain > 0 else Change.WORSE
+    return {
+        "change": change,
+        "change_pct": _percent(grown, old),
+        "gain_pct": _percent(gain, old),
+        "noise_pct": _percent(noise.width, old),
+        "remark": noise.remark,
+    }
+
+
+def _percent(part: float, whole: float) -> float | None:
+    """Rounded: 10.000000000000002 % helps nobody."""
+    if part == 0:
+        return 0.0
+    return round(100 * part / whole, 9) if whole else None
+
+
+def _otherwise(old: Measurement, new: Measurement, run: str, other: str) -> Iterator[str]:
+    """Conditions that differ. Commands name a folder of their run, which is no difference."""
+    before, after = dict(_flat("", old.conditions)), dict(_flat("", new.conditions))
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key, "not said"), after.get(key, "not said")
+        if was.replace(run, "RUN") != now.replace(other, "RUN"):
+            yield f"{key}: {was}, then {now}"
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _flat(f"{prefix}{key}.", inner)
+        else:
+            yield f"{prefix}{key}", _text(inner)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _verdicts(before: Judgement, after: Judgement) -> Iterator[VerdictChange]:
+    olds, news = ({(v.kind, v.id, v.subject): v for v in judgement.verdicts} for judgement in (before, after))
+    for key in sorted(olds.keys() | news.keys()):
+        old, new = olds.get(key), news.get(key)
+        some = new or old
+        assert some is not None  # noqa: S101
+        yield VerdictChange(
+            kind=some.kind,
+            id=some.id,
+            subject=some.subject,
+            title=some.title,
+            required=any(v is not None and v.required for v in (old, new)),
+            change=_step(old, new),
+            before=old.status if old else None,
+            after=new.status if new else None,
+            message=some.message,
+        )
+
+
+def _step(old: Verdict | None, new: Verdict | None) -> Change:
+    if old is None or new is None:
+        return Change.ONLY_B if old is None else Change.ONLY_A
+    unknown = (Status.INVALID, Status.UNMEASURED)
+    match old.status in unknown, new.status in unknown:
+        case True, True:
+            return Change.NOT_COMPARABLE
+        case False, True:
+            return Change.LOST
+        case True, False:
+            return Change.FOUND
+    if old.status is new.status:
+        return Change.SAME
+    return Change.WORSE if new.status.rank > old.status.rank else Change.BETTER

@@ -1,0 +1,135 @@
+"""What a comparison of two runs says: numbers, verdicts, and what they amount to. See ``compare``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from rackproof.core.evidence import Frozen, Scope, subject_of
+from rackproof.core.status import Status
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
+
+SCHEMA: Literal["rackproof.comparison/v1"] = "rackproof.comparison/v1"
+
+
+class Change(StrEnum):
+    """From run A to run B."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    SAME = "same"
+    """Of a number: both sides have one, and they are no further apart than noise."""
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+    NOT_COMPARABLE = "not comparable"
+    LOST = "lost"
+    """Of a verdict: known in A; measured badly or not at all in B."""
+    FOUND = "found"
+    """Of a verdict: the other way round."""
+
+
+class NumberChange(Frozen):
+    """One number of both runs. Medians, changes and noise are in ``unit``, the metric's own where it is known."""
+
+    metric: str
+    scope: Scope
+    members: tuple[str, ...]
+    labels: dict[str, str]
+    criteria: tuple[str, ...]
+    """Ids of the criteria, curves and outliers that look at it."""
+    required: bool
+    """One of them is required."""
+    change: Change
+    unit: str
+    before: float | None = None
+    after: float | None = None
+    change_pct: float | None = None
+    """Percent of ``before``, positive where the number has grown; None where ``before`` is 0."""
+    gain_pct: float | None = None
+    """The same, positive where it has become better."""
+    noise_pct: float | None = None
+    """Half the width of what counts as the same, in percent of ``before``."""
+    samples: tuple[int, int] = (0, 0)
+    remark: str = ""
+    """Why it cannot be compared, or why its noise is not known."""
+    otherwise: tuple[str, ...] = ()
+    """What of the conditions differs: ``workload.runtime_s: 5, then 60``."""
+
+    @property
+    def subject(self) -> str:
+        return subject_of(self.scope, self.members)
+
+
+class VerdictChange(Frozen):
+    """One verdict of both runs."""
+
+    kind: Literal["check", "criterion"]
+    id: str
+    subject: str
+    title: str
+    required: bool
+    change: Change
+    before: Status | None
+    after: Status | None
+    message: str
+    """Of B, or of A where there is none in B."""
+
+    @property
+    def is_regression(self) -> bool:
+        """It got worse, or it fails now and nobody knew before."""
+        return self.change is Change.WORSE or (self.change is Change.FOUND and self.after is Status.FAIL)
+
+    @property
+    def is_new_trouble(self) -> bool:
+        """Of a node or a check that A did not have: there is nothing to compare, and nothing to be content with."""
+        return self.change is Change.ONLY_B and self.after not in (Status.PASS, Status.WARN)
+
+
+class Comparison(Frozen):
+    """Sorted; the same evidence gives the same comparison."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    schema_: Literal["rackproof.comparison/v1"] = Field(default=SCHEMA, alias="schema")
+    before: str
+    after: str
+    architecture: str
+    """Id of the one that both were judged against."""
+    threshold_pct: float | None
+    """As asked for; None stands for the two of ``noise``."""
+    differences: tuple[str, ...]
+    """What of the runs' circumstances differs."""
+    nodes_gone: tuple[str, ...]
+    nodes_new: tuple[str, ...]
+    numbers: tuple[NumberChange, ...]
+    verdicts: tuple[VerdictChange, ...]
+
+    @property
+    def items(self) -> tuple[NumberChange | VerdictChange, ...]:
+        return (*self.numbers, *self.verdicts)
+
+    @property
+    def regressions(self) -> tuple[NumberChange | VerdictChange, ...]:
+        """Every number that is worse, and every required verdict that is."""
+        numbers = (number for number in self.numbers if number.change is Change.WORSE)
+        return (*numbers, *(verdict for verdict in self.verdicts if verdict.required and verdict.is_regression))
+
+    @property
+    def unanswered(self) -> tuple[NumberChange | VerdictChange, ...]:
+        """What is required and cannot be compared, also a new verdict in B that is not a good one."""
+        without = (Change.ONLY_A, Change.NOT_COMPARABLE, Change.LOST)
+        return tuple(
+            item
+            for item in self.items
+            if item.required and (item.change in without or (isinstance(item, VerdictChange) and item.is_new_trouble))
+        )
+
+    @property
+    def exit_status(self) -> int:
+        """1 a regression; 2 something required cannot be compared, or nothing was compared at all; else 0."""
+        if self.regressions:
+            return EXIT_FAILED
+        compared = any(item.change in (Change.SAME, Change.BETTER) for item in self.items)
+        return EXIT_OK if compared and not self.unanswered else EXIT_INCOMPLETE

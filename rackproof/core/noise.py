@@ -1,0 +1,75 @@
+"""How far two medians may lie apart and still be the same thing measured twice.
+
+Two limits, and a difference must exceed both. The scatter of the samples says what chance does: the 95 % interval of
+the difference of two medians, from the standard deviation that both sides have in common and Student's t. The
+threshold says what is worth a word: percent of the better of the two numbers, because of many hundred numbers one in
+twenty would leave its interval by chance. With one sample on a side nobody knows its scatter; the threshold is wider
+then, and the remark says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+THRESHOLD_PCT = 5.0
+"""Where both sides have several samples: as far as MLPerf Storage lets repeated runs lie apart."""
+ONE_SAMPLE_PCT = 10.0
+"""Where a side has one sample only."""
+
+_T95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Student's t, two-sided 95 %, for 1 to 30 degrees of freedom; the last one is on the safe side for more."""
+
+_MEDIAN = math.pi / 2
+"""Variance of a median over that of a mean of as many samples; of two samples the median is the mean."""
+
+
+class Noise(NamedTuple):
+    """``width`` is in the unit of the samples and the same whichever side is called first."""
+
+    width: float
+    remark: str
+    """Where scatter is not known, why; else empty."""
+
+
+def noise_between(
+    before: Sequence[float], after: Sequence[float], better: float, threshold_pct: float | None = None
+) -> Noise:
+    """Of two sets of samples in one unit, neither empty. ``better`` is the better one of their medians.
+
+    ``threshold_pct`` replaces both thresholds of this module.
+    """
+    known = min(len(before), len(after)) > 1
+    percent = threshold_pct if threshold_pct is not None else THRESHOLD_PCT if known else ONE_SAMPLE_PCT
+    return Noise(max(percent / 100 * abs(better), _scatter(before, after)), _remark(before, after))
+
+
+def _scatter(before: Sequence[float], after: Sequence[float]) -> float:
+    """Nought where neither side has two samples. Of two sides one lends its scatter to the other."""
+    freedom = len(before) + len(after) - 2
+    if freedom < 1:
+        return 0.0
+    variance = (_squares(before) + _squares(after)) / freedom
+    of_medians = sum(sorted((_MEDIAN if len(samples) > 2 else 1.0) / len(samples) for samples in (before, after)))
+    return _T95[min(freedom, len(_T95)) - 1] * math.sqrt(variance * of_medians)
+
+
+def _squares(samples: Sequence[float]) -> float:
+    mean = math.fsum(samples) / len(samples)
+    return math.fsum((sample - mean) ** 2 for sample in samples)
+
+
+def _remark(before: Sequence[float], after: Sequence[float]) -> str:
+    match len(before) == 1, len(after) == 1:
+        case True, True:
+            return "one sample on each side, noise unknown"
+        case True, False:
+            return "one sample in A, its noise unknown"
+        case False, True:
+            return "one sample in B, its noise unknown"
+    return ""

@@ -1,0 +1,313 @@
+"""A comparison of two runs, for a terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
+from rackproof.core.judging.select import quantity as name_of
+from rackproof.core.status import Status
+from rackproof.errors import EXIT_FAILED, EXIT_OK
+from rackproof.report.quantities import ABSENT, distance, quantity
+from rackproof.report.text import one_line
+
+SHOWN = 12
+"""Changed checks, and numbers that no criterion looks at, that are listed without ``--all``."""
+
+_LONG = 100
+_ORDER = tuple(Change)
+_WORST = (
+    Change.WORSE, Change.LOST, Change.ONLY_A, Change.NOT_COMPARABLE, Change.FOUND, Change.ONLY_B, Change.SAME,
+    Change.BETTER,
+)  # fmt: skip
+"""What a reader must see first."""
+
+_STYLE = {
+    Change.WORSE: "bold red",
+    Change.LOST: "cyan",
+    Change.ONLY_A: "cyan",
+    Change.NOT_COMPARABLE: "cyan",
+    Change.FOUND: "yellow",
+    Change.ONLY_B: "yellow",
+    Change.SAME: "dim",
+    Change.BETTER: "green",
+}
+
+Said = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One criterion, curve or outlier: its verdicts in both runs, and the number that has lost most."""
+
+    id: str
+    required: bool
+    change: Change
+    verdicts: tuple[VerdictChange, ...]
+    worst: NumberChange | None
+    who: str
+    """Whose number ``worst`` is, with the labels that tell it from the others of the line."""
+
+    def statuses(self, after: bool) -> str:
+        """``2 PASS, 1 FAIL``, the worst last."""
+        found = Counter(verdict.after if after else verdict.before for verdict in self.verdicts)
+        named = ((status, found[status]) for status in sorted(Status, key=lambda status: status.rank))
+        return ", ".join(f"{count} {status}" for status, count in named if count) or ABSENT
+
+
+def lines(comparison: Comparison) -> tuple[Line, ...]:
+    """One for each criterion, curve and outlier with a verdict, all its variants together; the worst first."""
+    verdicts: dict[str, list[VerdictChange]] = {}
+    for verdict in comparison.verdicts:
+        if verdict.kind == "criterion":
+            verdicts.setdefault(_entry(verdict.id), []).append(verdict)
+    numbers: dict[str, list[NumberChange]] = {}
+    for number in comparison.numbers:
+        for id_ in dict.fromkeys(map(_entry, number.criteria)):
+            numbers.setdefault(id_, []).append(number)
+    found = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
+    return tuple(sorted(found, key=lambda line: (_WORST.index(line.change), line.id)))
+
+
+def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberChange]) -> Line:
+    changes = [number.change for number in numbers]
+    # a verdict that stays what it was says nothing where there are numbers
+    changes += [_urgency(verdict) for verdict in verdicts if not (numbers and verdict.change is Change.SAME)]
+    worst = numbers[0] if numbers else None
+    told = [key for key in (worst.labels if worst else ()) if len({n.labels.get(key) for n in numbers}) > 1]
+    labels = [f"{key}={worst.labels[key]}" for key in sorted(told)] if worst else []
+    return Line(
+        id=id_,
+        required=any(verdict.required for verdict in verdicts),
+        change=min(changes, key=_WORST.index),
+        verdicts=tuple(verdicts),
+        worst=worst,
+        who=" ".join((worst.subject, *labels)) if worst else ABSENT,
+    )
+
+
+def _entry(id_: str) -> str:
+    """``collective.busbw`` of ``collective.busbw[all_reduce]``."""
+    return id_.partition("[")[0]
+
+
+def badness(number: NumberChange) -> tuple[Any, ...]:
+    """Sorts the number that has lost most to the front; one that grew from nought has lost without limit."""
+    gain = number.gain_pct
+    if gain is None:
+        gain = float("-inf") if number.change is Change.WORSE else 0.0
+    return (_WORST.index(number.change), gain, number.metric, number.subject, sorted(number.labels.items()))
+
+
+def _urgency(verdict: VerdictChange) -> Change:
+    return Change.WORSE if verdict.is_regression else verdict.change
+
+
+def to_json(comparison: Comparison) -> bytes:
+    """Sorted keys, two blanks, a newline at the end; a number that is not finite cannot be in it."""
+    document = comparison.model_dump(mode="json", by_alias=True) | {
+        "exit_status": comparison.exit_status,
+        "regressions": len(comparison.regressions),
+        "unanswered": len(comparison.unanswered),
+        "counts": {"numbers": _counts(comparison.numbers), "verdicts": _counts(comparison.verdicts)},
+        "criteria": [
+            {
+                "id": line.id,
+                "required": line.required,
+                "change": line.change,
+                "before": line.statuses(after=False),
+                "after": line.statuses(after=True),
+                "worst": line.worst and {
+                    "metric": line.worst.metric, "labels": line.worst.labels, "subject": line.worst.subject,
+                    "change": line.worst.change, "gain_pct": line.worst.gain_pct,
+                },
+            }
+            for line in lines(comparison)
+        ],
+    }  # fmt: skip
+    return (json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _counts(items: Iterable[NumberChange | VerdictChange]) -> dict[str, int]:
+    found = Counter(item.change for item in items)
+    return {change.value: found[change] for change in _ORDER if found[change]}
+
+
+def show(comparison: Comparison, console: Console, everything: bool = False) -> None:
+    """Print a line for each criterion, what changed beside, and what it amounts to; ``everything`` adds all numbers."""
+
+    def said(text: str) -> str:
+        # a report must not die of a character that the terminal lacks
+        return one_line(text).encode(console.encoding, "replace").decode(console.encoding)
+
+    for text in _head(comparison):
+        console.print(Text(said(text)), soft_wrap=True)
+    console.print()
+    if found := lines(comparison):
+        console.print(_criteria(found, said))
+    _list(console, said, "checks", _checks(comparison), everything)
+    _list(console, said, "numbers that no criterion looks at", _unasked(comparison), everything)
+    if everything:
+        console.print(_all_numbers(comparison, said))
+    console.print()
+    for text, style in conclusion(comparison):
+        console.print(Text(said(text), style), soft_wrap=True)
+
+
+def _head(comparison: Comparison) -> Iterator[str]:
+    yield f"A  {comparison.before}"
+    yield f"B  {comparison.after}"
+    yield f"both judged against {comparison.architecture}"
+    yield from comparison.differences
+    if comparison.nodes_gone:
+        yield f"gone: {', '.join(comparison.nodes_gone)}"
+    if comparison.nodes_new:
+        yield f"new: {', '.join(comparison.nodes_new)}"
+    otherwise = Counter(_short(text) for number in comparison.numbers for text in number.otherwise)
+    for text, count in sorted(otherwise.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
+        yield f"measured otherwise ({_of(count, 'number')}): {text}"
+    if len(otherwise) > SHOWN:
+        yield f"and {len(otherwise) - SHOWN} more conditions that differ (--json has them)"
+
+
+def _short(text: str) -> str:
+    """Whole command lines are in the JSON."""
+    return text if len(text) <= _LONG else f"{text.partition(': ')[0]} differs"
+
+
+def _criteria(found: Sequence[Line], said: Said) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for title in ("criterion", "verdicts", "worst number"):
+        table.add_column(title, overflow="fold")
+    for title in ("change", "noise"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for line in found:
+        before, after = line.statuses(after=False), line.statuses(after=True)
+        table.add_row(
+            Text(said(line.change.value), _STYLE[line.change]),
+            Text(said(line.id if line.required else f"{line.id} (advisory)")),
+            Text(said(before if before == after else f"{before}, then {after}")),
+            Text(said(line.who)),
+            Text(said(_change(line.worst) if line.worst else ABSENT)),
+            Text(said(_noise(line.worst) if line.worst else ABSENT)),
+        )
+    return table
+
+
+def _change(number: NumberChange) -> str:
+    return distance(number.change_pct) if number.change_pct != 0 else "0"
+
+
+def _noise(number: NumberChange) -> str:
+    return ABSENT if number.noise_pct is None else distance(number.noise_pct).replace("+", "±")
+
+
+def _checks(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
+    found = [verdict for verdict in comparison.verdicts if verdict.kind == "check"]
+    changed = sorted(
+        (verdict for verdict in found if verdict.change is not Change.SAME),
+        key=lambda verdict: (_WORST.index(_urgency(verdict)), verdict.id, verdict.subject),
+    )
+    return _summary(found), [(_step(verdict), _urgency(verdict)) for verdict in changed]
+
+
+def _step(verdict: VerdictChange) -> str:
+    """``fabric.mtu[fabric0] on gpu-02: PASS, then FAIL: expected 9000, actual 1500``."""
+    id_ = verdict.id if verdict.required else f"{verdict.id} (advisory)"
+    why = f": {verdict.message}" if verdict.message else ""
+    return f"{id_} on {verdict.subject}: {verdict.before or ABSENT}, then {verdict.after or ABSENT}{why}"
+
+
+def _unasked(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
+    found = [number for number in comparison.numbers if not number.criteria]
+    changed = sorted((number for number in found if number.change is not Change.SAME), key=badness)
+    return _summary(found), [(_sentence(number), number.change) for number in changed]
+
+
+def _summary(found: Iterable[NumberChange | VerdictChange]) -> str:
+    counts = _counts(found)
+    return ", ".join(f"{counts[change.value]} {change.value}" for change in _ORDER if change.value in counts)
+
+
+def _sentence(number: NumberChange) -> str:
+    """``collective.busbw[bytes=1024] on rack: 0.31 GB/s, then 0.2 GB/s (−35 %, noise ±10 %)``."""
+    before, after = (quantity(value, number.unit) for value in (number.before, number.after))
+    moved = "" if number.change_pct is None else f" ({_change(number)}, noise {_noise(number)})"
+    why = f": {number.remark}" if number.remark else ""
+    return f"{name_of(number.metric, number.labels)} on {number.subject}: {before}, then {after}{moved}{why}"
+
+
+def _list(
+    console: Console, said: Said, title: str, found: tuple[str, list[tuple[str, Change]]], everything: bool
+) -> None:
+    summary, texts = found
+    if not summary:
+        return
+    console.print()
+    console.print(Text(said(f"{title}: {summary}"), "bold"))
+    shown = texts if everything else texts[:SHOWN]
+    for text, change in shown:
+        line = Text.assemble((change.value, _STYLE[change]), "  ", said(text))
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
+    if len(texts) > len(shown):
+        console.print(Text(f"  and {len(texts) - len(shown)} more (--all)"))
+
+
+def _all_numbers(comparison: Comparison, said: Said) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    for title in ("number", "on"):
+        table.add_column(title, overflow="fold")
+    for title in ("A", "B", "change", "noise", "samples"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for number in sorted(comparison.numbers, key=badness):
+        remark = f": {number.remark}" if number.remark else ""
+        table.add_row(
+            Text(said(name_of(number.metric, number.labels))),
+            Text(said(number.subject)),
+            *(Text(said(quantity(value, number.unit))) for value in (number.before, number.after)),
+            Text(said(_change(number))),
+            Text(said(_noise(number))),
+            Text("/".join(map(str, number.samples))),
+            Text.assemble((number.change.value, _STYLE[number.change]), said(remark)),
+        )
+    return table
+
+
+def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What it amounts to, with a style for each line."""
+    numbers = [item for item in comparison.regressions if isinstance(item, NumberChange)]
+    verdicts = len(comparison.regressions) - len(numbers)
+    if comparison.exit_status == EXIT_FAILED:
+        yield (
+            f"REGRESSION: {_of(len(numbers), 'number')} worse beyond noise, {_of(verdicts, 'verdict')} worse",
+            "bold red",
+        )
+        if alone := sum(min(number.samples) == 1 for number in numbers):
+            yield (
+                f"{alone} of {_of(len(numbers), 'number')} rest on one sample a side, whose noise nobody knows",
+                "yellow",
+            )
+    elif comparison.exit_status == EXIT_OK:
+        yield "NO REGRESSION", "bold green"
+    else:
+        yield "INCOMPLETE: no regression seen", "bold yellow"
+    if comparison.unanswered:
+        yield f"{_of(len(comparison.unanswered), 'required item')} cannot be compared", "yellow"
+    elif comparison.exit_status not in (EXIT_FAILED, EXIT_OK):
+        yield "nothing was compared", "yellow"
+
+
+def _of(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
