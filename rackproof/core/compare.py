@@ -14,11 +14,11 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.architecture import Architecture, Named, Severity
 from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
-from rackproof.core.evidence import Frozen, Kind, Measurement, Record, RunInfo, Scope
+from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.metrics import METRICS
 from rackproof.core.noise import noise_between
@@ -32,20 +32,14 @@ _ROUNDING = 1e-9
 Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
-class Question(Frozen):
+class Question(NamedTuple):
     """Which measurements a criterion, a curve or an outlier looks at."""
 
     id: str
-    title: str
     required: bool
     metric: str
     scope: Scope
-    where: tuple[tuple[str, str], ...]
-
-    def asks(self, measurement: Measurement) -> bool:
-        if (measurement.metric, measurement.scope) != (self.metric, self.scope):
-            return False
-        return all(measurement.labels.get(key) == value for key, value in self.where)
+    where: frozenset[tuple[str, str]]
 
 
 def compare(
@@ -66,7 +60,7 @@ def compare(
         differences=tuple(_circumstances(one, other)),
         nodes_gone=tuple(sorted(names - others)),
         nodes_new=tuple(sorted(others - names)),
-        numbers=tuple(_numbers(tuple(questions(architecture)), (one, before), (other, after), threshold_pct)),
+        numbers=tuple(_numbers(questions(architecture), (one, before), (other, after), threshold_pct)),
         verdicts=tuple(_verdicts(*judgements)),
     )
 
@@ -78,26 +72,21 @@ def _info(records: Iterable[Record]) -> RunInfo:
 def questions(architecture: Architecture) -> Iterator[Question]:
     """In the order of the file."""
     for criterion in architecture.criteria:
-        required = criterion.severity is Severity.REQUIRED
         for id_, where in criterion.variants():
-            yield _question(id_, criterion.title, required, criterion.metric, criterion.scope, where)
+            yield _question(id_, criterion, criterion.metric, criterion.scope, where)
         for way in criterion.any_of:
             where = {key: value for key, value in way.where.items() if isinstance(value, str)}
-            yield _question(criterion.id, criterion.title, required, way.metric, way.scope, where)
+            yield _question(criterion.id, criterion, way.metric, way.scope, where)
     for curve in architecture.curves:
         for point in sorted({curve.baseline, *curve.points}):
-            where = {**curve.where, curve.over: str(point)}
-            yield _question(curve.id, curve.title, curve.severity is Severity.REQUIRED, curve.metric, Scope.RACK, where)
+            yield _question(curve.id, curve, curve.metric, Scope.RACK, {**curve.where, curve.over: str(point)})
     for outlier in architecture.outliers:
         for id_, where in outlier.variants():
-            required = outlier.severity is Severity.REQUIRED
-            yield _question(id_, outlier.title, required, outlier.metric, outlier.scope, where)
+            yield _question(id_, outlier, outlier.metric, outlier.scope, where)
 
 
-def _question(id_: str, title: str, required: bool, metric: str, scope: Scope, where: Mapping[str, str]) -> Question:
-    return Question(
-        id=id_, title=title, required=required, metric=metric, scope=scope, where=tuple(sorted(where.items()))
-    )
+def _question(id_: str, entry: Named, metric: str, scope: Scope, where: Mapping[str, str]) -> Question:
+    return Question(id_, entry.severity is Severity.REQUIRED, metric, scope, frozenset(where.items()))
 
 
 def _circumstances(one: RunInfo, other: RunInfo) -> Iterator[str]:
@@ -121,17 +110,21 @@ def _circumstances(one: RunInfo, other: RunInfo) -> Iterator[str]:
 
 
 def _numbers(
-    asked: Sequence[Question],
+    asked: Iterable[Question],
     one: tuple[RunInfo, Sequence[Record]],
     other: tuple[RunInfo, Sequence[Record]],
     threshold_pct: float | None,
 ) -> Iterator[NumberChange]:
+    by_metric: dict[tuple[str, Scope], list[Question]] = {}
+    for question in asked:
+        by_metric.setdefault((question.metric, question.scope), []).append(question)
     before, after = latest(_measurements(one[1])), latest(_measurements(other[1]))
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         some = old or new
         assert some is not None  # noqa: S101  (the key is from one of the two)
-        concerned = [question for question in asked if question.asks(some)]
+        candidates = by_metric.get((some.metric, some.scope), ())
+        concerned = [question for question in candidates if question.where <= some.labels.items()]
         yield NumberChange(
             metric=some.metric,
             scope=some.scope,
