@@ -124,7 +124,8 @@ def _numbers(
         some = old or new
         assert some is not None  # noqa: S101  (the key is from one of the two)
         candidates = by_metric.get((some.metric, some.scope), ())
-        concerned = [question for question in candidates if question.where <= some.labels.items()]
+        labels = some.labels.items()
+        concerned = [question for question in candidates if question.where <= labels]
         yield NumberChange(
             metric=some.metric,
             scope=some.scope,
