@@ -76,6 +76,13 @@ class Verdict(BaseModel):
 _ALL_FIELDS = set(Verdict.model_fields)
 
 
+def amended(verdict: Verdict, **fields: Any) -> Verdict:
+    """The same verdict with other values in some fields; they are not validated."""
+    copied = verdict.model_copy(update=fields)
+    object.__setattr__(copied, "__pydantic_fields_set__", _ALL_FIELDS)  # a copy has a set of its own again
+    return copied
+
+
 class Judgement(BaseModel):
     """All verdicts of a run, sorted by (kind, id, subject)."""
 

@@ -13,7 +13,7 @@ from itertools import product
 from rackproof.core.architecture import Alternative, Criterion
 from rackproof.core.judging.select import quantity
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, amended
 
 _UNKNOWN = (Status.UNMEASURED, Status.INVALID)
 
@@ -64,15 +64,14 @@ def _together(own: Verdict, found: Sequence[Verdict]) -> Verdict:
     status = _status_of({verdict.status for verdict in found})
     decides = next((verdict for verdict in found if verdict.status is status), own)
     texts = "; ".join(f"{quantity(v.metric or '', v.labels)}: {v.status}, {v.message}" for v in found)
-    return decides.model_copy(
-        update={
-            "subject": own.subject,
-            "status": status,
-            "message": f"one of {len(found)} suffices: {texts}",
-            "raw": tuple(dict.fromkeys(name for verdict in found for name in verdict.raw)),
-            "records": tuple(dict.fromkeys(seq for verdict in found for seq in verdict.records)),
-            "simulated": any(verdict.simulated for verdict in found),
-        }
+    return amended(
+        decides,
+        subject=own.subject,
+        status=status,
+        message=f"one of {len(found)} suffices: {texts}",
+        raw=tuple(dict.fromkeys(name for verdict in found for name in verdict.raw)),
+        records=tuple(dict.fromkeys(seq for verdict in found for seq in verdict.records)),
+        simulated=any(verdict.simulated for verdict in found),
     )
 
 

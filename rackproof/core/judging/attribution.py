@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, amended
 
 BETWEEN = "between the two, neither node alone"
 UNDETERMINED = "pair, undetermined"
@@ -40,7 +40,7 @@ def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
             continue
         blame, why = _blame(pair, good, witnesses)
-        yield verdict.model_copy(update={"blame": blame, "message": f"{verdict.message}; {why}"})
+        yield amended(verdict, blame=blame, message=f"{verdict.message}; {why}")
 
 
 def _blame(pair: tuple[str, str], good: set[str], witnesses: dict[str, list[str]]) -> tuple[str, str]:
