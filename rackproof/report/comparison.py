@@ -158,7 +158,9 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
     _list(console, said, "checks", _checks(comparison), everything)
     _list(console, said, "numbers that no criterion looks at", _unasked(comparison), everything)
     if everything:
-        console.print(_all_numbers(comparison, said))
+        numbers = sorted(comparison.numbers, key=badness)
+        listed = [(_sentence(number), number.change) for number in numbers]
+        _list(console, said, "all numbers", (_summary(numbers), listed), everything)
     console.print()
     for text, style in conclusion(comparison):
         console.print(Text(said(text), style), soft_wrap=True)
@@ -262,27 +264,6 @@ def _list(
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
     if len(texts) > len(shown):
         console.print(Text(f"  and {len(texts) - len(shown)} more (--all)"))
-
-
-def _all_numbers(comparison: Comparison, said: Said) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
-    for title in ("number", "on"):
-        table.add_column(title, overflow="fold")
-    for title in ("A", "B", "change", "noise", "samples"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for number in sorted(comparison.numbers, key=badness):
-        remark = f": {number.remark}" if number.remark else ""
-        table.add_row(
-            Text(said(name_of(number.metric, number.labels))),
-            Text(said(number.subject)),
-            *(Text(said(quantity(value, number.unit))) for value in (number.before, number.after)),
-            Text(said(_change(number))),
-            Text(said(_noise(number))),
-            Text("/".join(map(str, number.samples))),
-            Text.assemble((number.change.value, _STYLE[number.change]), said(remark)),
-        )
-    return table
 
 
 def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:

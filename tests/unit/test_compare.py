@@ -399,8 +399,11 @@ def test_variants_of_a_criterion_are_one_line() -> None:
 
 
 def test_all_numbers_are_listed_on_demand() -> None:
-    assert "only in A: no number in B: not in the evidence" not in text_of(example(), width=220)
-    assert "only in A: no number in B: not in the evidence" in text_of(example(), everything=True, width=220)
+    gone = "only in A  storage.random_read_latency[block_bytes=1048576,storage=nfs] on gpu-02: 500 µs, then –"
+    assert gone not in text_of(example(), width=220)
+    text = text_of(example(), everything=True, width=220)
+    assert f"{gone}: no number in B: not in the evidence" in text
+    assert re.search(r"same  storage.read_bandwidth\S+ on gpu-01: (\S+ MB/s), then \1 \(0, noise ±5 %\)", text)
 
 
 def test_what_a_node_said_is_no_markup_and_no_escape_sequence() -> None:
