@@ -274,7 +274,7 @@ class TestLoading:
         own.write_text(TEXT.replace("version: 1.0.0", "version: 9.9.9"))
         monkeypatch.chdir(tmp_path)
         assert load("virtual-rack").model.metadata.version == "9.9.9"
-        assert [(a.id, a.path) for a in available()][-1] == ("virtual-rack", Path("architectures/virtual-rack.yaml"))
+        assert {a.id: a.path for a in available()}["virtual-rack"] == Path("architectures/virtual-rack.yaml")
 
     def test_unknown_ids_name_the_nearest_or_all(self) -> None:
         with pytest.raises(
