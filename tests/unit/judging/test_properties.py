@@ -70,6 +70,21 @@ def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
         assert after is not Status.PASS
 
 
+@EXAMPLES
+@given(
+    values=st.lists(bandwidths, min_size=10, max_size=24),
+    factor=st.floats(0, 1),
+    case=st.sampled_from([("ge", "p10"), ("ge", "p5"), ("ge", "p90"), ("le", "p90"), ("le", "p95"), ("le", "p10")]),
+)
+def test_a_worse_sample_never_improves_a_percentile(values: list[float], factor: float, case: tuple[str, str]) -> None:
+    """What was unmeasured for want of samples may be judged with one more."""
+    op, statistic = case
+    promised = made(op, statistic=statistic)
+    worse = max(values) * (2 - factor) if op == "le" else min(values) * factor
+    before, after = status(promised, values), status(promised, [*values, worse])
+    assert before is Status.UNMEASURED or ORDER.index(after) >= ORDER.index(before)
+
+
 RACK_GPUS = ("gpu-01", "gpu-02", "gpu-03")
 members = st.fixed_dictionaries(
     {},
