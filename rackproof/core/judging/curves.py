@@ -55,13 +55,19 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
     number, members = numbers.ask_part(question(curve, Scope.RACK, where), names)
     if isinstance(number, NoNumber):
         return number
-    per_node = architecture.gpu.count if curve.over == "gpus" and architecture.gpu else 1
-    needed = -(-point // per_node) if curve.over in ("nodes", "gpus") and per_node else 0
-    enough = len(members) == needed if curve.over == "nodes" else len(members) >= needed
-    if not enough:
+    needed = _nodes_needed(architecture, curve.over, point)
+    if len(members) < needed or (curve.over == "nodes" and len(members) > needed):
         why = f"expected {point} {curve.over} on {needed} nodes, actual {len(members)} nodes took part"
         return unusable(number, Status.INVALID, why)
     return number
+
+
+def _nodes_needed(architecture: Architecture, over: str, point: int) -> int:
+    """0 where the architecture does not say how many a node has of what is counted."""
+    if over == "nodes":
+        return point
+    per_node = architecture.gpu.count if over == "gpus" and architecture.gpu else 0
+    return -(-point // per_node) if per_node else 0
 
 
 class _Judged:
