@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from rackproof.core.architecture import Bar
@@ -69,8 +70,14 @@ def bar_text(bar: Bar) -> str:
 
 def amount(value: float, unit: str, other_than: float | None = None) -> str:
     """``71.2 %``: number and unit. Digits are added until it reads differently from ``other_than``."""
-    text, shown = number_text(value, other_than), sign(unit)
-    return text + shown if not shown or shown.startswith("/") else f"{text} {shown}"
+    return number_text(value, other_than) + _after(unit)
+
+
+@cache
+def _after(unit: str) -> str:
+    """What stands behind a number: `` MB/s``, ``/s`` or nothing."""
+    shown = sign(unit)
+    return shown if not shown or shown.startswith("/") else f" {shown}"
 
 
 def number_text(value: float, other_than: float | None = None) -> str:
@@ -79,7 +86,9 @@ def number_text(value: float, other_than: float | None = None) -> str:
     Where ``other_than`` is another number that would read the same, digits are added until the two differ.
     """
     text, digits = _significant(value, 3), 3
-    while other_than is not None and value != other_than and digits < 12 and text == _significant(other_than, digits):
+    if other_than is None or value == other_than:
+        return text
+    while digits < 12 and text == _significant(other_than, digits):
         digits += 1
         text = _significant(value, digits)
     return text

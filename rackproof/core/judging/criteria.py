@@ -19,7 +19,7 @@ from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_membe
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import convert
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, trusted
 
 
 class _Share(NamedTuple):
@@ -175,7 +175,7 @@ class _Case:
         fields["level"] = level
         if share is not None:
             fields["measured"], fields["measured_unit"] = share.measured, own
-        return Verdict.model_validate(fields)
+        return trusted(fields)
 
     def _without(self, subject: str, number: NoNumber) -> Verdict:
         value: float | None = None

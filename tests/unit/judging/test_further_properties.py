@@ -150,6 +150,18 @@ def test_scope_comes_from_the_architecture_alone(drawn: Drawn) -> None:
         assert (verdict.blame is not None) == (verdict.status is Status.FAIL and "|" in verdict.subject)
 
 
+@EXAMPLES
+@given(drawn=drawn_evidence())
+def test_verdicts_are_what_their_model_says_and_survive_being_written(drawn: Drawn) -> None:
+    """The judge does not validate its own verdicts."""
+    result = judged(MADE, *evidence(drawn), run=RUN)
+    text = result.model_dump_json()
+    assert Judgement.model_validate_json(text) == result
+    for verdict in result.verdicts:
+        assert Verdict.model_validate(verdict.model_dump(), strict=True).model_dump_json() == verdict.model_dump_json()
+        assert list(verdict.model_dump()) == list(Verdict.model_fields)
+
+
 def test_without_evidence_everything_is_unmeasured() -> None:
     found = by_key(judged(MADE, run=RUN))
     assert {verdict.status for verdict in found.values()} == {Status.UNMEASURED}
