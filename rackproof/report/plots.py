@@ -204,7 +204,7 @@ def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | No
     for v in verdicts:
         if v.bar_value is None:
             continue
-        if v.ceiling is None and v.unit == m.unit:
+        if v.measured is None and v.unit == m.unit:
             found.append(v.bar_value)
         elif v.ceiling is not None and v.ceiling_unit == m.unit and v.unit in ("percent", "ratio"):
             found.append(v.ceiling * v.bar_value / (100 if v.unit == "percent" else 1))

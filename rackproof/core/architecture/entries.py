@@ -29,6 +29,11 @@ SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPRE
 """Reductions whose result is a ratio between members, whatever the metric's unit."""
 
 _BEST_OF = {"ge": "max", "le": "min"}
+_BEST = {
+    "ge": (Statistic.MAX, Statistic.P90, Statistic.P95, Statistic.P99),
+    "le": (Statistic.MIN, Statistic.P1, Statistic.P5, Statistic.P10),
+}
+"""Statistics that look at the good end of the samples."""
 
 
 def entry_problems(architecture: Architecture) -> Iterator[Problem]:
@@ -86,7 +91,7 @@ def _asked(
     yield from _numbers((*here, "pass"), bar)
     yield from _units((*here, "pass"), reduce, metric, bar)
     if isinstance(bar.of, Reference):
-        yield from _reference(architecture, (*here, "pass", "of"), asked, reduce, bar.of, metric)
+        yield from _reference(architecture, (*here, "pass", "of"), asked, reduce, bar, bar.of, metric)
     elif isinstance(bar.of, LinkShare):
         yield from known((*here, "pass", "of", "link"), bar.of.link, architecture.links, "link")
 
@@ -98,6 +103,7 @@ def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[
         yield Problem(
             (*here, "over"), f"{metric.name} has no label '{curve.over}'; {suggestion(curve.over, metric.labels)}"
         )
+    yield from _no_best(here, metric, curve.statistic)
     if curve.over in curve.where:
         yield Problem((*here, "where", curve.over), "is what the curve runs over")
     for index, (before, after) in enumerate(pairwise(curve.points), 1):
@@ -118,10 +124,12 @@ def _outlier(architecture: Architecture, here: KeyPath, outlier: Outlier) -> Ite
     if outlier.scope is Scope.RACK:
         yield Problem((*here, "scope"), "the rack has no peers")
     metric = METRICS.get(outlier.metric)
-    if metric is not None:
-        best = "max" if metric.higher_is_better else "min"
-        if outlier.statistic.value == best:
-            yield Problem((*here, "statistic"), f"'{best}' judges the best of several tries")
+    yield from _no_best(here, metric, outlier.statistic)
+
+
+def _no_best(here: KeyPath, metric: Metric | None, statistic: Statistic) -> Iterator[Problem]:
+    if metric is not None and statistic in _BEST["ge" if metric.higher_is_better else "le"]:
+        yield Problem((*here, "statistic"), f"'{statistic}' judges the best of several tries")
 
 
 def _listed(where: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -131,15 +139,17 @@ def _listed(where: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, 
 def _levels(architecture: Architecture) -> Iterator[Problem]:
     level, used = architecture.level, False
     for index, criterion in enumerate(architecture.criteria):
-        levels = criterion.pass_.levels
-        if not levels:
-            continue
-        used = True
-        path = ("criteria", index, "pass", "levels")
-        if level is None:
-            yield Problem(path, "needs a level: say at the top of the file which one must be reached")
-        else:
-            yield from known(("level",), level, levels, "level")
+        bars: dict[KeyPath, Bar] = {("pass",): criterion.pass_}
+        bars |= {("any_of", number, "pass"): other.pass_ for number, other in enumerate(criterion.any_of)}
+        for path, bar in bars.items():
+            if not bar.levels:
+                continue
+            used = True
+            if level is None:
+                where = ("criteria", index, *path, "levels")
+                yield Problem(where, "needs a level: say at the top of the file which one must be reached")
+            else:
+                yield from known(("level",), level, bar.levels, "level")
     if level is not None and not used:
         yield Problem(("level",), "no bar has levels")
 
@@ -148,8 +158,8 @@ def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Ite
     best = _BEST_OF.get(bar.op)
     if asked.scope is Scope.RACK and reduce is not Reduce.EACH:
         yield Problem((*here, "reduce"), f"scope rack is one number already, there is nothing to {reduce}")
-    if asked.statistic in (Statistic.MIN, Statistic.MAX) and asked.statistic.value == best:
-        yield Problem((*here, "statistic"), f"'{best}' with '{bar.op}' judges the best of several tries")
+    if asked.statistic in _BEST.get(bar.op, ()):
+        yield Problem((*here, "statistic"), f"'{asked.statistic}' with '{bar.op}' judges the best of several tries")
     if reduce in (Reduce.MIN, Reduce.MAX) and reduce.value == best:
         yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges the best member only")
 
@@ -243,9 +253,11 @@ def _units(here: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[
 
 
 def _reference(
-    architecture: Architecture, here: KeyPath, asked: Quantity, reduce: Reduce, of: Reference, metric: Metric
+    architecture: Architecture, here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, of: Reference, metric: Metric
 ) -> Iterator[Problem]:
     yield from _quantity(architecture, here, of.metric, of.scope, {k: (v,) for k, v in of.where.items()})
+    if of.statistic in _BEST.get({"ge": "le", "le": "ge"}.get(bar.op, ""), ()):
+        yield Problem((*here, "statistic"), f"'{of.statistic}' takes a share of the worst of several tries")
     if of.reduce in SPREADS:
         yield Problem((*here, "reduce"), f"{of.reduce.value} is a ratio and nothing to take a share of")
     if of.reduce is Reduce.EACH and of.scope is not Scope.RACK:

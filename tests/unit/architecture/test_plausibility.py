@@ -191,6 +191,20 @@ class TestLevelsAndAlternatives:
         both = self.LEVELS | {"value": 3}
         assert any("levels say what must be reached" in t for t in wrong(criterion(**{"pass": both}), level="best"))
 
+    def test_a_percentile_of_the_good_end_is_the_best_of_several_tries(self) -> None:
+        assert any("'p99' with 'ge' judges the best" in text for text in wrong(criterion(statistic="p99")))
+        assert wrong(criterion(statistic="p1")) == []
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each"}
+        share = {"op": "ge", "value": 50, "unit": "percent", "of": of | {"statistic": "min"}}
+        assert any("'min' takes a share of the worst" in text for text in wrong(criterion(**{"pass": share})))
+        assert any("'max' judges the best" in text for text in wrong(curves=[curve(statistic="max")]))
+
+    def test_levels_of_an_alternative_need_one_too(self) -> None:
+        other = {"metric": "storage.read_bandwidth", "where": {"storage": "nfs"}, "scope": "node", "pass": self.LEVELS}
+        assert any(
+            "criteria.0.any_of.0.pass.levels: needs a level" in text for text in wrong(criterion(any_of=[other]))
+        )
+
     def test_an_alternative_is_checked_like_a_criterion(self) -> None:
         other = {"metric": "storage.random_read_iops", "where": {"storage": "nfs"}, "scope": "node"}
         assert wrong(criterion(any_of=[{**other, "pass": bar(10, "1/s")}])) == []
