@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from rackproof.core.architecture import Bar
@@ -94,7 +94,9 @@ def number_text(value: float, other_than: float | None = None) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def _significant(value: float, digits: int) -> str:
+    # bars and ceilings come back a thousand times
     text = f"{value:.3g}" if digits == 3 else f"{value:.{digits}g}"  # a fixed format is read once
     if "e" not in text:
         return text

@@ -19,7 +19,7 @@ from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_membe
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import convert
-from rackproof.core.verdict import Verdict, trusted
+from rackproof.core.verdict import Verdict, template, trusted
 
 
 class _Share(NamedTuple):
@@ -79,6 +79,7 @@ class _Case:
             "statistic": self._statistic_text(),
         }
         """The same in every verdict of the case."""
+        self.template = template(**self.common)
         self.whole = Whole(architecture, self.bar.of, self.metric.unit, self.names, numbers) if self.bar.of else None
         ceiling = asks.ceiling if isinstance(asks, Criterion) else None
         self.physical = capacity(architecture, ceiling, self.metric.unit) if ceiling else None
@@ -165,7 +166,9 @@ class _Case:
             remarks.append(f"warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}")
         if number.remark:
             remarks.append(number.remark)
-        fields = self.common | self._own(number) | self._ceiling(share)
+        fields = self.template.copy()
+        self._own(number, fields)
+        self._ceiling(share, fields)
         fields["subject"] = subject
         fields["status"] = result.status
         fields["message"] = f"expected {expected}, actual {actual}; {'; '.join(remarks)}"
@@ -181,41 +184,37 @@ class _Case:
         value: float | None = None
         if number.value is not None and not self.is_share:
             value = convert(number.value, self.metric.unit, self.bar.unit)
-        return Verdict(
-            **self.common,
-            **self._own(number),
-            **self._ceiling(None),
-            subject=subject,
-            status=number.status,
-            message=number.why,
-            value=value,
-            bar_value=self.bar.value,
-            measured=number.value if self.is_share else None,
-            measured_unit=self.metric.unit if self.is_share else None,
-        )
+        fields = self.template.copy()
+        self._own(number, fields)
+        self._ceiling(None, fields)
+        fields["subject"] = subject
+        fields["status"] = number.status
+        fields["message"] = number.why
+        fields["value"] = value
+        fields["bar_value"] = self.bar.value
+        if self.is_share:
+            fields["measured"], fields["measured_unit"] = number.value, self.metric.unit
+        return trusted(fields)
 
-    def _own(self, number: Number | NoNumber) -> dict[str, Any]:
+    def _own(self, number: Number | NoNumber, fields: dict[str, Any]) -> None:
         """What a verdict takes over from its number."""
         samples = number.samples
         if not self.is_share and self.bar.unit != self.metric.unit:
             samples = tuple(convert(sample, self.metric.unit, self.bar.unit) for sample in samples)
-        return {
-            "samples": samples,
-            "cv_pct": number.cv_pct,
-            "raw": number.raw,
-            "records": number.records,
-            "simulated": number.simulated,
-        }
+        fields["samples"] = samples
+        fields["cv_pct"] = number.cv_pct
+        fields["raw"] = number.raw
+        fields["records"] = number.records
+        fields["simulated"] = number.simulated
 
-    def _ceiling(self, share: _Share | None) -> dict[str, Any]:
+    def _ceiling(self, share: _Share | None, fields: dict[str, Any]) -> None:
         """What the number is a share of, otherwise what its link carries, where that is known."""
         if share is not None:
-            return {"ceiling": share.ceiling, "ceiling_unit": self.metric.unit, "ceiling_of": share.of}
-        if not isinstance(self.physical, Capacity):
-            return {}
-        unit = self.metric.unit if self.is_share else self.bar.unit
-        value = convert(self.physical.value, self.physical.unit, unit)
-        return {"ceiling": value, "ceiling_unit": unit, "ceiling_of": self.physical.text}
+            fields["ceiling"], fields["ceiling_unit"], fields["ceiling_of"] = share.ceiling, self.metric.unit, share.of
+        elif isinstance(self.physical, Capacity):
+            unit = self.metric.unit if self.is_share else self.bar.unit
+            fields["ceiling"] = convert(self.physical.value, self.physical.unit, unit)
+            fields["ceiling_unit"], fields["ceiling_of"] = unit, self.physical.text
 
     def _statistic_text(self) -> str:
         """``median``, or ``min of nodes, median of each``."""

@@ -58,7 +58,7 @@ def cv_pct(samples: Sequence[float]) -> float | None:
     """
     if len(samples) < 2:
         return None
-    if max(samples) == min(samples):
+    if samples.count(samples[0]) == len(samples):
         return 0.0
     mean = math.fsum(samples) / len(samples)
     # statistics.stdev goes through fractions and is fifty times slower
