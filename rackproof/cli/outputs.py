@@ -18,7 +18,6 @@ from rackproof.core.evidence import (
     Record,
 )
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.sizing.measured import predicted_and_measured
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import EvidenceWriteError
@@ -26,6 +25,7 @@ from rackproof.report.certificate import Certificate, build_certificate, stage_t
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
+from rackproof.report.sizing_summary import sizing_summary
 from rackproof.run.folder import info_of
 from rackproof.run.store import read_raw
 
@@ -85,7 +85,7 @@ def _certificate(
         architecture.model,
         judgement,
         measurements=measurements,
-        sizing=predicted_and_measured(architecture.model, measurements).lines if measurements else (),
+        sizing=sizing_summary(architecture.model, measurements),
         checks=[CheckResult.model_validate(b) for b in bodies[Kind.CHECK]],
         stages=stage_times(records),
         deploys=[DeployRecord.model_validate(b) for b in bodies[Kind.DEPLOY]],

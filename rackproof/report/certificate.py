@@ -36,6 +36,7 @@ from rackproof.report.schema import (
     MeasurementSummary,
     RackSummary,
     RawOutput,
+    SizingSummary,
     StageTime,
     StorageSummary,
 )
@@ -60,7 +61,7 @@ def build_certificate(
     records_count: int,
     finished: str,
     notes: Sequence[str] = (),
-    sizing: Sequence[str] = (),
+    sizing: SizingSummary | None = None,
     architecture_sha256: str | None = None,
 ) -> Certificate:
     """Put a judged run into one document. Pure: the same arguments give the same certificate.
@@ -99,7 +100,7 @@ def build_certificate(
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
         simulated=simulation_statements(run.nodes, architecture, measurements),
-        sizing=tuple(sizing),
+        sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(chain_head=chain_head, records=records_count, raw=_raw_index(commands)),
     )

@@ -18,6 +18,7 @@ from rackproof.report.figures import key_figures
 from rackproof.report.findings import findings
 from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
 from rackproof.report.schema import Certificate, MeasurementSummary
+from rackproof.report.sizing import Picture, curve_pictures
 from rackproof.report.statements import area_of, area_order, fold_subjects, subject_text
 from rackproof.report.text import visible
 from rackproof.report.versions import CONTROLLER, is_version
@@ -112,6 +113,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
             ]
             for family in ("storage", "links", "collectives", "other")
         },
+        "sizing_pictures": _sizing_pictures(certificate),
         "conditions": _conditions(certificate.measurements),
         "cited": {v.source for v in certificate.verdicts if v.source and v.kind == "criterion"},
         "controller": CONTROLLER,
@@ -121,6 +123,11 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "lines_shown": LINES,
         "conditions_shown": CONDITIONS,
     }
+
+
+def _sizing_pictures(certificate: Certificate) -> list[Picture]:
+    sizing = certificate.sizing
+    return list(curve_pictures(sizing.latency, sizing.throughput).values()) if sizing else []
 
 
 def _by_area(certificate: Certificate) -> list[tuple[str, list[Verdict]]]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rackproof.core.architecture import Reduce, Source
 from rackproof.core.evidence import NodeChanges, NodeInfo, Scope
+from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve
 from rackproof.core.status import Outcome, Status, outcome_of
 from rackproof.core.verdict import Verdict
 from rackproof.report.versions import VersionSeen
@@ -154,6 +155,17 @@ class EvidenceSummary(Model):
     raw: tuple[RawOutput, ...]
 
 
+class SizingSummary(Model):
+    """The sizing model beside the run."""
+
+    lines: tuple[str, ...]
+    """The predicted bottleneck beside the measured one, in sentences."""
+    workload: str | None = None
+    """Whose curves they are."""
+    latency: LatencyCurve | None = None
+    throughput: ScaleCurve | None = None
+
+
 class Certificate(Model):
     """Everything that the faces of a run show."""
 
@@ -179,8 +191,8 @@ class Certificate(Model):
     versions: tuple[VersionSeen, ...]
     simulated: tuple[str, ...]
     """What is not genuine hardware, in plain sentences; empty on a real rack."""
-    sizing: tuple[str, ...] = ()
-    """The bottleneck that the sizing model predicts beside the measured one, in sentences."""
+    sizing: SizingSummary | None = None
+    """None where nothing was measured."""
     notes: tuple[str, ...]
     evidence: EvidenceSummary
 

@@ -74,8 +74,13 @@ def stage_rows(phase: Phase) -> tuple[StageRow, ...]:
 
 def pictures(memo: Memo) -> dict[str, Picture]:
     """Both curves by the name of their file."""
-    scale = _scale_picture(throughput_against_gpus(memo.inputs))
-    found = {LATENCY: _latency_picture(latency_against_load(memo.view))}
+    return curve_pictures(latency_against_load(memo.view), throughput_against_gpus(memo.inputs))
+
+
+def curve_pictures(latency: LatencyCurve | None, throughput: ScaleCurve | None) -> dict[str, Picture]:
+    """Those of the two that there is anything to draw of."""
+    found = {LATENCY: _latency_picture(latency)} if latency else {}
+    scale = _scale_picture(throughput) if throughput else None
     return found if scale is None else {**found, SCALE: scale}
 
 

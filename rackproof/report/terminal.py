@@ -116,7 +116,7 @@ def _verdict(certificate: Certificate, said: _Said) -> Panel:
     if arch.changed:
         changed = f"The site's own bars: {', '.join(bar.id for bar in arch.changed)}"
         text.append(f"\n{said(changed)}", style="yellow")
-    for line in certificate.sizing:
+    for line in certificate.sizing.lines if certificate.sizing else ():
         text.append(f"\n{said(line)}", style="dim")
     for statement in certificate.simulated:
         text.append(f"\n{said(statement)}", style="yellow")

@@ -41,7 +41,8 @@ def test_check_counts_what_is_there_and_what_can_be_measured() -> None:
 
 def test_check_ends_with_3_for_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("apiVersion: refarch/v2\n")
-    assert "a.yaml:1: metadata: required key is missing" in arch("check", str(tmp_path / "a.yaml"), "virtual-rack", status=3)
+    shown = arch("check", str(tmp_path / "a.yaml"), "virtual-rack", status=3)
+    assert "a.yaml:1: metadata: required key is missing" in shown
 
 
 def test_show_prints_the_file_and_merged_everything_that_it_extends() -> None:
