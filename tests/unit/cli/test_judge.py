@@ -137,3 +137,28 @@ def test_another_architecture_is_named_in_the_notes(here: Path) -> None:
     assert answer("a", "--architecture", "other")["outcome"] == "NOT CERTIFIED"
     notes = json.loads((folder / "certificate.json").read_text())["notes"]
     assert any("was made for small" in note and "judged against other" in note for note in notes)
+
+
+def test_a_site_s_own_bar_stands_in_the_certificate_beside_the_published_one(here: Path) -> None:
+    folder = record(here / "reports/a", read=15.0)
+    assert answer("a")["outcome"] == "NOT CERTIFIED"
+    (here / "architectures/site.yaml").write_text(
+        "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
+        "overrides:\n  nfs.read: {value: 12, reason: One switch is still at 10G., by: Ada}\n"
+    )
+    assert answer("a", "--architecture", "site")["outcome"] == "CERTIFIED"
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["architecture"]["changed"] == [
+        {
+            "id": "nfs.read",
+            "title": "Reading",
+            "published": "≥ 20 MB/s",
+            "here": "≥ 12 MB/s",
+            "why": "One switch is still at 10G. (Ada)",
+        }
+    ]
+    assert "2 of them against a bar that the site has changed" in certificate["statement"]
+    page = (folder / "certificate.html").read_text()
+    for text in ("1 threshold differs", "published ≥ 20 MB/s", "One switch is still at 10G. (Ada)"):
+        assert text in page
+    assert "The site's own bars: nfs.read" in judge("a", "--architecture", "site").output
