@@ -215,7 +215,9 @@ def _line(c: Comparison) -> str:
         rate = words.bandwidth(value) if c.unit == "B/s" else f"{words.number(value)} {c.unit}"
         return f"{rate}, set by {stage or 'an unknown stage'}"
 
-    verdict = {True: "as predicted", False: "not as predicted", None: "nothing to compare"}[c.agrees]
+    verdict = {True: "bottleneck as predicted", False: "another bottleneck", None: "nothing to compare"}[c.agrees]
+    if c.predicted and c.measured is not None:
+        verdict += f", {words.percent(c.measured / c.predicted)} of the rate"
     how = "measured" if c.directly else "with links and storage as measured"
     predicted, measured = said(c.predicted, c.predicted_stage), said(c.measured, c.measured_stage)
     return f"{c.subject}: predicted {predicted}; {how} {measured} ({verdict})"
