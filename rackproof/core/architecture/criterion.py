@@ -66,6 +66,10 @@ class Gate(StrEnum):
     """Less than 1 % of the data set was cached when the measurement began."""
 
 
+Condition = StrictBool | int | float | str | tuple[str | int | float, ...]
+Conditions = dict[str, Condition]
+
+
 class Reference(Model):
     """Another measured quantity that a bar is a share of.
 
@@ -77,6 +81,13 @@ class Reference(Model):
     scope: Scope
     statistic: Statistic = Statistic.MEDIAN
     reduce: Reduce = Reduce.MEDIAN
+    conditions: Conditions = Field(default_factory=dict)
+    gates: tuple[Gate, ...] = ()
+    """As in a criterion: a share of a number that was measured otherwise is INVALID too."""
+    warmup: int | None = Field(default=None, ge=0)
+    """None: the criterion's own."""
+    min_samples: int | None = Field(default=None, ge=1)
+    """None: the criterion's own."""
     max_cv_pct: float | None = Field(default=None, gt=0)
     """As in a criterion: a share of a noisy number is INVALID too."""
 
@@ -121,10 +132,6 @@ class Ceiling(Model):
     times: float = Field(default=1.0, gt=0)
     because: Sentence | None = None
     """Why ``times`` is not a plain number of links: in-network reduction sends every byte once."""
-
-
-Condition = StrictBool | int | float | str | tuple[str | int | float, ...]
-Conditions = dict[str, Condition]
 
 
 class Quantity(Model):
