@@ -70,11 +70,8 @@ def result_of(
 
 
 def expectation(arch: Architecture, reads: str) -> Any:
-    """What the architecture says there, so that the answer is not taken for one to another question later.
-
-    A check that reads a whole block (``gpu``) asks nothing that a change within it would answer differently.
-    """
-    value = value_at(arch, reads) if "." in reads else ABSENT
+    """What the architecture says there, so that the answer is not taken for one to another question later."""
+    value = value_at(arch, reads)
     return None if value is ABSENT else value
 
 

@@ -6,7 +6,7 @@ a validator for it exists: what nobody looks at is UNMEASURED.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from rackproof.core.architecture.hardware import Expectation, Nic, Role
 from rackproof.core.architecture.models import Architecture
+from rackproof.core.architecture.storage import Storage
 
 GPU_CHECKS: Final = {
     # key of ``gpu``: check
@@ -48,12 +49,23 @@ NIC_CHECKS: Final = {
 
 FABRIC_CHECKS: Final = {"pfc_priority": "fabric.pfc", "ecn": "fabric.ecn", "gid_index": "fabric.gid"}
 
-STORAGE_CHECKS: Final = {
-    "options_required": "mount.options",
-    "transport": "mount.transport",
-    "mounts_per_client": "mount.count",
-    "mounts_balance": "mount.balance",
+STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
+    # key of a storage: check of every client, and whether what the key says asks for it
+    "mountpoint": ("mount.mounted", lambda storage: True),
+    "source": ("mount.source", lambda storage: True),
+    "options_required": ("mount.options", lambda storage: bool(storage.options_required)),
+    "transport": ("mount.transport", lambda storage: storage.transport is not None),
+    "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1),
+    "stat_timeout_s": ("mount.answers", lambda storage: True),
+    "min_free_gb": ("mount.free", lambda storage: storage.min_free_gb > 0),
+    "mounts_per_client": ("mount.count", lambda storage: storage.mounts_per_client is not None),
+    "mounts_balance": ("mount.balance", lambda storage: storage.mounts_balance is not None),
 }
+
+PORT_CHECKS: Final = tuple(
+    f"fabric.{name}" for name in ("address", "jumbo", "link", "mtu", "port", "port_sysctl", "rdma")
+)
+PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
 
 ABSENT: Final = object()
 """What ``value_at`` returns where nothing stands."""
@@ -78,12 +90,60 @@ def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
         entry
         for part in (
             _of_roles(architecture),
+            _of_system(architecture),
             _of_fabric(architecture),
             _of_storage(architecture),
             _of_gpu(architecture),
         )
         for entry in part
     )
+
+
+def items_of(
+    architecture: Architecture, check: str, groups: Collection[str], leads: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The items that a check must have a result for on a node of these groups; ``("",)`` for a check without items.
+
+    The validators enumerate theirs for themselves, and a test holds the two against each other: what is asked for must
+    not depend on what answered. ``leads`` are the roles whose first node it is: the one that serves.
+    """
+    if check == "base.sysctl":
+        found: Iterable[str] = architecture.system.sysctl
+    elif check in PORT_CHECKS:
+        prefix = architecture.fabric.interface_prefix if architecture.fabric else ""
+        found = (f"{prefix}{rail}" for rail in range(architecture.rails))
+    elif check in PROGRAM_CHECKS:
+        found = architecture.tools.programs
+    elif check.startswith("mount."):
+        asked = next((asks for name, asks in STORAGE_CHECKS.values() if name == check), lambda storage: True)
+        found = (
+            name
+            for name, storage in architecture.storage.items()
+            if set(storage.client_roles) & set(groups) and asked(storage) and _transport_applies(check, storage)
+        )
+    elif check.startswith("storage_server."):
+        found = _served(architecture, check, leads)
+    else:
+        found = ()
+    return tuple(dict.fromkeys(found)) or ("",)
+
+
+def _transport_applies(check: str, storage: Storage) -> bool:
+    """NFS tells its transport and connections; what another file system uses is its own business."""
+    return check not in ("mount.transport", "mount.connections") or storage.class_ == "nfs"
+
+
+def _served(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
+    for storage in architecture.storage.values():
+        if storage.server_role not in leads or storage.class_ != "nfs":
+            continue
+        if check in ("storage_server.export", "storage_server.drive"):
+            yield storage.source
+        elif check == "storage_server.listens":
+            transport = storage.transport or "tcp"
+            yield f"{transport} {storage.port or (20049 if transport == 'rdma' else 2049)}"
+        elif check == "storage_server.version":
+            yield from (option.removeprefix("vers=") for option in storage.options if option.startswith("vers="))
 
 
 def value_at(architecture: Architecture, key: str) -> Any:
@@ -159,16 +219,29 @@ def _of_nic(role: str, here: str, nic: Nic) -> Iterator[ExpectedCheck]:
 
 def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
     fabric = architecture.fabric
-    if fabric is None or fabric.lossless is None:
+    if fabric is None:
+        return
+    for rail in range(fabric.rails):
+        port = f"{fabric.interface_prefix}{rail}"
+        yield ExpectedCheck("gpu", "fabric.port", port, "fabric.interface_prefix", fabric.claim, fabric.source)
+        yield ExpectedCheck("gpu", "fabric.mtu", port, "fabric.mtu", fabric.claim, fabric.source)
+    if fabric.lossless is None:
         return
     for key, check in FABRIC_CHECKS.items():
         if getattr(fabric.lossless, key) is not None:
             yield ExpectedCheck("gpu", check, "", f"fabric.lossless.{key}", fabric.claim, fabric.source)
 
 
+def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    for key in architecture.system.sysctl:
+        yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
+    for program in architecture.tools.programs:
+        yield ExpectedCheck("all", "tools.present", program, "tools.programs")
+
+
 def _of_storage(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for name, storage in architecture.storage.items():
-        for key, check in STORAGE_CHECKS.items():
-            if getattr(storage, key) not in (None, ()):
+        for key, (check, asked) in STORAGE_CHECKS.items():
+            if asked(storage) and _transport_applies(check, storage):
                 for role in storage.client_roles:
                     yield ExpectedCheck(role, check, name, f"storage.{name}.{key}", storage.claim)

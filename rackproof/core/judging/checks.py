@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Role, Severity
-from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, value_at
+from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult, NodeInfo
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
@@ -29,15 +29,23 @@ _STATUS = {
 }
 
 
+OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
+"""What a stage says of every node: where it was begun, a node without it is UNMEASURED."""
+
+
 def judge_checks(
     architecture: Architecture,
     nodes: Sequence[NodeInfo],
     groups: Mapping[str, tuple[str, ...]],
     results: Iterable[CheckResult],
+    stages: Iterable[str] = (),
+    own_architecture: bool = True,
 ) -> Iterator[Verdict]:
     """Of several results of one check, item and node the worst counts: they cannot be told apart.
 
-    A result that was found with another expectation than this architecture's says nothing about this one.
+    A result that was found with another expectation than this architecture's says nothing about this one. Where the
+    run was made for another architecture (``own_architecture`` False), neither does one that did not record what was
+    expected. ``stages`` are those that the run began.
     """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
@@ -47,7 +55,7 @@ def judge_checks(
     expected = expected_checks(architecture)
     claims = {(entry.check, entry.item): entry.claims for entry in expected}
     claims.update({(entry.check, ""): entry.claims for entry in expected if not entry.item})
-    promises = _Promises(architecture)
+    promises = _Promises(architecture, own_architecture)
     simulated = {node.name for node in nodes if node.simulated_gpus}
     for result in worst.values():
         of_simulation = result.node in simulated and result.check.startswith(GPU_CHECKS)
@@ -55,7 +63,8 @@ def judge_checks(
         yield _of_result(architecture, result, of_simulation, claim, promises.other(result))
     for role, count in architecture.roles.items():
         yield _count(role, count, groups.get(role, ()))
-    yield from _missing(architecture, groups, set(worst), expected)
+    yield from _missing(architecture, nodes, groups, set(worst), expected, stages)
+    yield from _without_role(architecture, nodes)
     checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
         if node.name not in checked and not _is_appliance(architecture, node.groups):
@@ -75,17 +84,21 @@ def judge_checks(
 class _Promises:
     """What this architecture says where the checks read."""
 
-    def __init__(self, architecture: Architecture) -> None:
-        self._architecture = architecture
+    def __init__(self, architecture: Architecture, own: bool) -> None:
+        self._architecture, self._own = architecture, own
         self._at: dict[str, Any] = {}
 
     def other(self, result: CheckResult) -> str | None:
         """How the expectation that a check was made with differs from this architecture's; None where it does not."""
-        if result.expected is None or not result.reads:
+        if not result.reads or (result.expected is None and self._own):
             return None
         if result.reads not in self._at:
             self._at[result.reads] = value_at(self._architecture, result.reads)
         promised = self._at[result.reads]
+        if result.expected is None:
+            if promised is ABSENT or promised is None:
+                return None
+            return f"was checked against another architecture, which did not record its {result.reads}; validate again"
         if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
             return None
         return (
@@ -118,9 +131,11 @@ def _is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
 
 def _missing(
     architecture: Architecture,
+    nodes: Sequence[NodeInfo],
     groups: Mapping[str, tuple[str, ...]],
     answered: set[tuple[str, str, str]],
     expected: Iterable[ExpectedCheck],
+    stages: Iterable[str],
 ) -> Iterator[Verdict]:
     """Results that the architecture asks for, by name or by saying what it expects, and that are not there."""
     any_item = {(check, node) for check, _, node in answered}
@@ -135,13 +150,49 @@ def _missing(
             if not there and key not in said and node not in appliances:
                 said.add(key)
                 yield _unanswered(architecture, entry, node)
-    any_item |= {(check, node) for check, _, node in said}
-    for role, checks in architecture.required_checks.items():
-        for check in checks:
-            for node in groups.get(role, ()):
-                if (check, node) not in any_item and node not in appliances:
-                    any_item.add((check, node))
-                    yield _absent(architecture, check, node, role)
+    of_node = {node.name: (*node.groups, "all") for node in nodes}
+    required = [(role, check) for role, checks in architecture.required_checks.items() for check in checks]
+    required += [("all", OF_STAGES[stage]) for stage in dict.fromkeys(stages) if stage in OF_STAGES]
+    for role, check in required:
+        for node in groups.get(role, ()):
+            if node in appliances:
+                continue
+            leads = [group for group in of_node[node] if groups.get(group, ())[:1] == (node,)]
+            for item in items_of(architecture, check, of_node[node], leads):
+                there = (check, item, node) in answered if item else (check, node) in any_item
+                if not there and (check, item, node) not in said:
+                    said.add((check, item, node))
+                    yield _absent(architecture, check, item, node, role)
+
+
+def _without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
+    """A node that the architecture knows no role for is asked nothing, and would be certified with the others."""
+    if not nodes:
+        yield _rack_verdict("rack.nodes", "Nodes of the rack", "rack", "no node: nothing was looked at")
+    for node in nodes:
+        if not set(node.groups) & set(architecture.roles):
+            belongs = f"its groups are {', '.join(node.groups)}" if node.groups else "it is in no group"
+            roles = ", ".join(architecture.roles)
+            yield _rack_verdict(
+                "rack.role",
+                "Role of the node",
+                node.name,
+                f"expected a node of {roles}, actual neither: {belongs}; nothing is asked of it",
+            )
+
+
+def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
+    return Verdict(
+        id=id_,
+        kind="check",
+        title=title,
+        subject=subject,
+        status=Status.UNMEASURED,
+        required=True,
+        message=message,
+        reason="What is not asked anything cannot be certified.",
+        hint="Correct the groups of the inventory, or give the architecture a role for it.",
+    )
 
 
 def _required(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
@@ -191,15 +242,17 @@ def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str) -> 
     )
 
 
-def _absent(architecture: Architecture, check: str, node: str, role: str) -> Verdict:
+def _absent(architecture: Architecture, check: str, item: str, node: str, role: str) -> Verdict:
+    id_ = f"{check}[{item}]" if item else check
+    whose = "every node" if role == "all" else f"every node of {role}"
     return Verdict(
-        id=check,
+        id=id_,
         kind="check",
-        title=check,
+        title=f"{check}: {item}" if item else check,
         subject=node,
         status=Status.UNMEASURED,
-        required=_required(architecture, check, check, True),
-        message=f"no result of {check}, which every node of {role} must have",
+        required=_required(architecture, id_, check, True),
+        message=f"no result of {id_}, which {whose} must have",
         reason="The architecture asks for this check by name.",
         hint="See whether its validator still exists and was selected, then validate again.",
     )

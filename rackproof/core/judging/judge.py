@@ -24,7 +24,7 @@ from rackproof.core.judging.members import Members
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.select import Index, Wanted
-from rackproof.core.status import outcome_of
+from rackproof.core.status import Status, outcome_of
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import RunError
 
@@ -46,17 +46,17 @@ def judge(
         return _judge(architecture, run, Index(measurements, _wanted(architecture)), checks)
 
 
-def judge_records(architecture: Architecture, records: Iterable[Record]) -> Judgement:
+def judge_records(architecture: Architecture, records: Iterable[Record], own_architecture: bool = True) -> Judgement:
     """Judge what a run has recorded, in the order of its records.
 
     A stage that begins again looks at things anew, so a check's results from it replace those from before, also by
     UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run, hold two
     that were to prove different architectures, or cannot be understood; whether they are whole is
-    ``evidence.verify_chain``'s business.
+    ``evidence.verify_chain``'s business. ``own_architecture`` is False where the run was made for another text.
     """
     with _no_search_for_cycles():
-        run, index, checks = _sorted_out(records, Index(wanted=_wanted(architecture)))
-        return _judge(architecture, run, index, checks)
+        run, index, checks, stages = _sorted_out(records, Index(wanted=_wanted(architecture)))
+        return _judge(architecture, run, index, checks, stages, own_architecture)
 
 
 def _wanted(architecture: Architecture) -> Wanted:
@@ -72,23 +72,25 @@ def _wanted(architecture: Architecture) -> Wanted:
     )
 
 
-def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index, list[CheckResult]]:
-    """The run, its measurements (added to ``index``), and the results of checks that count."""
+def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index, list[CheckResult], list[str]]:
+    """The run, its measurements (added to ``index``), the results of checks that count, and the stages that began."""
     run: RunInfo | None = None
-    stage = 0
+    stage, begun = 0, []
     answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
     for record in records:
         match record.kind:
             case Kind.RUN:
                 again = _read(RunInfo, record)
                 run = run or again
-                if again.architecture_sha256 != run.architecture_sha256:
+                if (again.architecture_sha256, again.nodes) != (run.architecture_sha256, run.nodes):
                     raise RunError(
                         f"record {record.seq} begins a run against {again.architecture}, the evidence before it was"
                         f" taken against {run.architecture} ({run.architecture_sha256[:12]}): two runs are mixed"
                     )
             case Kind.STAGE:
-                stage += record.body.get("event") == "begin"
+                if record.body.get("event") == "begin":
+                    stage += 1
+                    begun.append(str(record.body.get("stage")))
             case Kind.MEASUREMENT:
                 index.add(_read(Measurement, record), record.seq)
             case Kind.CHECK:
@@ -99,19 +101,30 @@ def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index
                 answers[key][1].append(result)
     if run is None:
         raise RunError("the evidence does not say what was to be proven: it has no run record")
-    return run, index, [result for _, results in answers.values() for result in results]
+    return run, index, [result for _, results in answers.values() for result in results], begun
 
 
-def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Iterable[CheckResult]) -> Judgement:
+def _judge(
+    architecture: Architecture,
+    run: RunInfo,
+    index: Index,
+    checks: Iterable[CheckResult],
+    stages: Iterable[str] = (),
+    own_architecture: bool = True,
+) -> Judgement:
     members = Members(architecture, run.nodes)
     numbers = Numbers(index, members)
-    verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks))
+    verdicts: list[Verdict] = list(
+        judge_checks(architecture, run.nodes, members.groups, checks, stages, own_architecture)
+    )
     for criterion in architecture.criteria:
         verdicts.extend(judge_criterion(architecture, criterion, numbers))
     for curve in architecture.curves:
         verdicts.extend(judge_curve(architecture, curve, numbers))
     for outlier in architecture.outliers:
         verdicts.extend(judge_outlier(outlier, numbers))
+    if not any(verdict.required and verdict.kind == "criterion" for verdict in verdicts):
+        verdicts.append(_NO_NUMBER)
     verdicts.sort(key=lambda verdict: (verdict.kind, verdict.id, verdict.subject))
     return Judgement(
         architecture=architecture.metadata.id,
@@ -119,6 +132,19 @@ def _judge(architecture: Architecture, run: RunInfo, index: Index, checks: Itera
         outcome=outcome_of(verdict.status for verdict in verdicts if verdict.required),
         verdicts=tuple(verdicts),
     )
+
+
+_NO_NUMBER = Verdict(
+    id="rack.numbers",
+    kind="criterion",
+    title="Numbers of the rack",
+    subject="rack",
+    status=Status.UNMEASURED,
+    required=True,
+    message="the architecture requires no number of this rack",
+    reason="Nothing is certified without a number.",
+    hint="Give the architecture criteria that are required.",
+)
 
 
 def _read(model: type[Body], record: Record) -> Body:

@@ -13,7 +13,12 @@ from rackproof.architectures import LoadedArchitecture, load, stored
 from rackproof.errors import ArchitectureError
 from tests.unit.judging import criterion, document
 
-PARENT = document(criterion(), criterion(id="nfs.write", metric="storage.write_bandwidth"))
+PARENT = document(
+    criterion(),
+    criterion(id="nfs.write", metric="storage.write_bandwidth"),
+    fabric={"kind": "soft-roce", "mtu": 9000},
+    tools={"packages": ["fio"], "programs": ["fio"]},
+)
 
 
 @pytest.fixture

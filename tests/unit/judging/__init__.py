@@ -31,7 +31,8 @@ def criterion(**fields: Any) -> dict[str, Any]:
 
 
 def document(*criteria: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    storage = {"class": "nfs", "fstype": "nfs4", "source": "/srv", "server_role": "storage"}
+    # no clients, no programs, no fabric: every key of theirs would ask for a check
+    storage = {"class": "nfs", "fstype": "nfs4", "source": "/srv", "server_role": "storage", "client_roles": []}
     return {
         "apiVersion": "refarch/v1",
         "metadata": {
@@ -43,12 +44,11 @@ def document(*criteria: dict[str, Any], **fields: Any) -> dict[str, Any]:
         },
         "roles": {"gpu": {"count": {"min": 1}}, "storage": {"count": {"min": 1, "max": 1}}},
         "system": {"time": {"max_offset_ms": 10}},
-        "fabric": {"kind": "soft-roce", "mtu": 9000},
         "storage": {
             "nfs": {**storage, "mountpoint": "/mnt/nfs"},
             "local": {**storage, "class": "local", "mountpoint": "/mnt/local"},
         },
-        "tools": {"packages": ["fio"], "programs": ["fio"]},
+        "tools": {"packages": ["fio"]},
         "profiles": {"lab": {}},
         "criteria": list(criteria),
     } | fields

@@ -11,7 +11,7 @@ import pytest
 import testinfra
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.expectations import ABSENT, value_at
+from rackproof.core.architecture.expectations import ABSENT, items_of, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -228,3 +228,14 @@ def test_a_driver_may_be_asked_for_by_its_oldest_version(wanted: str, expected: 
     arch = context.arch.model_copy(update={"gpu": context.arch.gpu.model_copy(update={"driver": wanted})})
     result = outcome("gpu.driver", "gpu-01", "", dataclasses.replace(context, arch=arch))
     assert result.outcome.value == expected, result.message
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_judge_asks_for_the_items_that_the_validator_has(name: str) -> None:
+    """What must be answered is enumerated twice, so that nothing is asked for only because it answered."""
+    context, declared = healthy(), validators()[name][0]
+    for node in context.rack.nodes:
+        items = declared.items(context.arch, node, context.rack)
+        leads = [group for group in node.groups if context.rack.group(group)[:1] == (node,)]
+        if items:
+            assert set(items_of(context.arch, name, (*node.groups, "all"), leads)) == set(items)
