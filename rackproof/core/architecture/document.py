@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import yaml
 
+from rackproof.core.architecture.nesting import TooMuch, measure
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.errors import ArchitectureError
 
@@ -17,20 +18,22 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Document:
     """``data`` is what the text says; ``name`` stands for the file in errors.
 
-    Raises ArchitectureError for what is not YAML, for an empty text and for a key that stands twice.
+    Raises ArchitectureError for what is not YAML, for an empty text, for a key that stands twice, and for aliases
+    that expand to too much.
     """
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         loader = None
         try:
+            measure(text, _Loader)
             loader = _Loader(text)
             root = loader.get_single_node()
             if root is None:
                 raise ArchitectureError(f"{name}:1: the file is empty")
             for problem, line in _repeated_keys(root, (), ()):
                 raise ArchitectureError(f"{name}:{line}: {dotted(problem.path)}: {problem.message}")
-            self.data: Any = loader.construct_document(root)
+            self.data: Any = _constructed(loader, root, name)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = f"{name}:{mark.line + 1}" if mark else name
@@ -38,8 +41,8 @@ class Document:
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             raise ArchitectureError(f"{name}:{line}: not YAML: {error.reason}") from None
-        except ValueError as error:  # a date such as 2026-13-01
-            raise ArchitectureError(f"{name}: not YAML: {one_line(str(error))}") from None
+        except TooMuch as error:
+            raise ArchitectureError(f"{name}:{error.line}: {error}") from None
         finally:
             if loader is not None:
                 loader.dispose()
@@ -107,6 +110,38 @@ def dotted(path: KeyPath, data: Any = None) -> str:
 
 def one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _constructed(loader: Any, root: yaml.Node, name: str) -> Any:
+    """What the nodes say. A scalar that its type does not take is refused with its line."""
+    for node in _scalars(root):
+        try:
+            loader.construct_object(node)
+        except yaml.YAMLError:
+            raise
+        except (ValueError, LookupError, AttributeError, OverflowError) as error:
+            # the date 2026-13-01, or a tag such as !!bool before what is neither true nor false
+            kind = node.tag.rpartition(":")[2]
+            place = f"{name}:{node.start_mark.line + 1}"
+            raise ArchitectureError(f"{place}: not YAML: '{one_line(node.value)[:60]}' is no {kind}") from error
+    return loader.construct_document(root)
+
+
+def _scalars(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """Every scalar once, keys of mappings included; merge keys have no value of their own."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag != "tag:yaml.org,2002:merge":
+                yield node
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        else:
+            waiting.extend(part for pair in node.value for part in pair)
 
 
 def _repeated_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> Iterator[tuple[Problem, int]]:
