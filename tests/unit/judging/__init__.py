@@ -6,7 +6,18 @@ from typing import Any
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
-from rackproof.core.evidence import CheckOutcome, CheckResult, Measurement, NodeInfo, RunInfo, Scope
+from rackproof.core.evidence import (
+    GENESIS,
+    CheckOutcome,
+    CheckResult,
+    Kind,
+    Measurement,
+    NodeInfo,
+    Record,
+    RunInfo,
+    Scope,
+    make_record,
+)
 from rackproof.core.judging.judge import judge
 from rackproof.core.metrics import METRICS
 from rackproof.core.verdict import Judgement, Verdict
@@ -144,3 +155,22 @@ def verdicts(judgement: Judgement, id_: str = "nfs.read") -> dict[str, Verdict]:
     found = [verdict for verdict in judgement.verdicts if verdict.id == id_]
     assert len({verdict.subject for verdict in found}) == len(found)
     return {verdict.subject: verdict for verdict in found}
+
+
+def recorded(*bodies: Any) -> list[Record]:
+    """A chain of records; models and bodies of stages."""
+    kinds = {
+        RunInfo: Kind.RUN,
+        CheckResult: Kind.CHECK,
+        Measurement: Kind.MEASUREMENT,
+        dict: Kind.STAGE,
+        str: Kind.NOTE,
+    }
+    chain: list[Record] = []
+    for seq, body in enumerate(bodies):
+        plain = {"text": body} if isinstance(body, str) else body
+        if not isinstance(plain, dict):
+            plain = plain.model_dump(mode="json", by_alias=True)
+        prev = chain[-1].hash if chain else GENESIS
+        chain.append(make_record(seq, "2026-01-02T03:04:05Z", kinds[type(body)], plain, prev))
+    return chain

@@ -7,11 +7,12 @@ from itertools import permutations
 import pytest
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.evidence import CheckResult, RunInfo
-from rackproof.core.judging.judge import judge
+from rackproof.core.judging.judge import judge, judge_records
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
-from tests.unit.judging import CHECKED, architecture, check, run_info, verdicts
+from tests.unit.judging import CHECKED, NODES, architecture, check, criterion, recorded, run_info, verdicts
 
 MADE = architecture()
 A100 = {"count": 8, "model": "A100", "memory_mib": None, "ecc": "Enabled", "source": "us"}
@@ -19,8 +20,8 @@ APPLIANCE = {"gpu": {}, "storage": {"managed": False, "count": {"min": 4, "max":
 
 
 def judged(*results: CheckResult, made: Architecture = MADE, run: RunInfo | None = None) -> Judgement:
-    """Beside one passing check on every node."""
-    return judge(made, run or run_info(), (), (*CHECKED, *results))
+    """Beside one passing check on every node; what the checks alone amount to."""
+    return judge(made, run or run_info(), (), (*CHECKED, *results)).restricted_to("check")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_check_that_the_architecture_asks_for_by_name_must_be_there() -> None:
     assert set(verdicts(result, "gpu.count")) == {"gpu-02"}
     assert set(verdicts(result, "base.time")) == {"gpu-01", "gpu-02", "sto-01"}
     missing = verdicts(result, "base.time")["gpu-01"]
-    assert missing.message == "no result of base.time, which every node of all must have"
+    assert missing.message == "no result of base.time, which every node must have"
     assert result.outcome is Outcome.INCOMPLETE
 
 
@@ -177,12 +178,115 @@ class TestAnotherArchitecture:
         ],
     )
     def test_only_a_known_difference_counts(self, reads: str, expected: object, status: Status) -> None:
-        result = judged(check("gpu-01", "base.x", reads=reads, expected=expected))
+        made = architecture(fabric={"kind": "roce", "mtu": 9000}, tools={"programs": ["fio"]})
+        result = judged(check("gpu-01", "base.x", reads=reads, expected=expected), made=made)
         assert verdicts(result, "base.x")["gpu-01"].status is status
 
     def test_what_was_unmeasured_stays_so(self) -> None:
         result = judged(check("gpu-01", "base.x", "unmeasured", reads="fabric.mtu", expected=1500))
         assert verdicts(result, "base.x")["gpu-01"].status is Status.UNMEASURED
+
+    @pytest.mark.parametrize(
+        ("reads", "expected", "status"),
+        [
+            ("fabric.mtu", None, Status.UNMEASURED),
+            ("fabric.mtu", 9000, Status.PASS),
+            ("fabric", None, Status.UNMEASURED),
+            ("no.such.key", None, Status.PASS),
+            ("", None, Status.PASS),
+        ],
+    )
+    def test_of_another_run_s_result_that_does_not_say_nothing_is_known(
+        self, reads: str, expected: object, status: Status
+    ) -> None:
+        made = architecture(fabric={"kind": "roce", "mtu": 9000})
+        found = recorded(run_info(), *CHECKED, check("gpu-01", "base.x", reads=reads, expected=expected))
+        assert verdicts(judge_records(made, found), "base.x")["gpu-01"].status is Status.PASS
+        other = judge_records(made, found, own_architecture=False)
+        assert verdicts(other, "base.x")["gpu-01"].status is status
+
+
+STORAGE = {
+    "local": {"class": "local", "mountpoint": "/a", "fstype": "ext4", "source": "x"},
+    "nfs": {"class": "nfs", "mountpoint": "/b", "fstype": "nfs4", "source": "/srv", "transport": "tcp",
+            "server_role": "storage", "connections": 4, "options": ["vers=4.2", "nconnect=4"], "min_free_gb": 1},
+}  # fmt: skip
+
+
+class TestScope:
+    """Which results there must be comes from the architecture and the inventory, item by item."""
+
+    def test_every_mount_of_every_client_must_have_been_looked_at(self) -> None:
+        made = architecture(storage=STORAGE)
+        found = [check(name, "mount.mounted", item="local") for name in ("gpu-01", "gpu-02")]
+        result = judged(*found, made=made)
+        assert {v.status for v in verdicts(result, "mount.mounted[local]").values()} == {Status.PASS}
+        assert set(verdicts(result, "mount.mounted[nfs]")) == {"gpu-01", "gpu-02"}
+        assert {v.status for v in verdicts(result, "mount.mounted[nfs]").values()} == {Status.UNMEASURED}
+        assert not verdicts(result, "mount.transport[local]")
+        assert verdicts(result, "mount.connections[nfs]")
+        assert not verdicts(result, "mount.free[local]")
+
+    def test_every_kernel_value_and_every_program(self) -> None:
+        made = architecture(system={"sysctl": {"a.b": "1", "c.d": "2"}}, tools={"programs": ["fio", "iperf3"]})
+        found = [check(name, "base.sysctl", item="a.b") for name in NODES]
+        result = judged(*found, made=made)
+        assert {v.status for v in verdicts(result, "base.sysctl[c.d]").values()} == {Status.UNMEASURED}
+        assert set(verdicts(result, "tools.present[iperf3]")) == set(NODES)
+
+    def test_a_check_asked_for_by_name_is_asked_for_every_item(self) -> None:
+        fabric = {"kind": "roce", "mtu": 9000, "rails": 2}
+        made = architecture(fabric=fabric, required_checks={"all": ["fabric.link"]})
+        result = judged(*(check(name, "fabric.link", item="fabric0") for name in NODES), made=made)
+        assert set(verdicts(result, "fabric.link[fabric1]")) == set(NODES)
+
+    def test_what_a_server_must_answer_is_asked_of_the_one_that_serves(self) -> None:
+        made = architecture(storage=STORAGE, required_checks={"storage": ["storage_server.listens"]})
+        result = judged(made=made)
+        assert set(verdicts(result, "storage_server.listens[tcp 2049]")) == {"sto-01"}
+
+    @pytest.mark.parametrize("groups", [("gpus",), (), ("all",)])
+    def test_a_node_without_a_role_is_unmeasured(self, groups: tuple[str, ...]) -> None:
+        run = run_info()
+        stray = run.nodes[1].model_copy(update={"groups": groups})
+        result = judged(run=run.model_copy(update={"nodes": (run.nodes[0], stray, run.nodes[2])}))
+        (verdict,) = verdicts(result, "rack.role").values()
+        assert (verdict.subject, verdict.status, verdict.required) == ("gpu-02", Status.UNMEASURED, True)
+        assert result.outcome is Outcome.INCOMPLETE
+
+    def test_no_node_at_all_is_unmeasured(self) -> None:
+        made = architecture(roles={"gpu": {"count": {"min": 0}}, "storage": {"count": {"min": 0}}})
+        result = judge(made, run_info().model_copy(update={"nodes": ()}), (), ()).restricted_to("check")
+        assert verdicts(result, "rack.nodes")["rack"].status is Status.UNMEASURED
+        assert result.outcome is Outcome.INCOMPLETE
+
+    def test_an_architecture_that_requires_no_number_certifies_nothing(self) -> None:
+        advisory = architecture(criterion(severity="advisory"))
+        for made in (architecture(), advisory):
+            result = judge(made, run_info(), (), CHECKED)
+            assert verdicts(result, "rack.numbers")["rack"].status is Status.UNMEASURED
+            assert result.outcome is Outcome.INCOMPLETE
+
+    @pytest.mark.parametrize(("stage", "id_"), [("connect", "node.reachable"), ("deploy", "deploy.converged")])
+    def test_a_stage_that_began_must_have_said_something_of_every_node(self, stage: str, id_: str) -> None:
+        found = recorded(run_info(), *CHECKED, {"stage": stage, "event": "begin"}, check("gpu-01", id_))
+        answers = verdicts(judge_records(MADE, found), id_)
+        assert {name: v.status for name, v in answers.items()} == {
+            "gpu-01": Status.PASS, "gpu-02": Status.UNMEASURED, "sto-01": Status.UNMEASURED
+        }  # fmt: skip
+
+    def test_removing_the_result_of_any_check_never_certifies(self) -> None:
+        made = architecture(storage=STORAGE, tools={"programs": ["fio"]}, system={"sysctl": {"a.b": "1"}}, gpu=A100)
+        wanted = [
+            check(node, entry.check, item=entry.item)
+            for entry in expected_checks(made)
+            for node in NODES
+            if entry.role == "all" or node.startswith(entry.role[:3])
+        ]
+        assert judged(*wanted, made=made).outcome is Outcome.CERTIFIED
+        for index in range(len(wanted)):
+            rest = wanted[:index] + wanted[index + 1 :]
+            assert judged(*rest, made=made).outcome is Outcome.INCOMPLETE, wanted[index]
 
 
 class TestWhatTheHardwareKeysAskFor:
@@ -219,7 +323,7 @@ class TestWhatTheHardwareKeysAskFor:
 
 class TestAppliances:
     def test_what_nobody_logs_in_to_is_said_to_be_unseen(self) -> None:
-        result = judge(architecture(roles=APPLIANCE), run_info("gpu-01"), (), [check("gpu-01")])
+        result = judged(made=architecture(roles=APPLIANCE), run=run_info("gpu-01"))
         (verdict,) = verdicts(result, "rack.count[storage]").values()
         assert (verdict.status, verdict.required, verdict.bar) == (Status.UNMEASURED, False, "= 4")
         assert verdict.message == (

@@ -7,34 +7,15 @@ from typing import Any
 
 import pytest
 
-from rackproof.core.evidence import GENESIS, CheckResult, Kind, Measurement, Record, RunInfo, make_record
+from rackproof.core.evidence import GENESIS, CheckResult, Kind, make_record
 from rackproof.core.judging.judge import judge, judge_records
 from rackproof.core.status import Outcome, Status
 from rackproof.errors import RunError
-from tests.unit.judging import CHECKED, architecture, check, criterion, measurement, run_info, verdicts
+from tests.unit.judging import CHECKED, architecture, check, criterion, measurement, recorded, run_info, verdicts
 
 MADE = architecture(criterion())
 BEGIN = {"stage": "validate", "event": "begin"}
 END = {"stage": "validate", "event": "end", "elapsed_s": 1.0, "ok": True}
-
-
-def recorded(*bodies: Any) -> list[Record]:
-    """A chain of records; models and bodies of stages."""
-    kinds = {
-        RunInfo: Kind.RUN,
-        CheckResult: Kind.CHECK,
-        Measurement: Kind.MEASUREMENT,
-        dict: Kind.STAGE,
-        str: Kind.NOTE,
-    }
-    chain: list[Record] = []
-    for seq, body in enumerate(bodies):
-        plain = {"text": body} if isinstance(body, str) else body
-        if not isinstance(plain, dict):
-            plain = plain.model_dump(mode="json", by_alias=True)
-        prev = chain[-1].hash if chain else GENESIS
-        chain.append(make_record(seq, "2026-01-02T03:04:05Z", kinds[type(body)], plain, prev))
-    return chain
 
 
 def status_of(*answers: Any, before: Sequence[Any] = ()) -> Status:
@@ -89,8 +70,10 @@ def test_without_a_run_there_is_nothing_to_judge() -> None:
 
 def test_the_first_run_record_says_what_is_to_be_proven() -> None:
     """A second one with fewer nodes must not shrink what has to be measured."""
-    result = judge_records(MADE, recorded(run_info(), run_info("gpu-01", "sto-01"), *CHECKED))
+    result = judge_records(MADE, recorded(run_info(), run_info(), *CHECKED))
     assert set(verdicts(result)) == {"gpu-01", "gpu-02"}
+    with pytest.raises(RunError, match="two runs are mixed"):
+        judge_records(MADE, recorded(run_info(), run_info("gpu-01", "sto-01"), *CHECKED))
 
 
 def test_a_record_that_cannot_be_understood_is_named() -> None:
