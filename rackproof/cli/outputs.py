@@ -52,7 +52,8 @@ def judged(
     ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. ``cut_off`` says that its
     last line was never finished.
     """
-    judgement = judge_records(architecture.model, records)
+    own = architecture.sha256 == info_of(records).architecture_sha256
+    judgement = judge_records(architecture.model, records, own_architecture=own)
     if only is not None:
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence was never finished; it is left out."] if cut_off else []
