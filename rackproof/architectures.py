@@ -154,16 +154,14 @@ def _merged(
     path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]
 ) -> tuple[Document | Merged, str, list[str]]:
     """A file laid over everything that it extends, its own text, and the parents, nearest first."""
+    text = _text(path)
     if path.resolve() in [other.resolve() for other in below]:
         circle = " → ".join(str(other) for other in (*below, path))
         raise ArchitectureError(f"{below[0]}: extends in a circle: {circle}")
-    text = _text(path)
     document = Document(text, str(path))
     wanted = parent_of(document)
     if wanted is None:
         return document, text, []
-    if not isinstance(document.data.get("metadata"), dict):
-        raise ArchitectureError(f"{path}: metadata: required key is missing; it needs an id and a version of its own")
     try:
         parent_path = _find(wanted, search, path.parent)
         parent, _, others = _merged(parent_path, search, (*below, path))
@@ -171,7 +169,7 @@ def _merged(
         line = document.place(("extends",))[1]
         if "in a circle" in str(error):
             raise
-        raise ArchitectureError(f"{path}:{line}: extends {wanted}: {error}") from None
+        raise ArchitectureError(f"{path}:{line}: extends {_shown(wanted)}: {error}") from None
     if not isinstance(parent.data, dict):
         raise ArchitectureError(f"{parent_path}: expected a mapping, actual something else")
     return Merged(parent, document), text, [wanted, *others]
@@ -180,23 +178,38 @@ def _merged(
 def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:
     """The file of an id, or of a path, which may be relative to the file that names it."""
     if "/" in ref or ref.endswith(_SUFFIXES):
-        return beside / ref if (beside / ref).exists() else Path(ref)
+        return beside / ref if _exists(beside / ref) else Path(ref)
     for suffix in _SUFFIXES:
-        if (beside / f"{ref}{suffix}").is_file():
+        if _exists(beside / f"{ref}{suffix}"):
             return beside / f"{ref}{suffix}"
     index = _index(search)
     if ref not in index:
-        raise ArchitectureError(f"no reference architecture '{ref}'; {suggestion(ref, sorted(index))}")
+        raise ArchitectureError(f"no reference architecture '{_shown(ref)}'; {suggestion(ref, sorted(index))}")
     return index[ref]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a null byte: reading it says so
+        return False
 
 
 def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise ArchitectureError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ArchitectureError(f"{_shown(path)}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ArchitectureError(f"{_shown(path)}: cannot be read: {error}") from None
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ArchitectureError(f"{path}:{line}: not UTF-8 text") from None
+
+
+def _shown(path: str | Path) -> str:
+    """A path in one line that can be read."""
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(path))
+    return text if len(text) <= 200 else f"{text[:199]}…"

@@ -2,7 +2,8 @@
 
 Mappings merge key by key, and a key set to null is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
 ``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` takes one away. Any other list
-replaces the parent's.
+replaces the parent's. A parent's ``overrides`` hold until the child overrides the same entry (null: takes the
+parent's override away) or drops it.
 """
 
 from __future__ import annotations
@@ -16,25 +17,34 @@ from rackproof.errors import ArchitectureError
 
 BY_ID = ("criteria", "curves", "outliers")
 
+_THRESHOLDS = ("pass", "efficiency_min", "r2_min", "rel_pct")
+"""Keys of entries that ``overrides`` change."""
+
 Origins = dict[KeyPath, tuple["Document | Merged", KeyPath]]
 
 
 class Merged:
     """A child's document laid over its parent's; knows of everything in it which file and line it came from.
 
-    Raises ArchitectureError where ``drop`` names what the parent does not have.
+    Raises ArchitectureError where ``drop`` names what the parent does not have, where the child has no identity of
+    its own, or where an entry stands twice in it.
     """
 
     def __init__(self, parent: Document | Merged, child: Document) -> None:
         self.name = child.name
         self._origins: Origins = {}
         self._parent, self._child = parent, child
+        self.ids: tuple[str, ...] = (*self._identity(), *_ids(parent))
+        """Ids of the child and of everything that it extends, nearest first."""
+        self._refuse([*self._repeated(), *self._contradictions()])
         changed = dict(child.data)
         dropped = list(self._dropped(changed.get("drop")))
-        base = {key: value for key, value in parent.data.items() if key not in ("extends", "drop", "overrides")}
+        base = {key: value for key, value in parent.data.items() if key not in ("extends", "drop")}
         for section in BY_ID:
             if isinstance(base.get(section), list):
                 base[section] = [entry for entry in base[section] if _id(entry) not in dropped]
+        if isinstance(base.get("overrides"), dict):
+            base["overrides"] = {id_: over for id_, over in base["overrides"].items() if id_ not in dropped}
         self.data: Any = self._mapping(base, changed, (), (), ())
 
     def known_part(self, path: KeyPath) -> KeyPath:
@@ -52,12 +62,51 @@ class Merged:
         """One line: the first of the problems, and how many more there are."""
         return complaint(self, wrong)
 
+    def _refuse(self, wrong: list[Problem]) -> None:
+        if wrong:
+            raise ArchitectureError(complaint(self._child, wrong))
+
+    def _identity(self) -> tuple[str, ...]:
+        """The child's own id: two files of one name would be one architecture in every certificate."""
+        own = self._child.data.get("metadata")
+        if not isinstance(own, dict):
+            self._refuse([Problem(("metadata",), "expected an id and a version of its own, not only its parent's")])
+        for key in ("id", "version"):
+            if own.get(key) is None:
+                self._refuse([Problem(("metadata", key), f"expected one of its own, not {self._parent.name}'s")])
+        if own["id"] in _ids(self._parent):
+            self._refuse([Problem(("metadata", "id"), f"'{own['id']}' is the id of a file that it extends")])
+        return (str(own["id"]),)
+
+    def _repeated(self) -> Iterator[Problem]:
+        for section in BY_ID:
+            seen: dict[str, int] = {}
+            for index, entry in enumerate(_entries(self._child.data, section)):
+                if (name := _id(entry)) is None:
+                    continue
+                if name in seen:
+                    line = self._child.place((section, seen[name], "id"))[1]
+                    yield Problem((section, index, "id"), f"'{name}' stands in line {line} already")
+                seen.setdefault(name, index)
+
+    def _contradictions(self) -> Iterator[Problem]:
+        """Thresholds that the child changes where they stand, while the parent's override of them would still hold."""
+        theirs, mine = self._parent.data.get("overrides"), self._child.data.get("overrides")
+        for section in BY_ID:
+            for index, entry in enumerate(_entries(self._child.data, section)):
+                changed = [key for key in _THRESHOLDS if isinstance(entry, dict) and key in entry]
+                name = _id(entry)
+                if changed and isinstance(theirs, dict) and name in theirs and name not in (mine or ()):
+                    yield Problem(
+                        (section, index, changed[0]),
+                        f"{self._parent.name} overrides it; override it here too, or take that away with null",
+                    )
+
     def _dropped(self, entries: Any) -> Iterator[str]:
-        names = [str(_id(e)) for section in BY_ID for e in self._parent.data.get(section) or () if _id(e)]
+        names = [name for section in BY_ID for e in _entries(self._parent.data, section) if (name := _id(e))]
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if (name := _id(entry)) is not None:
-                if wrong := list(known(("drop", index, "id"), name, names, f"entry of {self._parent.name}")):
-                    raise ArchitectureError(complaint(self._child, wrong))
+                self._refuse(list(known(("drop", index, "id"), name, names, f"entry of {self._parent.name}")))
                 yield name
 
     def _mapping(self, base: Any, over: Any, here: KeyPath, below: KeyPath, above: KeyPath) -> Any:
@@ -70,7 +119,7 @@ class Merged:
         for key in (*base, *(key for key in over if key not in base)):
             at, low, high = (*here, key), (*below, key), (*above, key)
             if key not in over:
-                if key in BY_ID and not here:
+                if key in BY_ID and not here and isinstance(base[key], list):
                     merged[key] = self._entries(base[key], [], key)
                 else:
                     self._note(base[key], at, self._parent, low)
@@ -80,8 +129,22 @@ class Merged:
                 merged[key] = over[key]
             elif key in BY_ID and not here:
                 merged[key] = self._entries(base[key], over[key], key)
+            elif key == "overrides" and not here:
+                merged[key] = self._overrides(base[key], over[key])
             else:
                 merged[key] = self._mapping(base[key], over[key], at, low, high)
+        return merged
+
+    def _overrides(self, base: Any, over: Any) -> Any:
+        """The parent's overrides, but the child's where both change an entry: a reason belongs to one change only."""
+        here: KeyPath = ("overrides",)
+        if not (isinstance(base, dict) and isinstance(over, dict)):
+            self._note(over, here, self._child, here)
+            return over
+        self._origins[here] = (self._child, here)
+        merged = {id_: value for id_, value in {**base, **over}.items() if value is not None}
+        for id_, value in merged.items():
+            self._note(value, (*here, id_), self._child if id_ in over else self._parent, (*here, id_))
         return merged
 
     def _entries(self, base: Any, over: Any, section: str) -> Any:
@@ -91,7 +154,7 @@ class Merged:
             return over
         origin = self._child if over else self._parent
         self._origins[(section,)] = (origin, (section,))
-        theirs = {_id(e): i for i, e in enumerate(self._parent.data.get(section) or ()) if _id(e)}
+        theirs = {_id(e): i for i, e in enumerate(_entries(self._parent.data, section)) if _id(e)}
         mine = {_id(e): i for i, e in enumerate(over) if _id(e)}
         merged: list[Any] = []
         for entry in base:
@@ -127,6 +190,19 @@ def parent_of(document: Document) -> str | None:
             complaint(document, [Problem(("extends",), f"expected an id or a path, actual {data['extends']!r}")])
         )
     return data["extends"]
+
+
+def _ids(document: Document | Merged) -> tuple[str, ...]:
+    if isinstance(document, Merged):
+        return document.ids
+    metadata = document.data.get("metadata")
+    return (str(metadata["id"]),) if isinstance(metadata, dict) and "id" in metadata else ()
+
+
+def _entries(data: dict[str, Any], section: str) -> list[Any]:
+    """What stands in one of the three lists; nothing where it is no list, which the models complain about."""
+    listed = data.get(section)
+    return listed if isinstance(listed, list) else []
 
 
 def _id(entry: Any) -> Any:

@@ -40,7 +40,7 @@ def measure(text: str, loader: Any) -> None:
     behind: dict[str, _Part] = {}
     around: list[_Part] = []
     for event in yaml.parse(text, Loader=loader):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.CollectionStartEvent):
             around.append(_Part(event.anchor))
             if len(around) > DEEPEST:
@@ -53,7 +53,7 @@ def measure(text: str, loader: Any) -> None:
         elif isinstance(event, yaml.AliasEvent):
             if any(outer.anchor == event.anchor for outer in around):
                 raise TooMuch(line, f"*{event.anchor} refers to itself")
-            part = behind.get(event.anchor) or _Part(None, height=0)  # an unknown one is refused when it is built
+            part = behind.get(event.anchor or "") or _Part(None, height=0)  # an unknown one is refused when it is built
         else:
             continue
         if part.anchor is not None:

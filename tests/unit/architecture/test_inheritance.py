@@ -149,6 +149,115 @@ def test_extends_is_a_name(folder: Path, extends: str) -> None:
     assert "extends: expected an id or a path" in refusal(folder, "", extends=extends)
 
 
+@pytest.mark.parametrize("key", ["criteria", "curves", "outliers", "overrides", "checks"])
+@pytest.mark.parametrize("value", ["4", "true", "text", "[gpu.d2h, 4, null, [a]]", "{a: [b]}"])
+def test_a_block_of_the_wrong_kind_is_refused_in_child_and_parent(folder: Path, key: str, value: str) -> None:
+    assert refusal(folder, f"{key}: {value}\n").startswith(f"child.yaml:4: {key}")
+    (folder / "odd.yaml").write_text(yaml.safe_dump(PARENT | {key: yaml.safe_load(value)}, sort_keys=False))
+    found = refusal(folder, "", extends="odd")
+    assert found.startswith("odd.yaml:")
+    assert f": {key}" in found
+
+
+@pytest.mark.parametrize(
+    ("extends", "message"),
+    [
+        ('"a/\\0b"', "child.yaml:2: extends a/\\x00b: a/\\x00b: cannot be read: embedded null byte"),
+        (f"a/{'x' * 5000}", "cannot be read: File name too long"),
+        ("x" * 5000, "no reference architecture"),
+        ("./", "cannot be read: Is a directory"),
+        ("./binary.yaml", "not UTF-8 text"),
+        ("./not-there.yaml", "cannot be read: No such file or directory"),
+        ('""', "no reference architecture ''"),
+    ],
+)
+def test_a_parent_that_cannot_be_read(folder: Path, extends: str, message: str) -> None:
+    (folder / "binary.yaml").write_bytes(bytes(range(1, 256)))
+    (folder / "a").mkdir()
+    found = refusal(folder, "", extends=extends)
+    assert message in found
+    assert found.startswith("child.yaml:2: extends ")
+    assert len(found) < 700
+
+
+def test_an_entry_that_stands_twice_in_a_child_is_named(folder: Path) -> None:
+    twice = "criteria:\n- {id: nfs.read, severity: advisory}\n- {id: nfs.read, severity: required}\n"
+    assert refusal(folder, twice) == "child.yaml:6: criteria[nfs.read].id: 'nfs.read' stands in line 5 already"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("{}", "metadata.id: expected one of its own, not small.yaml's (and 1 more)"),
+        ("{id: child}", "metadata.version: expected one of its own, not small.yaml's"),
+        ("{version: 2.0.0}", "metadata.id: expected one of its own, not small.yaml's"),
+        ("{id: small, version: 2.0.0}", "metadata.id: 'small' is the id of a file that it extends"),
+        ("null", "metadata: expected an id and a version of its own, not only its parent's"),
+    ],
+)
+def test_a_child_has_an_identity_of_its_own(folder: Path, metadata: str, message: str) -> None:
+    path = folder / "own.yaml"
+    path.write_text(f"apiVersion: refarch/v1\nextends: small\nmetadata: {metadata}\n")
+    with pytest.raises(ArchitectureError) as caught:
+        load(path, [folder])
+    assert str(caught.value).replace(f"{folder}/", "") == f"own.yaml:3: {message.removesuffix(' (and 1 more)')}"
+
+
+def test_a_grandchild_has_another_id_than_the_first_parent(folder: Path) -> None:
+    child(folder, "", name="middle")
+    path = folder / "leaf.yaml"
+    path.write_text("apiVersion: refarch/v1\nextends: middle\nmetadata: {id: small, version: 3.0.0}\n")
+    with pytest.raises(ArchitectureError, match="'small' is the id of a file that it extends"):
+        load(path, [folder])
+
+
+class TestInheritedOverrides:
+    @pytest.fixture
+    def site(self, folder: Path) -> Path:
+        (folder / "site.yaml").write_text(
+            "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
+            "overrides:\n"
+            "  nfs.read: {value: 60, reason: Tightened., by: Ada}\n"
+            "  nfs.write: {value: 50, reason: Tightened as well.}\n"
+        )
+        return folder
+
+    def test_a_parents_override_holds_in_the_child(self, site: Path) -> None:
+        loaded = child(site, "", extends="site")
+        assert [(c.pass_.value, c.changed) for c in loaded.model.criteria] == [
+            (60, "Tightened. (Ada)"),
+            (50, "Tightened as well."),
+        ]
+        assert loaded.model.criteria[0].published == "≥ 20 MB/s"
+        assert stored(loaded.text, "evidence").model.criteria == loaded.model.criteria
+
+    def test_the_childs_own_wins_with_its_own_reason(self, site: Path) -> None:
+        read, write = child(
+            site, "overrides: {nfs.read: {value: 30, reason: One pod only.}}\n", extends="site"
+        ).model.criteria
+        assert (read.pass_.value, read.changed) == (30, "One pod only.")
+        assert (write.pass_.value, write.changed) == (50, "Tightened as well.")
+
+    def test_null_takes_it_away(self, site: Path) -> None:
+        read = child(site, "overrides: {nfs.read: null}\n", extends="site").model.criteria[0]
+        assert (read.pass_.value, read.changed) == (20, None)
+
+    def test_that_of_a_dropped_entry_goes(self, site: Path) -> None:
+        model = child(site, "drop: [{id: nfs.write, reason: Not here.}]\n", extends="site").model
+        assert list(model.overrides) == ["nfs.read"]
+
+    def test_a_mistake_in_it_is_shown_where_it_stands(self, site: Path) -> None:
+        (site / "site.yaml").write_text((site / "site.yaml").read_text().replace("nfs.read", "nfs.reed"))
+        message = refusal(site, "", extends="site")
+        assert message.startswith("site.yaml:5: overrides.nfs.reed: unknown criterion, curve or outlier 'nfs.reed'")
+
+    def test_a_child_cannot_loosen_a_bar_beneath_its_parents_override(self, site: Path) -> None:
+        message = refusal(site, "criteria: [{id: nfs.read, pass: {value: 5}}]\n", extends="site")
+        assert message.startswith("child.yaml:4: criteria[nfs.read].pass: site.yaml overrides it; override it here too")
+        both = "criteria: [{id: nfs.read, pass: {value: 15}}]\noverrides: {nfs.read: null}\n"
+        assert child(site, both, extends="site").model.criteria[0].pass_.value == 15
+
+
 class TestOverrides:
     def test_the_new_bar_counts_and_the_old_one_is_remembered(self, folder: Path) -> None:
         model = child(folder, "overrides: {nfs.read: {value: 15, reason: Old switches., by: Ada}}\n").model
