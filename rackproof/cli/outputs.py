@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +21,14 @@ from rackproof.core.evidence import (
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
-from rackproof.errors import EvidenceWriteError
+from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
 from rackproof.report.sizing_summary import sizing_summary
 from rackproof.run.folder import info_of
-from rackproof.run.store import read_raw
+from rackproof.run.store import lost_outputs, read_raw
 
 VerdictKind = Literal["check", "criterion"]
 
@@ -46,23 +47,29 @@ def judged(
     only: VerdictKind | None = None,
     broken: str | None = None,
     cut_off: bool = False,
+    folder: Path | None = None,
 ) -> Certificate:
     """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage.
 
-    ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. ``cut_off`` says that its
-    last line was never finished.
+    ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. So is one whose outputs
+    under ``folder`` are not what the records name. ``cut_off`` says that the last line was never finished.
     """
     own = architecture.sha256 == info_of(records).architecture_sha256
     judgement = judge_records(architecture.model, records, own_architecture=own)
     if only is not None:
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence was never finished; it is left out."] if cut_off else []
-    if broken is not None:
-        judgement = judgement.with_verdict(_broken(broken))
+    lost = lost_outputs(folder, records) if folder is not None else []
+    if broken is not None or lost:
+        judgement = judgement.with_verdict(_broken(broken, lost))
     return _certificate(records, architecture, judgement, notes)
 
 
-def _broken(why: str) -> Verdict:
+def _broken(why: str | None, lost: Sequence[str]) -> Verdict:
+    said = [f"{why}; everything from there on is left out"] if why is not None else []
+    if lost:
+        count = f"{len(lost)} outputs do not stand as they were recorded, the first: " if len(lost) > 1 else ""
+        said.append(f"{count}{lost[0]}")
     return Verdict(
         id="run.evidence",
         kind="check",
@@ -70,9 +77,10 @@ def _broken(why: str) -> Verdict:
         subject="rack",
         status=Status.INVALID,
         required=True,
-        message=f"{why}; everything from there on is left out",
-        reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it.",
-        hint="Find out who changed the file; restore it from a copy, or measure again.",
+        message="; ".join(said),
+        reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it;"
+        " a number whose output is gone cannot be checked.",
+        hint="Find out who changed the files; restore them from a copy, or measure again.",
     )
 
 
@@ -109,6 +117,15 @@ def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
     return list(kept.values())
 
 
+def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
+    """What the page shows; an output that is lost or was changed is not shown, and ``judged`` says so."""
+    found = {}
+    for entry in certificate.evidence.raw:
+        with contextlib.suppress(RunError):
+            found[entry.sha256] = read_raw(folder, entry.sha256)
+    return found
+
+
 def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
     """Write the renderings beside the evidence. ``whole`` is False for a run of one stage: no certificate then."""
     verdicts = Judgement(
@@ -122,7 +139,7 @@ def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
         JUNIT: render_junit(certificate).encode(),
     }
     if whole:
-        raw = {entry.sha256: read_raw(folder, entry.sha256) for entry in certificate.evidence.raw}
+        raw = _outputs(folder, certificate)
         files |= {
             CERTIFICATE: to_json(certificate),
             METRICS: render_metrics(certificate).encode(),

@@ -96,7 +96,7 @@ def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> No
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info)
     if not architecture and (changed := changed_since(info)):
         click.echo(changed, err=True)
-    certificate = judged(trusted.records, reference, broken=trusted.broken, cut_off=trusted.cut_off)
+    certificate = judged(trusted.records, reference, broken=trusted.broken, cut_off=trusted.cut_off, folder=folder)
     write_outputs(folder, certificate, whole=True)
     _tell(folder, certificate, whole=True, as_json=as_json)
 
@@ -148,7 +148,7 @@ def _finish(run: Run, quiet: bool, as_json: bool, only: VerdictKind | None = Non
             run.display = face
             records = run.execute()
             face.stage("judge", None)
-            certificate = judged(records, run.architecture, only)
+            certificate = judged(records, run.architecture, only, folder=run.folder)
             write_outputs(run.folder, certificate, whole)
     except KeyboardInterrupt:
         if whole:

@@ -226,10 +226,19 @@ def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
     """How many records stand before each break of the chain, and what the break is."""
     prev, expected = GENESIS, 0
     for position, record in enumerate(records):
-        if record.seq != expected:
-            yield position, f"record {record.seq} stands where record {expected} should be"
-        if record.prev != prev:
-            yield position, f"record {record.seq} does not follow the record before it"
-        if record.hash != chain_hash(record.seq, record.time, record.kind, record.body, record.prev):
-            yield position, f"record {record.seq} was changed after it was written"
+        for sentence in link_breaks(record, expected, prev):
+            yield position, sentence
         prev, expected = record.hash, record.seq + 1
+
+
+def link_breaks(record: Record, expected: int, prev: str) -> Iterator[str]:
+    """Why the record is not number ``expected`` after one with the hash ``prev``; nothing where it is.
+
+    Raises ValueError or RecursionError where the body has no JSON spelling.
+    """
+    if record.seq != expected:
+        yield f"record {record.seq} stands where record {expected} should be"
+    if record.prev != prev:
+        yield f"record {record.seq} does not follow the record before it"
+    if record.hash != chain_hash(record.seq, record.time, record.kind, record.body, record.prev):
+        yield f"record {record.seq} was changed after it was written"

@@ -7,18 +7,19 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
-from rackproof.core.evidence import GENESIS, CommandRecord, Frozen, Kind, Record, chain_breaks, make_record
+from rackproof.core.bodies import fault
+from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, Frozen, Kind, Record, link_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def utc_now() -> str:
@@ -154,19 +155,36 @@ def read_trusted(folder: Path) -> Trusted:
         raise RunError(f"{path}: {error.strerror or error}") from error
     cut_off = lines.pop() != b""  # empty after the last newline, or a line that was never finished
     records: list[Record] = []
+    prev = GENESIS
     for number, line in enumerate(lines, 1):
         try:
             record = Record.model_validate(json.loads(line, parse_constant=_no_number))
-        except (ValueError, ValidationError):
+            # a number that overflows and half a character are found when the line is spelt again for its hash
+            broken = next(link_breaks(record, len(records), prev), None)
+        except (ValueError, RecursionError):
             return Trusted(records, f"line {number} is damaged", cut_off)
+        if record.kind is Kind.RUN:
+            _refuse_other_version(path, record)
+        if broken := broken or fault(record):
+            return Trusted(records, broken, cut_off)
         records.append(record)
-    for broken, sentence in chain_breaks(records):
-        return Trusted(records[:broken], sentence, cut_off)
+        prev = record.hash
     return Trusted(records, None, cut_off)
+
+
+def _refuse_other_version(path: Path, record: Record) -> None:
+    """Raises RunError: of records whose meaning is not known nothing may be said."""
+    schema = record.body.get("schema", SCHEMA)
+    if isinstance(schema, str) and schema != SCHEMA:
+        raise RunError(
+            f"{path}: written by another version of rackproof ({schema[:40]!a}); this one reads {SCHEMA}"
+        )
 
 
 def read_raw(folder: Path, name: str) -> bytes:
     """One stored output. Raises RunError when it is absent or does not match its name."""
+    if not _SHA256.fullmatch(name):  # never a path
+        raise RunError(f"{folder}: output {name[:12]!a} is missing (outputs have a sha256 for a name)")
     try:
         data = (folder / RAW / name).read_bytes()
     except OSError as error:
@@ -174,6 +192,33 @@ def read_raw(folder: Path, name: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != name:
         raise RunError(f"{folder}: output {name[:12]} was changed after it was recorded")
     return data
+
+
+def named_outputs(records: Iterable[Record]) -> dict[str, str]:
+    """Every output that a record rests on, with what named it first: ``the measurement in record 7``."""
+    found: dict[str, str] = {}
+    for record in records:
+        match record.kind:
+            case Kind.COMMAND:
+                names: Iterable[Any] = (record.body["stdout"], record.body["stderr"])
+            case Kind.CHECK | Kind.MEASUREMENT | Kind.DEPLOY:
+                names = record.body.get("raw", ())
+            case _:
+                continue
+        for name in names:
+            found.setdefault(name, f"the {record.kind.value} in record {record.seq}")
+    return found
+
+
+def lost_outputs(folder: Path, records: Iterable[Record]) -> list[str]:
+    """A sentence for every output that a record names and that is missing or not what it was; each is read once."""
+    lost = []
+    for name, whose in named_outputs(records).items():
+        try:
+            read_raw(folder, name)
+        except RunError as error:
+            lost.append(f"{str(error).removeprefix(f'{folder}: ')}, of {whose}")
+    return lost
 
 
 def _write_error(folder: Path, error: OSError) -> EvidenceWriteError:

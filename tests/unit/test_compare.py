@@ -206,8 +206,9 @@ class TestVerdicts:
         ],
     )
     def test_a_check_of_both_runs(self, before: str, after: str, change: Change, status: int) -> None:
-        arch = architecture()
-        found = compare(arch, records(check(GPU[0], outcome=before)), records(check(GPU[0], outcome=after)))
+        whole = [reads(100.0, node=node) for node in GPU]
+        sides = (records(check(GPU[0], outcome=outcome), *whole) for outcome in (before, after))
+        found = compare(architecture(READ), *sides)
         (verdict,) = (verdict for verdict in found.verdicts if verdict.id == "base.kernel")
         assert (verdict.change, found.exit_status) == (change, status)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackproof.core.evidence import Kind
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
-from rackproof.run.store import EVIDENCE, EvidenceStore, read_raw, read_records, read_trusted
+from rackproof.run.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
 
 
 def fill(folder: Path, count: int) -> None:
@@ -124,3 +125,94 @@ def test_a_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     trusted = read_trusted(tmp_path)
     assert (len(trusted.records), trusted.broken, trusted.cut_off) == (2, None, True)
+
+
+NOTE = b'{"text":"note 2"}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda line: line.replace(NOTE, b'{"text":1e999}'),  # read as infinity, which nobody could write again
+        lambda line: line.replace(b"note 2", b"\\ud800"),
+        lambda line: b'{"seq":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        lambda line: line.replace(NOTE, b'{"text":' + b"1" * 5000 + b"}"),
+        lambda line: b"null",
+    ],
+    ids=["overflow", "half a character", "nested", "endless number", "no record"],
+)
+def test_a_line_that_nobody_could_have_written_is_damaged(tmp_path: Path, line) -> None:  # type: ignore[no-untyped-def]
+    fill(tmp_path, 4)
+    path = tmp_path / EVIDENCE
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], line(lines[2]), *lines[3:]]) + b"\n")
+    trusted = read_trusted(tmp_path)
+    assert (len(trusted.records), trusted.broken) == (2, "line 3 is damaged")
+
+
+def test_of_two_breaks_the_first_counts(tmp_path: Path) -> None:
+    fill(tmp_path, 4)
+    path = tmp_path / EVIDENCE
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1].replace("note 1", "note X"), lines[2], "{rubbish"]) + "\n")
+    trusted = read_trusted(tmp_path)
+    assert (len(trusted.records), trusted.broken) == (1, "record 1 was changed after it was written")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        (Kind.COMMAND, {}, "command: node: Field required"),
+        (Kind.DEPLOY, {}, "deploy: inventory: Field required"),
+        (Kind.CHECK, {}, "check: check: Field required"),
+        (Kind.MEASUREMENT, {}, "measurement: metric: Field required"),
+        (Kind.RUN, {"nodes": 5}, "run: run: Field required"),
+        (Kind.STAGE, {}, "stage: stage: Field required"),
+        (Kind.STAGE, {"stage": "bench", "event": "end"}, "stage: elapsed_s: Field required"),
+        (Kind.STEP, {"step": "x", "status": 5, "elapsed_s": 1}, "step: status: Input should be"),
+        (Kind.NOTE, {"text": 5}, "note: text: Input should be a valid string"),
+        (Kind.NOTE, {"text": "x", "a\nb": 1}, r"note: a\nb: Extra inputs are not permitted"),
+    ],
+)
+def test_a_body_that_does_not_fit_its_kind_breaks_the_evidence(
+    tmp_path: Path, kind: Kind, body: dict[str, Any], said: str
+) -> None:
+    fill(tmp_path, 1)
+    with EvidenceStore(tmp_path) as store:
+        store.append(kind, body)
+        store.append(Kind.NOTE, {"text": "after"})
+    trusted = read_trusted(tmp_path)
+    assert len(trusted.records) == 1
+    assert trusted.broken is not None
+    assert trusted.broken.startswith(f"record 1 is no {said}")
+    assert "\n" not in trusted.broken
+
+
+def test_evidence_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        store.append(Kind.RUN, {"schema": "rackproof.evidence/v9", "rack": "of the future"})
+    with pytest.raises(RunError, match=r"written by another version of rackproof \('rackproof.evidence/v9'\)"):
+        read_trusted(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../evidence.jsonl", "", "a\x00b", "x" * 5000, "A" * 64, f"{'0' * 64}\n"])
+def test_only_a_sha256_names_an_output(tmp_path: Path, name: str) -> None:
+    fill(tmp_path, 1)
+    with pytest.raises(RunError, match="outputs have a sha256 for a name") as caught:
+        read_raw(tmp_path, name)
+    assert str(caught.value).isprintable()
+
+
+def test_outputs_that_are_lost_are_told_with_who_named_them(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        store.command(CommandResult("gpu-01", "echo hi", 0, b"hi\n", b"", 0.1, 5))
+        store.command(CommandResult("gpu-01", "echo ho", 0, b"ho\n", b"", 0.1, 5))
+    records = read_records(tmp_path)
+    assert lost_outputs(tmp_path, records) == []
+    first, second = (record.body["stdout"] for record in records)
+    (tmp_path / RAW / first).unlink()
+    (tmp_path / RAW / second).write_bytes(b"HO\n")
+    assert lost_outputs(tmp_path, records) == [
+        f"output {first[:12]} is missing (No such file or directory), of the command in record 0",
+        f"output {second[:12]} was changed after it was recorded, of the command in record 1",
+    ]

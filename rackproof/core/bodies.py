@@ -1,0 +1,73 @@
+"""Whether the body of a record is what its kind says, so that everything behind the reader can rely on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from rackproof.core.evidence import (
+    CheckResult,
+    CommandRecord,
+    DeployRecord,
+    Frozen,
+    Kind,
+    Measurement,
+    Record,
+    RunInfo,
+)
+
+
+class StageBody(Frozen):
+    """A stage of a run begins, or ends after ``elapsed_s`` seconds."""
+
+    stage: str
+    event: Literal["begin", "end"]
+    elapsed_s: float | None = None
+    ok: bool = True
+
+
+class StageEnd(StageBody):
+    """Of a stage that has ended one knows how long it took."""
+
+    elapsed_s: float
+
+
+class StepBody(Frozen):
+    """A step of the benchmarks is over."""
+
+    step: str
+    status: Literal["done", "failed", "partial"]
+    elapsed_s: float
+    reason: str | None = None
+
+
+class NoteBody(Frozen):
+    text: str
+
+
+MODELS: Mapping[Kind, type[BaseModel]] = {
+    Kind.RUN: RunInfo,
+    Kind.STAGE: StageBody,
+    Kind.COMMAND: CommandRecord,
+    Kind.CHECK: CheckResult,
+    Kind.MEASUREMENT: Measurement,
+    Kind.STEP: StepBody,
+    Kind.DEPLOY: DeployRecord,
+    Kind.NOTE: NoteBody,
+}
+
+
+def fault(record: Record) -> str | None:
+    """Why the body is not what the record's kind needs, in one line; None where it is."""
+    model = MODELS[record.kind]
+    if record.kind is Kind.STAGE and record.body.get("event") == "end":
+        model = StageEnd
+    try:
+        model.model_validate(record.body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ascii(".".join(str(part) for part in first["loc"]))[1:-1]  # a key may be anything
+        return f"record {record.seq} is no {record.kind.value}: {where or 'the body'}: {first['msg']}"
+    return None
