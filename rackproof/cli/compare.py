@@ -8,10 +8,12 @@ import click
 
 from rackproof import architectures
 from rackproof.core.compare import compare as compared
+from rackproof.core.evidence import Record
 from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
+from rackproof.errors import RunError
 from rackproof.report.comparison import show, to_json
 from rackproof.run.folder import REPORTS, find_run, info_of, stored_architecture
-from rackproof.run.store import read_records
+from rackproof.run.store import EVIDENCE, lost_outputs, read_trusted
 
 
 @click.command()
@@ -41,13 +43,14 @@ def compare(
     """Show what is worse, better or gone in RUN_B since RUN_A (paths, names under reports/, or `latest`).
 
     A number has changed when the medians differ by more than the samples scatter and by more than the threshold,
-    percent of the better of the two. Exit status: 0 no regression, 1 a number is worse or a required verdict got
+    percent of the better of the two. Of a criterion that makes one value of several numbers (a share, a spread, a
+    curve) that value is compared. Exit status: 0 no regression, 1 a number is worse or a required verdict got
     worse, 2 something required cannot be compared, 3 usage.
     """
     folder, other = find_run(output, run_a), find_run(output, run_b)
-    before, after = read_records(folder), read_records(other)
+    (before, warnings), (after, more) = _read("A", folder), _read("B", other)
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info_of(before))
-    found = compared(reference.model, before, after, threshold)
+    found = compared(reference.model, before, after, threshold, (*warnings, *more))
     if as_json:
         click.echo(to_json(found), nl=False)
     else:
@@ -55,3 +58,17 @@ def compare(
 
         show(found, Console(), everything)
     raise click.exceptions.Exit(found.exit_status)
+
+
+def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:
+    """The evidence of one run, and what is wrong with it. Raises RunError where it cannot be relied on."""
+    trusted = read_trusted(folder)
+    if trusted.broken is not None:
+        raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; such evidence is compared with nothing")
+    warnings = []
+    if trusted.cut_off:
+        warnings.append(f"{side}: the last line of the evidence was never finished; it is left out")
+    if lost := lost_outputs(folder, trusted.records):
+        count = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        warnings.append(f"{side}: {lost[0]}{count}")
+    return trusted.records, warnings

@@ -1,7 +1,8 @@
 """Two runs side by side: what is worse, better, gone, or cannot be compared.
 
 Numbers are matched by what they are about (metric, scope, members, labels) and change when their medians are further
-apart than noise, see ``noise``. Both runs are judged against one architecture, and verdicts are matched by what they
+apart than noise, see ``noise``. A criterion whose value is made of several of them is compared by its verdicts' values
+instead, see ``derived``. Both runs are judged against one architecture, and verdicts are matched by what they
 are on. Nothing is called the same that has no number, or no verdict, on both sides.
 
 Swapping the runs swaps better and worse, gone and new. What fails in B without a verdict in A is no change for the
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Architecture, Named, Severity
 from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
+from rackproof.core.derived import values
 from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.metrics import METRICS
@@ -43,10 +45,15 @@ class Question(NamedTuple):
 
 
 def compare(
-    architecture: Architecture, before: Sequence[Record], after: Sequence[Record], threshold_pct: float | None = None
+    architecture: Architecture,
+    before: Sequence[Record],
+    after: Sequence[Record],
+    threshold_pct: float | None = None,
+    warnings: Iterable[str] = (),
 ) -> Comparison:
     """Compare run B (``after``) with run A (``before``), both judged against ``architecture``.
 
+    ``warnings`` say what is wrong with the evidence itself; they are handed on.
     Raises RunError where the records of one of them are not those of a run.
     """
     judgements = judge_records(architecture, before), judge_records(architecture, after)  # refuses what is no run
@@ -62,6 +69,8 @@ def compare(
         nodes_new=tuple(sorted(others - names)),
         numbers=tuple(_numbers(questions(architecture), (one, before), (other, after), threshold_pct)),
         verdicts=tuple(_verdicts(*judgements)),
+        values=tuple(values(architecture, judgements[0].verdicts, judgements[1].verdicts, threshold_pct)),
+        warnings=tuple(warnings),
     )
 
 

@@ -38,7 +38,7 @@ class NumberChange(Frozen):
     members: tuple[str, ...]
     labels: dict[str, str]
     criteria: tuple[str, ...]
-    """Ids of the criteria, curves and outliers that look at it."""
+    """Ids of the criteria, curves and outliers that look at it, also of those that make a value of several numbers."""
     required: bool
     """One of them is required."""
     change: Change
@@ -60,6 +60,27 @@ class NumberChange(Frozen):
     @property
     def subject(self) -> str:
         return subject_of(self.scope, self.members)
+
+
+class ValueChange(Frozen):
+    """What one verdict says in both runs, where that is made of several numbers (see ``derived``)."""
+
+    id: str
+    """Of the verdict, with ``[item]``."""
+    subject: str
+    required: bool
+    change: Change
+    unit: str
+    """Of an outlier's value: percent of the median of its peers."""
+    before: float | None = None
+    after: float | None = None
+    change_pct: float | None = None
+    gain_pct: float | None = None
+    noise_pct: float | None = None
+    """These as those of a NumberChange."""
+    samples: tuple[int, int] = (0, 0)
+    """Of the value itself; none where there are only those of its parts."""
+    remark: str = ""
 
 
 class VerdictChange(Frozen):
@@ -105,19 +126,23 @@ class Comparison(Frozen):
     nodes_new: tuple[str, ...]
     numbers: tuple[NumberChange, ...]
     verdicts: tuple[VerdictChange, ...]
+    values: tuple[ValueChange, ...] = ()
+    """Of the criteria, curves and outliers whose value is made of several numbers."""
+    warnings: tuple[str, ...] = ()
+    """What of the evidence itself a reader must know."""
 
     @property
-    def items(self) -> tuple[NumberChange | VerdictChange, ...]:
-        return (*self.numbers, *self.verdicts)
+    def items(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
+        return (*self.numbers, *self.values, *self.verdicts)
 
     @property
-    def regressions(self) -> tuple[NumberChange | VerdictChange, ...]:
-        """Every number that is worse, and every required verdict that is."""
-        numbers = (number for number in self.numbers if number.change is Change.WORSE)
+    def regressions(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
+        """Every number and value that is worse, and every required verdict that is."""
+        numbers = (number for number in (*self.numbers, *self.values) if number.change is Change.WORSE)
         return (*numbers, *(verdict for verdict in self.verdicts if verdict.required and verdict.is_regression))
 
     @property
-    def unanswered(self) -> tuple[NumberChange | VerdictChange, ...]:
+    def unanswered(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
         """What is required and cannot be compared, also a new verdict in B that is not a good one."""
         without = (Change.ONLY_A, Change.NOT_COMPARABLE, Change.LOST)
         return tuple(

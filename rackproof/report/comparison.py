@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
+from rackproof.core.comparison import Change, Comparison, NumberChange, ValueChange, VerdictChange
 from rackproof.core.judging.select import quantity as name_of
 from rackproof.core.status import Status
 from rackproof.errors import EXIT_FAILED, EXIT_OK
@@ -25,6 +25,8 @@ SHOWN = 12
 """Changed checks, and numbers that no criterion looks at, that are listed without ``--all``."""
 
 _LONG = 100
+_BESIDE = 72
+"""Columns that the rest of a row wants beside the id of its criterion."""
 _ORDER = tuple(Change)
 _WORST = (
     Change.WORSE, Change.LOST, Change.ONLY_A, Change.NOT_COMPARABLE, Change.FOUND, Change.ONLY_B, Change.SAME,
@@ -54,7 +56,8 @@ class Line:
     required: bool
     change: Change
     verdicts: tuple[VerdictChange, ...]
-    worst: NumberChange | None
+    worst: NumberChange | ValueChange | None
+    """A value where the line is about one that is made of several numbers."""
     who: str
     """Whose number ``worst`` is, with the labels that tell it from the others of the line."""
 
@@ -71,29 +74,40 @@ def lines(comparison: Comparison) -> tuple[Line, ...]:
     for verdict in comparison.verdicts:
         if verdict.kind == "criterion":
             verdicts.setdefault(_entry(verdict.id), []).append(verdict)
-    numbers: dict[str, list[NumberChange]] = {}
+    numbers: dict[str, list[NumberChange | ValueChange]] = {}
+    for value in comparison.values:
+        numbers.setdefault(_entry(value.id), []).append(value)
+    made = set(numbers)
     for number in comparison.numbers:
         for id_ in dict.fromkeys(map(_entry, number.criteria)):
-            numbers.setdefault(id_, []).append(number)
+            if id_ not in made:  # else the number is but a part of the value
+                numbers.setdefault(id_, []).append(number)
     found = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
     return tuple(sorted(found, key=lambda line: (_WORST.index(line.change), line.id)))
 
 
-def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberChange]) -> Line:
+def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberChange | ValueChange]) -> Line:
     changes = [number.change for number in numbers]
     # a verdict that stays what it was says nothing where there are numbers
     changes += [_urgency(verdict) for verdict in verdicts if not (numbers and verdict.change is Change.SAME)]
     worst = numbers[0] if numbers else None
-    told = [key for key in (worst.labels if worst else ()) if len({n.labels.get(key) for n in numbers}) > 1]
-    labels = [f"{key}={worst.labels[key]}" for key in sorted(told)] if worst else []
     return Line(
         id=id_,
         required=any(verdict.required for verdict in verdicts),
         change=min(changes, key=_WORST.index),
         verdicts=tuple(verdicts),
         worst=worst,
-        who=" ".join((worst.subject, *labels)) if worst else ABSENT,
+        who=_who(worst, numbers) if worst else ABSENT,
     )
+
+
+def _who(worst: NumberChange | ValueChange, numbers: Sequence[NumberChange | ValueChange]) -> str:
+    if isinstance(worst, ValueChange):
+        item = worst.id.partition("[")[2].removesuffix("]")
+        return f"{worst.subject} {item}".rstrip()
+    measured = [number for number in numbers if isinstance(number, NumberChange)]
+    told = [key for key in worst.labels if len({number.labels.get(key) for number in measured}) > 1]
+    return " ".join((worst.subject, *(f"{key}={worst.labels[key]}" for key in sorted(told))))
 
 
 def _entry(id_: str) -> str:
@@ -101,11 +115,13 @@ def _entry(id_: str) -> str:
     return id_.partition("[")[0]
 
 
-def badness(number: NumberChange) -> tuple[Any, ...]:
+def badness(number: NumberChange | ValueChange) -> tuple[Any, ...]:
     """Sorts the number that has lost most to the front; one that grew from nought has lost without limit."""
     gain = number.gain_pct
     if gain is None:
         gain = float("-inf") if number.change is Change.WORSE else 0.0
+    if isinstance(number, ValueChange):
+        return (_WORST.index(number.change), gain, number.id, number.subject, [])
     return (_WORST.index(number.change), gain, number.metric, number.subject, sorted(number.labels.items()))
 
 
@@ -119,7 +135,11 @@ def to_json(comparison: Comparison) -> bytes:
         "exit_status": comparison.exit_status,
         "regressions": len(comparison.regressions),
         "unanswered": len(comparison.unanswered),
-        "counts": {"numbers": _counts(comparison.numbers), "verdicts": _counts(comparison.verdicts)},
+        "counts": {
+            "numbers": _counts(comparison.numbers),
+            "values": _counts(comparison.values),
+            "verdicts": _counts(comparison.verdicts),
+        },
         "criteria": [
             {
                 "id": line.id,
@@ -127,9 +147,8 @@ def to_json(comparison: Comparison) -> bytes:
                 "change": line.change,
                 "before": line.statuses(after=False),
                 "after": line.statuses(after=True),
-                "worst": line.worst and {
-                    "metric": line.worst.metric, "labels": line.worst.labels, "subject": line.worst.subject,
-                    "change": line.worst.change, "gain_pct": line.worst.gain_pct,
+                "worst": line.worst and _named(line.worst) | {
+                    "subject": line.worst.subject, "change": line.worst.change, "gain_pct": line.worst.gain_pct,
                 },
             }
             for line in lines(comparison)
@@ -138,7 +157,13 @@ def to_json(comparison: Comparison) -> bytes:
     return (json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _counts(items: Iterable[NumberChange | VerdictChange]) -> dict[str, int]:
+def _named(number: NumberChange | ValueChange) -> dict[str, Any]:
+    if isinstance(number, ValueChange):
+        return {"verdict": number.id}
+    return {"metric": number.metric, "labels": number.labels}
+
+
+def _counts(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> dict[str, int]:
     found = Counter(item.change for item in items)
     return {change.value: found[change] for change in _ORDER if found[change]}
 
@@ -152,15 +177,21 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
 
     for text in _head(comparison):
         console.print(Text(said(text)), soft_wrap=True)
+    for text in comparison.warnings:
+        console.print(Text(said(text), "yellow"), soft_wrap=True)
     console.print()
     if found := lines(comparison):
-        console.print(_criteria(found, said))
+        for part in _criteria(found, said, console.width):
+            console.print(part, soft_wrap=isinstance(part, Text))  # an id that is too long runs over the edge, whole
     _list(console, said, "checks", _checks(comparison), everything)
-    _list(console, said, "numbers that no criterion looks at", _unasked(comparison), everything)
+    _list(console, said, "numbers that no criterion looks at by themselves", _unasked(comparison), everything)
     if everything:
         numbers = sorted(comparison.numbers, key=badness)
         listed = [(_sentence(number), number.change) for number in numbers]
         _list(console, said, "all numbers", (_summary(numbers), listed), everything)
+        made = sorted(comparison.values, key=badness)
+        listed = [(_of_value(value), value.change) for value in made]
+        _list(console, said, "values made of several numbers", (_summary(made), listed), everything)
     console.print()
     for text, style in conclusion(comparison):
         console.print(Text(said(text), style), soft_wrap=True)
@@ -187,31 +218,48 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text.partition(': ')[0]} differs"
 
 
-def _criteria(found: Sequence[Line], said: Said) -> Table:
+def _criteria(found: Sequence[Line], said: Said, width: int) -> list[RenderableType]:
+    """A table; on a narrow terminal two lines each: a broken id cannot be found again."""
+    rows = [_row(line, said) for line in found]
+    if max(map(len, (row[1] for row in rows))) + _BESIDE > width:
+        return [part for line, row in zip(found, rows, strict=True) for part in _stacked(line, row)]
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
-    table.add_column("", no_wrap=True)
-    for title in ("criterion", "verdicts", "worst number"):
+    for title in ("", "criterion"):
+        table.add_column(title, no_wrap=True)
+    for title in ("verdicts", "worst number"):
         table.add_column(title, overflow="fold")
     for title in ("change", "noise"):
         table.add_column(title, justify="right", no_wrap=True)
-    for line in found:
-        before, after = line.statuses(after=False), line.statuses(after=True)
-        table.add_row(
-            Text(said(line.change.value), _STYLE[line.change]),
-            Text(said(line.id if line.required else f"{line.id} (advisory)")),
-            Text(said(before if before == after else f"{before}, then {after}")),
-            Text(said(line.who)),
-            Text(said(_change(line.worst) if line.worst else ABSENT)),
-            Text(said(_noise(line.worst) if line.worst else ABSENT)),
-        )
-    return table
+    for line, row in zip(found, rows, strict=True):
+        table.add_row(Text(row[0], _STYLE[line.change]), *map(Text, row[1:]))
+    return [table]
 
 
-def _change(number: NumberChange) -> str:
+def _stacked(line: Line, row: Sequence[str]) -> Iterator[RenderableType]:
+    change, id_, statuses, who, moved, noise = row
+    yield Text.assemble((change, _STYLE[line.change]), "  ", id_)
+    told = f"{statuses}; {who}: {moved}, noise {noise}" if line.worst else statuses
+    yield Padding(Text(told), (0, 0, 0, 4), expand=False)
+
+
+def _row(line: Line, said: Said) -> tuple[str, ...]:
+    before, after = line.statuses(after=False), line.statuses(after=True)
+    row = (
+        line.change.value,
+        line.id if line.required else f"{line.id} (advisory)",
+        before if before == after else f"{before}, then {after}",
+        line.who,
+        _change(line.worst) if line.worst else ABSENT,
+        _noise(line.worst) if line.worst else ABSENT,
+    )
+    return tuple(map(said, row))
+
+
+def _change(number: NumberChange | ValueChange) -> str:
     return distance(number.change_pct) if number.change_pct != 0 else "0"
 
 
-def _noise(number: NumberChange) -> str:
+def _noise(number: NumberChange | ValueChange) -> str:
     return ABSENT if number.noise_pct is None else distance(number.noise_pct).replace("+", "±")
 
 
@@ -232,22 +280,30 @@ def _step(verdict: VerdictChange) -> str:
 
 
 def _unasked(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
-    found = [number for number in comparison.numbers if not number.criteria]
+    made = {_entry(value.id) for value in comparison.values}
+    found = [number for number in comparison.numbers if made.issuperset(map(_entry, number.criteria))]
     changed = sorted((number for number in found if number.change is not Change.SAME), key=badness)
     return _summary(found), [(_sentence(number), number.change) for number in changed]
 
 
-def _summary(found: Iterable[NumberChange | VerdictChange]) -> str:
+def _summary(found: Iterable[NumberChange | ValueChange | VerdictChange]) -> str:
     counts = _counts(found)
     return ", ".join(f"{counts[change.value]} {change.value}" for change in _ORDER if change.value in counts)
 
 
 def _sentence(number: NumberChange) -> str:
     """``collective.busbw[bytes=1024] on rack: 0.31 GB/s, then 0.2 GB/s (−35 %, noise ±10 %)``."""
+    return f"{name_of(number.metric, number.labels)} on {number.subject}: {_moved(number)}"
+
+
+def _of_value(value: ValueChange) -> str:
+    return f"{value.id} on {value.subject}: {_moved(value)}"
+
+
+def _moved(number: NumberChange | ValueChange) -> str:
     before, after = (quantity(value, number.unit) for value in (number.before, number.after))
     moved = "" if number.change_pct is None else f" ({_change(number)}, noise {_noise(number)})"
-    why = f": {number.remark}" if number.remark else ""
-    return f"{name_of(number.metric, number.labels)} on {number.subject}: {before}, then {after}{moved}{why}"
+    return f"{before}, then {after}{moved}" + (f": {number.remark}" if number.remark else "")
 
 
 def _list(
@@ -268,7 +324,7 @@ def _list(
 
 def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """What it amounts to, with a style for each line."""
-    numbers = [item for item in comparison.regressions if isinstance(item, NumberChange)]
+    numbers = [item for item in comparison.regressions if not isinstance(item, VerdictChange)]
     verdicts = len(comparison.regressions) - len(numbers)
     if comparison.exit_status == EXIT_FAILED:
         yield (

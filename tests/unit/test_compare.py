@@ -60,6 +60,10 @@ def only(comparison: Comparison) -> NumberChange:
     return number
 
 
+READS = [reads(100.0, node=node) for node in GPU]
+"""What the criterion of ``READ`` wants."""
+
+
 class TestNoise:
     def test_one_sample_on_a_side_widens_the_threshold_and_says_so(self) -> None:
         assert noise_between([100], [80], 100) == (ONE_SAMPLE_PCT, "one sample on each side, noise unknown")
@@ -206,17 +210,16 @@ class TestVerdicts:
         ],
     )
     def test_a_check_of_both_runs(self, before: str, after: str, change: Change, status: int) -> None:
-        whole = [reads(100.0, node=node) for node in GPU]
-        sides = (records(check(GPU[0], outcome=outcome), *whole) for outcome in (before, after))
+        sides = (records(check(GPU[0], outcome=outcome), *READS) for outcome in (before, after))
         found = compare(architecture(READ), *sides)
         (verdict,) = (verdict for verdict in found.verdicts if verdict.id == "base.kernel")
         assert (verdict.change, found.exit_status) == (change, status)
 
     def test_an_advisory_check_that_fails_now_is_shown_but_decides_nothing(self) -> None:
         found = compare(
-            architecture(),
-            records(check(GPU[0], required=False)),
-            records(check(GPU[0], required=False, outcome="failed")),
+            architecture(READ),
+            records(check(GPU[0], required=False), *READS),
+            records(check(GPU[0], required=False, outcome="failed"), *READS),
         )
         assert [v.change for v in found.verdicts if v.id == "base.kernel"] == [Change.WORSE]
         assert found.exit_status == 0
@@ -229,7 +232,7 @@ class TestVerdicts:
 
     @pytest.mark.parametrize(("outcome", "status"), [("passed", 0), ("failed", 2), ("unmeasured", 2)])
     def test_trouble_with_a_check_that_is_new_is_no_regression_and_no_success(self, outcome: str, status: int) -> None:
-        found = compare(architecture(), records(), records(check(GPU[0], outcome=outcome)))
+        found = compare(architecture(READ), records(*READS), records(check(GPU[0], outcome=outcome), *READS))
         assert [v.change for v in found.verdicts if v.id == "base.kernel"] == [Change.ONLY_B]
         assert found.exit_status == status
 

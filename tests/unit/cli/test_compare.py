@@ -141,5 +141,18 @@ def test_the_example_run_is_like_itself_and_a_changed_copy_is_not(reports: Path)
     worse = call(EXAMPLE, copied(reports / "slower", 0.5))
     assert worse.exit_code == 1
     assert "nfs-rdma.read" in worse.stdout.partition("worse ")[2]
-    assert "REGRESSION: 6 numbers worse beyond noise" in worse.stdout
+    assert "REGRESSION: 8 numbers worse beyond noise" in worse.stdout
     assert call(reports / "slower", EXAMPLE).exit_code == 0
+
+
+def test_a_run_that_was_cut_off_or_has_lost_outputs_is_said(reports: Path) -> None:
+    record(reports / "a", GOOD)
+    path = record(reports / "b", GOOD) / EVIDENCE
+    assert "never finished" not in call("a", "b").stdout
+    with path.open("ab") as handle:
+        handle.write(b'{"seq":')
+    assert "B: the last line of the evidence was never finished; it is left out" in call("a", "b").stdout
+    assert len(json.loads(call("a", "b", "--json").stdout)["warnings"]) == 1
+    with EvidenceStore(reports / "a") as store:
+        store.append(Kind.CHECK, check(NODES[0], name="base.more").model_copy(update={"raw": ("f" * 64,)}))
+    assert "A: output ffffffffffff is missing" in call("a", "b").stdout

@@ -1,0 +1,191 @@
+"""Two verdicts whose value is made of several numbers: a share, a spread, a curve, the distance from one's peers.
+
+What such a criterion says need not change when every number under it does: all nodes may be slower and share as fairly
+as before. So the values of the two verdicts are compared, and not what they were made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rackproof.core.architecture import Alternative, Architecture, Bar, Criterion, Outlier, Reduce
+from rackproof.core.comparison import Change, ValueChange
+from rackproof.core.judging.bars import bar_text, settled
+from rackproof.core.metrics import METRICS
+from rackproof.core.noise import ONE_SAMPLE_PCT, Noise, noise_between
+from rackproof.core.status import Status
+from rackproof.core.units import convert
+from rackproof.core.verdict import Verdict
+
+UNKNOWN_NOISE = "made of several numbers, noise unknown: the threshold alone decides"
+_ROUNDING = 1e-9
+_SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPREAD_OVER_MEDIAN})
+_RELATIVE = ("percent", "ratio", "1")
+
+
+class _Made(NamedTuple):
+    """How the value of one verdict was made."""
+
+    value: float
+    unit: str
+    bar: Bar | None
+    higher_is_better: bool
+    """Where there is no bar."""
+    whole: float
+    """What the value is relative to, in its unit, where that is more than the value itself; else 0.
+
+    A spread of 1 % that becomes one of 1.3 % has not become a third worse: both are of the median."""
+    samples: tuple[float, ...]
+    """Of the value itself; none where they are those of its parts."""
+
+
+def derived_ids(architecture: Architecture) -> Mapping[str, Criterion | Outlier | None]:
+    """Ids of the entries whose value is not simply a measured number, without ``[item]``; None stands for a curve."""
+    found: dict[str, Criterion | Outlier | None] = {c.id: c for c in architecture.criteria if _is_derived(c)}
+    found |= {curve.id: None for curve in architecture.curves}
+    found |= {outlier.id: outlier for outlier in architecture.outliers}
+    return found
+
+
+def _is_derived(criterion: Criterion) -> bool:
+    return bool(criterion.any_of) or criterion.reduce is not Reduce.EACH or criterion.pass_.of is not None
+
+
+def values(
+    architecture: Architecture, before: Iterable[Verdict], after: Iterable[Verdict], threshold_pct: float | None
+) -> Iterator[ValueChange]:
+    """One for each verdict of a derived entry in either of the runs, sorted by id and subject."""
+    entries = derived_ids(architecture)
+    olds, news = (
+        {
+            (v.id, v.subject): v
+            for v in verdicts
+            if v.kind == "criterion" and v.id.partition("[")[0] in entries
+        }
+        for verdicts in (before, after)
+    )  # fmt: skip
+    for key in sorted(olds.keys() | news.keys()):
+        old, new = olds.get(key), news.get(key)
+        some = new or old
+        assert some is not None  # noqa: S101  (the key is from one of the two)
+        entry = entries[key[0].partition("[")[0]]
+        made = [_made(verdict, entry, architecture.level) for verdict in (old, new)]
+        yield ValueChange(
+            id=key[0],
+            subject=key[1],
+            required=any(v is not None and v.required for v in (old, new)),
+            before=made[0].value if made[0] else None,
+            after=made[1].value if made[1] else None,
+            unit=next((m.unit for m in made[::-1] if m), some.unit or ""),
+            **_outcome(old, new, made, threshold_pct),
+        )
+
+
+def _made(verdict: Verdict | None, entry: Criterion | Outlier | None, level: str | None) -> _Made | None:
+    """None where the verdict has no value that can be relied on."""
+    if verdict is None or verdict.value is None or verdict.status in (Status.INVALID, Status.UNMEASURED):
+        return None
+    if isinstance(entry, Outlier):
+        if not verdict.ceiling:
+            return None
+        of_median = 100 * verdict.value / verdict.ceiling  # both in the unit of the metric
+        return _Made(of_median, "percent", None, METRICS[entry.metric].higher_is_better, 100.0, ())
+    unit = verdict.unit or "1"
+    if entry is None:
+        return _Made(verdict.value, unit, None, True, _one(unit), ())
+    way, bar = _way(entry, verdict, level)
+    return _Made(
+        verdict.value,
+        unit,
+        bar,
+        True,
+        _one(unit) if way.reduce in _SPREADS else 0.0,
+        _own_samples(verdict) if way.reduce is Reduce.EACH else (),
+    )
+
+
+def _one(unit: str) -> float:
+    return convert(1.0, "ratio", unit) if unit in _RELATIVE[:2] else 1.0
+
+
+def _way(criterion: Criterion, verdict: Verdict, level: str | None) -> tuple[Criterion | Alternative, Bar]:
+    """Which of the ways of meeting the criterion the verdict is by."""
+    everyone: tuple[Criterion | Alternative, ...] = (criterion, *criterion.any_of)
+    ways = [(way, settled(way.pass_, level)) for way in everyone]
+    for way, bar in ways:
+        if way.metric == verdict.metric and (verdict.bar or "").startswith(bar_text(bar)):
+            return way, bar
+    return ways[0]
+
+
+def _own_samples(verdict: Verdict) -> tuple[float, ...]:
+    """Of a share, the samples as shares of what the value is a share of."""
+    if verdict.measured_unit is None or not verdict.samples:
+        return verdict.samples
+    if not verdict.measured or verdict.value is None:
+        return ()
+    return tuple(sample * verdict.value / verdict.measured for sample in verdict.samples)
+
+
+def _outcome(
+    old: Verdict | None, new: Verdict | None, made: Sequence[_Made | None], threshold_pct: float | None
+) -> dict[str, Any]:
+    before, after = made
+    if before is None or after is None:
+        return _without(old, new, before, after)
+    if old is not None and new is not None and old.simulated != new.simulated:
+        which = "A" if old.simulated else "B"
+        return {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
+    if old is not None and new is not None and (before.unit, before.bar) != (after.unit, after.bar):
+        return {"change": Change.NOT_COMPARABLE, "remark": f"met in another way: {old.bar}, then {new.bar}"}
+    grown = after.value - before.value
+    gain = _merit(after) - _merit(before)
+    noise = _noise(before, after, after if gain > 0 else before, threshold_pct)
+    change = Change.SAME
+    if abs(gain) > noise.width * (1 + _ROUNDING):
+        change = Change.BETTER if gain > 0 else Change.WORSE
+    return {
+        "change": change,
+        "change_pct": _percent(grown, before.value),
+        "gain_pct": _percent(gain, before.value),
+        "noise_pct": _percent(noise.width, before.value),
+        "samples": (len(before.samples), len(after.samples)),
+        "remark": noise.remark,
+    }
+
+
+def _without(old: Verdict | None, new: Verdict | None, before: _Made | None, after: _Made | None) -> dict[str, Any]:
+    if before is None and after is None:
+        # the step of a curve from nought has no size, yet both verdicts are known
+        known = old is not None and new is not None and old.status is new.status
+        settled_ = known and new is not None and new.status not in (Status.INVALID, Status.UNMEASURED)
+        return {"change": Change.SAME if settled_ else Change.NOT_COMPARABLE, "remark": "no value in either run"}
+    side = "B" if after is None else "A"
+    return {"change": Change.ONLY_A if after is None else Change.ONLY_B, "remark": f"no value in {side}"}
+
+
+def _merit(made: _Made) -> float:
+    """Larger is better, in the unit of the value."""
+    bar, value = made.bar, made.value
+    if bar is None:
+        return value if made.higher_is_better else -value
+    if bar.op == "range" and bar.low is not None and bar.high is not None:
+        return min(0.0, value - bar.low, bar.high - value)  # inside it no place is better than another
+    if bar.op == "eq" and bar.value is not None:
+        return -abs(value - bar.value)
+    return -value if bar.op == "le" else value
+
+
+def _noise(before: _Made, after: _Made, better: _Made, threshold_pct: float | None) -> Noise:
+    whole = max(abs(better.value), better.whole)
+    if before.samples and after.samples:
+        return noise_between(before.samples, after.samples, whole, threshold_pct)
+    percent = ONE_SAMPLE_PCT if threshold_pct is None else threshold_pct
+    return Noise(percent / 100 * whole, UNKNOWN_NOISE)
+
+
+def _percent(part: float, whole: float) -> float | None:
+    if part == 0:
+        return 0.0
+    return round(100 * part / abs(whole), 9) if whole else None
