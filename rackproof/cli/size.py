@@ -36,7 +36,7 @@ def size(
     Nothing is measured and no node is asked. A figure that the file does not have is reported as unknown, never
     guessed. Example of a mix:
 
-        rackproof size dell-isilon-f800-dgx1 -w resnet50:6 -w googlenet-serving:3 --set nodes=9
+        rackproof size dell-isilon-f800-dgx1 -w resnet50:6 -w inception4-large:3 --set nodes=9
     """
     from rackproof.core.sizing.answers import memo
     from rackproof.core.sizing.document import to_json
@@ -50,6 +50,9 @@ def size(
 
         files |= {html: render_page(plan)} if html else {}
         files |= {svg / name: text for name, text in render_svgs(plan).items()} if svg else {}
+    for folder in (html.parent if html else None, svg.parent if svg else None):
+        if folder is not None and not folder.is_dir():
+            raise SizingError(f"{folder}: cannot be written to (no such folder)")
     _write(files)
     if as_json:
         click.echo(to_json(plan))
@@ -67,7 +70,7 @@ def _write(files: Mapping[Path, str]) -> None:
     for path, text in files.items():
         part = path.with_name(f".{path.name}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(exist_ok=True)
             part.write_text(text, encoding="utf-8")
             os.replace(part, path)
         except OSError as error:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from rackproof.core.architecture import Architecture, Figure
 from rackproof.core.nearest import suggestion
+from rackproof.core.sizing import words
 from rackproof.core.sizing.values import (
     DEFAULT,
     SET,
@@ -86,7 +87,7 @@ class Inputs:
         """
         tenants, key = self._place(name)
         spec = WORKLOAD[key] if tenants else SYSTEM[key]
-        _check(name, value, spec, optional=tenants != () or _optional(key))
+        _check(name, value, spec, tenants != () or _optional(key), origin.unit if origin else spec.shown)
         system, changed = self.system, list(self.tenants)
         change: Any = {key.rpartition(".")[2]: value}
         if key.startswith("unit."):
@@ -193,7 +194,12 @@ def inputs_of(architecture: Architecture, workloads: Sequence[Choice] = (), over
         tenants.append(Tenant(name=choice.name, title=workload.title, kind=workload.kind, share=1.0, **values))
     title = architecture.sizing.unit.title
     inputs = Inputs(architecture.metadata.id, title, system, tuple(tenants), origins)
+    given: set[str] = set()
     for override in overrides:
+        name = override.partition("=")[0].strip()
+        if name in given:
+            raise SizingError(f"--set {name} is given twice")
+        given.add(name)
         inputs = _overridden(inputs, override)
     return _shared_out(inputs, chosen)
 
@@ -277,13 +283,20 @@ _NEEDED = {"nodes", "gpus_per_node", "storage_ports", "port_efficiency", "share_
 _NEEDED |= {key for key in SYSTEM if key.startswith("ceilings.")}
 
 
-def _check(name: str, value: float | None, spec: Spec, optional: bool) -> None:
+def _written(value: float, spec: Spec, shown: str) -> str:
+    """With the unit that its author used."""
+    return words.in_unit(value, spec.unit, shown, exact=True) if math.isfinite(value) else f"{value:g}"
+
+
+def _check(name: str, value: float | None, spec: Spec, optional: bool, shown: str) -> None:
     if value is None:
         if not optional or name.rpartition(".")[2] == "share":
             raise SizingError(f"{name} cannot be unknown")
         return
-    if not 0 < value < _WIDEST:
-        raise SizingError(f"{name}: expected more than 0, actual {value:g}")
+    if value >= _WIDEST:
+        raise SizingError(f"{name} is too large")
+    if not value > 0:
+        raise SizingError(f"{name}: expected more than 0, actual {_written(value, spec, shown)}")
     if spec.share and value > 1:
         raise SizingError(f"{name}: expected at most 1 (100 %), actual {value:g}")
     if spec.whole and value != int(value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackproof.core.architecture.workloads import WorkloadKind
 from rackproof.core.sizing import planning, words
 from rackproof.core.sizing.answer import Answer, Fact
-from rackproof.core.sizing.model import TITLES
+from rackproof.core.sizing.model import SINGULAR, TITLES
 from rackproof.core.sizing.planning import smallest
 from rackproof.core.sizing.rack_answers import headroom
 from rackproof.core.sizing.tenancy import mix, served
@@ -80,7 +80,8 @@ def faster_gpus(view: View) -> Answer:
     following = title_of(rest[0]) if by_gpu and rest else None
     says = []
     if by_gpu and following and room:
-        says.append(f"They may become {words.number(room)} times as fast before the {following} holds them up.")
+        verb = "holds" if rest[0].name in SINGULAR else "hold"
+        says.append(f"They may become {words.number(room)} times as fast before the {following} {verb} them up.")
     elif by_gpu:
         says.append("They set the pace, and nothing else that is known does.")
     else:
@@ -217,7 +218,8 @@ def tenants(view: View) -> Answer:
     else:
         shared = words.listed([title_of(s) for s in first.binding])
         slowed = words.percent(part or 0.0)
-        says.append(f"Not this one: the {shared} is short, and every workload gets {slowed} of its own pace.")
+        verb = "is" if len(first.binding) == 1 and first.binding[0].name in SINGULAR else "are"
+        says.append(f"Not this one: the {shared} {verb} short, and every workload gets {slowed} of its own pace.")
     if spare is not None:
         left = words.bandwidth(spare) if spare else "nothing"
         says.append(f"Below its ceiling the storage has {left} left with cold caches.")

@@ -42,6 +42,8 @@ TITLES: dict[StageName, str] = {
     StageName.OPENS: "storage opens/s",
 }
 
+SINGULAR = frozenset({StageName.NETWORK, StageName.BANDWIDTH})
+"""Of the titles, those that are one thing: these take a verb in the singular."""
 SHARED = frozenset({StageName.STORAGE_PORTS, StageName.BANDWIDTH, StageName.REQUESTS, StageName.OPENS})
 
 

@@ -218,18 +218,15 @@ def units(inputs: Inputs, phase: Phase) -> Units:
     )
 
 
-def nodes_supported(inputs: Inputs, phase: Phase) -> int | None:
+def nodes_supported(inputs: Inputs, phase: Phase, measured: bool = False) -> int | None:
     """Nodes of this kind, in this proportion, that the storage feeds at full GPU speed; None where it is unknown.
 
-    0 means that it does not even feed one.
+    0 means that it does not even feed one. ``measured`` takes the measured bandwidth of a unit, not the specified one.
     """
     needed = units(inputs, phase)
-    parts = [
-        k / inputs.system.unit.count
-        for k in (needed.by_bandwidth, needed.by_requests, needed.by_ports)
-        if k is not None
-    ]
-    if needed.by_bandwidth is None or not max(parts) > 0:
+    by_bandwidth = needed.by_measured_bandwidth if measured else needed.by_bandwidth
+    parts = [k / inputs.system.unit.count for k in (by_bandwidth, needed.by_requests, needed.by_ports) if k is not None]
+    if by_bandwidth is None or not max(parts) > 0:
         return None
     return math.floor(inputs.system.nodes / max(parts) * (1 + _ROUNDING))
 

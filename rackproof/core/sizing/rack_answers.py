@@ -198,10 +198,11 @@ def units(view: View) -> Answer:
             f"With the measured {words.bandwidth(unit.read_measured)} of a unit instead of the specified "
             f"{words.bandwidth(unit.read)}: {measured}."
         )
-    feeds = planning.nodes_supported(view.inputs, view.first)
+    by_measured = unit.read_measured is not None
+    feeds = planning.nodes_supported(view.inputs, view.first, by_measured)
     if feeds is not None:
         verb = "feeds" if unit.count == 1 else "feed"
-        says.append(f"The {unit.count:g} there {verb} {words.count(feeds, 'node')} at full GPU speed.")
+        says.append(f"The {unit.count:g} there {verb} {words.count(feeds, 'node')} at full GPU speed{_by(view)}.")
         says.append(_kind_of_storage(view, needed))
     lacking = view.lacking("unit.read_iops", "unit.capacity")
     if lacking:
@@ -220,10 +221,19 @@ def units(view: View) -> Answer:
     return Answer("units", question, tuple(says), figures, ("needed", "needed_as_measured"), unknown)
 
 
+def _by(view: View) -> str:
+    """Which figure of a unit that follows from, where there are two."""
+    measured = view.inputs.system.unit.read_measured
+    return "" if measured is None else f", by the measured {words.bandwidth(measured)} of a unit"
+
+
 def _kind_of_storage(view: View, needed: int) -> str:
     hits = [flow.hit for flow in view.later.flows] if view.later else []
     if hits and min(hits) >= 1:
         return "Every node can keep its data: local drives or memory in front of any shared storage will do."
+    if needed == 1 and view.inputs.system.unit.nodes > 1:
+        nodes = words.count(view.inputs.system.unit.nodes, "node")
+        return f"One unit feeds the rack, but it is a chassis of {nodes}: nothing here says that a single server would."
     if needed == 1:
         return "One unit feeds the rack: a single server is enough, a parallel file system is not needed for speed."
     return "One unit does not feed the rack: this wants a storage that grows by units, not a single NFS server."

@@ -74,7 +74,7 @@ def test_a_setting_changes_one_input(setting: str, name: str, value: float | Non
         ("nodes=2.5", "expected a whole number"),
         ("nodes=0", "expected more than 0"),
         ("nodes=-3", "expected more than 0"),
-        ("nodes=1e999", "expected more than 0"),
+        ("nodes=1e999", "nodes is too large"),
         ("nodes=unknown", "cannot be unknown"),
         ("port_rate=100", "100 of what?"),
         ("port_rate=100GB", "cannot be converted"),

@@ -55,7 +55,7 @@ def test_json_is_alone_on_stdout(file: str) -> None:
 
 
 def test_the_page_and_the_pictures_are_written(file: str, tmp_path: Path) -> None:
-    page, folder = tmp_path / "plans" / "plan.html", tmp_path / "svg"
+    page, folder = tmp_path / "plan.html", tmp_path / "svg"
     run(file, "-w", "resnet50", "--html", str(page), "--svg", str(folder), "--json")
     assert "<h1" in page.read_text()
     found = sorted(p.name for p in folder.iterdir())
@@ -96,3 +96,45 @@ def test_rows_have_numbers_or_the_reason_why_not() -> None:
     assert [row.title for row in rows if row.binding] == ["GPUs"]
     for row in rows:
         assert bool(row.samples) != bool(row.remark)
+
+
+@pytest.mark.parametrize("option", [("--html", "plan.html"), ("--svg", "svg")])
+def test_nothing_is_written_into_a_folder_that_does_not_exist(
+    file: str, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    with pytest.raises(SizingError, match=r"nowhere: cannot be written to \(no such folder\)"):
+        run(file, "-w", "resnet50", option[0], str(tmp_path / "nowhere" / option[1]))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_example_of_the_help_text_runs() -> None:
+    example = next(line for line in (size.help or "").splitlines() if line.strip().startswith("rackproof size "))
+    assert run(*example.split()[2:]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("nodes=1e400",), "nodes is too large"),
+        (("port_rate=-1Gb/s",), "port_rate: expected more than 0, actual -1 Gb/s"),
+        (("nodes=0",), "nodes: expected more than 0, actual 0"),
+        (("nodes=3", " nodes = 4"), "--set nodes is given twice"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_in_its_own_words(file: str, settings: tuple[str, ...], said: str) -> None:
+    with pytest.raises(SizingError) as caught:
+        run(file, "-w", "resnet50", *(part for setting in settings for part in ("--set", setting)))
+    assert str(caught.value) == said
+
+
+def test_what_the_units_feed_is_by_the_measured_figure_where_there_is_one(file: str) -> None:
+    assert "by the measured 12 GB/s of a unit." in run(file, "-w", "inception4-large").output
+    without = run(file, "-w", "inception4-large", "--set", "unit.read_measured=unknown").output
+    assert "at full GPU speed." in without
+
+
+def test_a_chassis_of_several_nodes_is_no_single_server(file: str) -> None:
+    output = run(file, "-w", "resnet50").output
+    assert "a single server is enough" not in output
+    assert "it is a chassis of 4 nodes" in output
+    assert "the CPU cores hold them up" in output
