@@ -11,7 +11,7 @@ import pytest
 import testinfra
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.expectations import ABSENT, items_of, value_at
+from rackproof.core.architecture.expectations import ABSENT, expected_checks, items_of, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -239,3 +239,11 @@ def test_the_judge_asks_for_the_items_that_the_validator_has(name: str) -> None:
         leads = [group for group in node.groups if context.rack.group(group)[:1] == (node,)]
         if items:
             assert set(items_of(context.arch, name, (*node.groups, "all"), leads)) == set(items)
+
+
+def test_the_virtual_rack_asks_for_every_validator_that_exists() -> None:
+    """A validator that nobody asks for by name or by key could vanish from a run without a trace."""
+    arch = healthy().arch
+    asked = {name for names in arch.required_checks.values() for name in names}
+    asked |= {entry.check for entry in expected_checks(arch)}
+    assert set(ALL) <= asked
