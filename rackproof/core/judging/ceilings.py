@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rackproof.core.architecture import Architecture, Ceiling, LinkShare, Reduce, Reference
+from rackproof.core.architecture import Alternative, Architecture, Ceiling, Criterion, LinkShare, Reduce, Reference
+from rackproof.core.architecture.plausibility import carried, ceiling_of
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
+from rackproof.core.judging.conditions import asked
 from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
 from rackproof.core.judging.select import quantity
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
-from rackproof.core.units import UnitError, convert
+from rackproof.core.units import UnitError, convert, same_dimension
 
 BEYOND_PCT = 2.0
 """So far above what a link can carry a number may be: clocks and counters are not exact."""
@@ -26,6 +28,8 @@ class Capacity(NamedTuple):
     """The metric's own."""
     text: str
     """``link spine (4 × 400 Gb/s)``."""
+    each: bool = False
+    """Every member of a group has it for itself; otherwise all of them share it."""
 
 
 def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) -> Capacity | NoNumber:
@@ -34,24 +38,45 @@ def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) 
     if link is None or link.each.value is None:
         why = "it is not among the links" if link is None else "its rate is not published"
         return NoNumber(Status.UNMEASURED, why)
-    many = link.count * share.times
     try:
-        value = convert(link.each.value, link.each.unit, unit) * many
+        found = carried(link, share.times, unit)
     except UnitError as error:
         return NoNumber(Status.UNMEASURED, str(error))
+    if found is None:
+        return NoNumber(Status.UNMEASURED, "its rate is not published")
+    many = link.count * share.times
     times = f"{number_text(many)} × " if many != 1 else ""
-    return Capacity(value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
+    return Capacity(found.value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
+
+
+def physical(
+    architecture: Architecture, criterion: Criterion, asks: Criterion | Alternative
+) -> Capacity | NoNumber | None:
+    """What no measurement of a criterion, or of one way of meeting it, can exceed; None where nobody says.
+
+    The criterion's ceiling bounds all ways that are of its dimension. Links for which it names none are bounded by
+    the fabric's line rate.
+    """
+    unit, named = METRICS[asks.metric].unit, criterion.ceiling
+    if named is not None and same_dimension(unit, METRICS[criterion.metric].unit):
+        return capacity(architecture, named, unit)
+    found = ceiling_of(architecture, criterion.model_copy(update={"metric": asks.metric, "ceiling": None}))
+    rate = architecture.fabric.line_rate_gbps if architecture.fabric else None
+    if found is None or rate is None:
+        return None
+    return Capacity(found.value, unit, f"fabric.line_rate_gbps ({amount(rate, 'Gb/s')})", each=True)
 
 
 def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
     """Why a number cannot be: its fastest sample is beyond what the link carries.
 
     The fastest and not the median, so that a slow sample more never makes an impossible measurement credible. Of a
-    group the number itself, because its samples are the members'.
+    group that shares the links the number itself, because its samples are the members'.
     """
     if not isinstance(ceiling, Capacity):
         return None
-    fastest = number.value if number.counts else max(number.samples, default=number.value)
+    shared = number.counts and not ceiling.each
+    fastest = number.value if shared else max(number.samples, default=number.value)
     if fastest <= ceiling.value * (1 + BEYOND_PCT / 100):
         return None
     actual = amount(fastest, ceiling.unit, ceiling.value)
@@ -59,11 +84,17 @@ def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
 
 
 class Whole:
-    """What a bar is a share of, in ``unit``."""
+    """What a bar is a share of, in the unit of the metric that is judged."""
 
     def __init__(
-        self, architecture: Architecture, of: Reference | LinkShare, unit: str, names: Sequence[str], numbers: Numbers
+        self,
+        architecture: Architecture,
+        of: Reference | LinkShare,
+        asks: Criterion | Alternative,
+        names: Sequence[str],
+        numbers: Numbers,
     ) -> None:
+        unit = METRICS[asks.metric].unit
         self.link: Capacity | NoNumber | None = None
         self._unit, self._names, self._numbers = unit, names, numbers
         self._common: Number | NoNumber | None = None
@@ -74,8 +105,7 @@ class Whole:
             return
         self.text = quantity(of.metric, of.where)
         self._of, self._own_unit = of, METRICS[of.metric].unit
-        labels = frozenset(of.where.items())
-        self._question = Question(of.metric, of.scope, labels, of.statistic, max_cv_pct=of.max_cv_pct)
+        self._question = reference_question(of, asks)
         self._ask = numbers.remembering(self._question)
 
     def number(self, members: Sequence[str]) -> Number | NoNumber:
@@ -95,6 +125,22 @@ class Whole:
         if isinstance(answer, NoNumber) or self._own_unit == self._unit:
             return answer
         return answer._replace(value=convert(answer.value, self._own_unit, self._unit))
+
+
+def reference_question(of: Reference, asks: Criterion | Alternative) -> Question:
+    """A reference is asked on the criterion's own terms, unless it has terms of its own; conditions and gates are
+    its own only, because they are about another quantity."""
+    return Question(
+        of.metric,
+        of.scope,
+        frozenset(of.where.items()),
+        of.statistic,
+        asks.min_samples if of.min_samples is None else of.min_samples,
+        asks.max_cv_pct if of.max_cv_pct is None else of.max_cv_pct,
+        asks.warmup if of.warmup is None else of.warmup,
+        asked(of.conditions),
+        of.gates,
+    )
 
 
 def _given(value: float) -> Number:

@@ -11,7 +11,7 @@ from rackproof.core.evidence import Scope
 from rackproof.core.judging.alternatives import either, variants_of
 from rackproof.core.judging.attribution import attributed
 from rackproof.core.judging.bars import amount, bar_text, compare, level_reached, settled
-from rackproof.core.judging.ceilings import Capacity, Whole, capacity, too_fast
+from rackproof.core.judging.ceilings import Capacity, Whole, physical, too_fast
 from rackproof.core.judging.entry import about
 from rackproof.core.judging.members import named, no_device, several, subject_name
 from rackproof.core.judging.numbers import NoNumber, Number, Numbers, counted, question, unusable
@@ -20,6 +20,9 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict, template, trusted
+
+BROKEN_SHARE = 100.0
+"""So many times the whole, a number or what it is a share of was not measured."""
 
 
 class _Share(NamedTuple):
@@ -80,10 +83,9 @@ class _Case:
         }
         """The same in every verdict of the case."""
         self.template = template(**self.common)
-        self.whole = Whole(architecture, self.bar.of, self.metric.unit, self.names, numbers) if self.bar.of else None
-        ceiling = asks.ceiling if isinstance(asks, Criterion) else None
-        self.physical = capacity(architecture, ceiling, self.metric.unit) if ceiling else None
-        if self.whole is not None and self.physical is None:
+        self.whole = Whole(architecture, self.bar.of, asks, self.names, numbers) if self.bar.of else None
+        self.physical = physical(architecture, criterion, asks)
+        if self.whole is not None and self.whole.link is not None and criterion.ceiling is None:
             self.physical = self.whole.link
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -93,7 +95,11 @@ class _Case:
         elif not self.each:
             number, values = self.numbers.ask_group(self.question, self.asks.reduce, self.names)
             if self.asks.reduce in SPREADS and isinstance(number, Number):
-                yield self._spread(number, values)
+                fastest = number._replace(value=max(values.values()))
+                if fault := too_fast(fastest, self.physical):
+                    yield self._without("rack", unusable(fastest, Status.INVALID, fault))
+                else:
+                    yield self._spread(number, values)
             else:
                 yield self._judge("rack", self.names, number)
         elif scope is Scope.PAIR and (why := members.nothing(scope, self.names)):
@@ -123,6 +129,8 @@ class _Case:
             except ZeroDivisionError:
                 status, why = Status.INVALID, f"nothing to take a share of: {of} is 0"
             else:
+                if ratio > BROKEN_SHARE:
+                    return self._without(subject, self._broken(number, whole, raw, records))
                 remark = "; ".join(filter(None, (number.remark, whole.remark))) if whole.remark else number.remark
                 both = Number(
                     number.value, number.samples, number.cv_pct, raw, simulated, remark, records, number.counts
@@ -130,6 +138,13 @@ class _Case:
                 share = _Share(number.value, whole.value, of)
                 return self._verdict(subject, both, convert(ratio, "ratio", self.bar.unit), share)
         return self._without(subject, NoNumber(status, why, raw=raw, simulated=simulated, records=records))
+
+    def _broken(self, number: Number, whole: Number, raw: tuple[str, ...], records: tuple[int, ...]) -> NoNumber:
+        unit, of = self.metric.unit, self.whole.text if self.whole else ""
+        why = f"{amount(number.value, unit)} of {amount(whole.value, unit)}, {of}"
+        why += ": the reference is broken or the number is"
+        both = unusable(number, Status.INVALID, why)
+        return both._replace(raw=raw, records=records, simulated=number.simulated or whole.simulated)
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
         """The members that are furthest from each other or from the others are named, with their numbers."""

@@ -2,7 +2,7 @@
 
 Verdicts are ``id[efficiency@16]`` for every point but the baseline, ``id[r2]`` and ``id[steps]``, all on the rack. At
 every point only some of the nodes take part, so that the label says which point it is; that as many nodes took part as
-the label claims is checked where it counts nodes or GPUs.
+the label claims is checked where it counts nodes, clients or GPUs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from rackproof.core.verdict import Verdict
 LEAST_POINTS = 3
 """Through two points every line fits."""
 
+MOST_EFFICIENCY = 2.0
+"""Twice what linear growth gives, the baseline was not measured as it should have been."""
+
 _ROUNDING = 1e-9
+
+_ONE_EACH = ("nodes", "clients")
+"""Of these a node is one."""
 
 Points = Mapping[int, Number | NoNumber]
 
@@ -55,8 +61,10 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
     number, members = numbers.ask_part(question(curve, Scope.RACK, where), names)
     if isinstance(number, NoNumber):
         return number
+    if not number.value:
+        return unusable(number, Status.INVALID, f"{curve.metric} is 0, nothing grows from or to it")
     needed = _nodes_needed(architecture, curve.over, point)
-    if len(members) < needed or (curve.over == "nodes" and len(members) > needed):
+    if len(members) < needed or (curve.over in _ONE_EACH and len(members) > needed):
         why = f"expected {point} {curve.over} on {needed} nodes, actual {len(members)} nodes took part"
         return unusable(number, Status.INVALID, why)
     return number
@@ -64,7 +72,7 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
 
 def _nodes_needed(architecture: Architecture, over: str, point: int) -> int:
     """0 where the architecture does not say how many a node has of what is counted."""
-    if over == "nodes":
+    if over in _ONE_EACH:
         return point
     per_node = architecture.gpu.count if over == "gpus" and architecture.gpu else 0
     return -(-point // per_node) if per_node else 0
@@ -90,6 +98,13 @@ class _Judged:
             value = ratio_of(measured, linear)
         except ZeroDivisionError:
             why = f"{self._named(baseline)}, the baseline, is 0"
+            return Verdict(**common, status=Status.INVALID, message=why)
+        if value > MOST_EFFICIENCY * (1 + _ROUNDING):
+            why = (
+                f"efficiency {number_text(value, MOST_EFFICIENCY)} ({amount(measured, self.unit)} of"
+                f" {amount(linear, self.unit)} at {point}), more than {MOST_EFFICIENCY:g}:"
+                f" the baseline, {baseline} {self.over}, is broken"
+            )
             return Verdict(**common, status=Status.INVALID, message=why)
         passed = value >= least * (1 - _ROUNDING)
         of = f"linear growth from {baseline} {self.over}"

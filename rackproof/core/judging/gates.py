@@ -1,7 +1,8 @@
 """What a measurement must prove about itself before anyone compares it with a bar.
 
 Each gate looks at every repetition: one that was not what it is said to have been spoils the number that is made of
-all of them. A gate whose numbers were not recorded is not passed. Numbers and units: ``evidence.Measurement``.
+all of them. That no byte was read twice is about all repetitions together. A gate whose numbers were not recorded is
+not passed. Numbers and units: ``evidence.Measurement``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ CACHED_PCT = 1.0
 """So much of the data set may be cached when the measurement begins (exclusive)."""
 
 _ROUNDING = 1e-9
+_READ = "bytes_read"
+_READ_SHARE = "bytes read over data set"
 
 
 class _Rule(NamedTuple):
@@ -66,16 +69,29 @@ def _gate_fault(
         if len(companions[name]) != samples:
             return f"{gate} cannot be checked: {len(companions[name])} numbers of {name} for {samples} samples"
     faults = []
+    read = companions[_READ] if gate is Gate.DATASET_SIZE and _READ in names else ()
     for repetition in range(warmup, samples):
         numbers = {name: companions[name][repetition] for name in names}
         odd = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value) or value < 0]
+        if read and not odd:
+            numbers |= _once(read, companions["dataset_bytes"], numbers[_READ])
         if fault := (f"{odd[0]}, which cannot be" if odd else rule.fault(numbers)):
-            faults.append((repetition, fault))
+            faults.append((not odd, repetition, fault))
     if not faults:
         return None
-    first, fault = faults[0]
+    _, first, fault = min(faults)  # a number that cannot be explains the others
     where = f" (sample {first + 1}, {len(faults)} of {samples - warmup})" if samples > 1 else ""
     return f"{gate}: {fault}{where}"
+
+
+def _once(read: Sequence[float], dataset: Sequence[float], own: float) -> dict[str, float]:
+    """Share of the smallest data set that all repetitions read, the warm-up too: what it read may be cached since.
+
+    Infinite where one of them cannot be known, or where the repetition itself read nothing.
+    """
+    sound = own > 0 and all(math.isfinite(number) and number >= 0 for number in read)
+    smallest = min(dataset)
+    return {_READ_SHARE: math.fsum(read) / smallest if sound and smallest > 0 else math.inf}
 
 
 def _littles_law(numbers: Mapping[str, float]) -> str | None:
@@ -95,12 +111,12 @@ def _dataset_size(numbers: Mapping[str, float]) -> str | None:
     dataset = numbers["dataset_bytes"]
     if not dataset:
         return "the data set is empty"
-    read, ram = numbers.get("bytes_read"), numbers.get("client_ram_bytes")
-    if read is not None and 0 < read <= dataset * (1 + _ROUNDING):
+    share, ram = numbers.get(_READ_SHARE, math.inf), numbers.get("client_ram_bytes")
+    if share <= 1 + _ROUNDING:
         return None
     if ram is None:
-        times = number_text((read or 0.0) / dataset, 1.0)
-        return f"expected every byte of the data set read at most once, actual {times} times its size was read"
+        actual = f"{number_text(share, 1.0)} times its size was read" if math.isfinite(share) else "not known"
+        return f"expected every byte of the data set read at most once in all repetitions together, actual {actual}"
     if not ram:
         return "clients without memory cannot be"
     if dataset >= ram * DATASET_TIMES_RAM * (1 - _ROUNDING):

@@ -24,6 +24,8 @@ _LISTED = 8
 """So many samples are listed in a message at most."""
 _MOST = 1e15
 """Of any unit of the vocabulary; what is larger was misread, and could overflow on the way to a share."""
+_MOST_PERCENT = 102.0
+"""No share of the vocabulary exceeds its whole; clocks and counters are not exact."""
 _ROUNDING = 1e-9
 """Of a limit: a scatter that meets it exactly still does after a conversion between units."""
 
@@ -100,12 +102,16 @@ class Numbers:
     def __init__(self, index: Index, members: Members) -> None:
         self._index = index
         self.members = members
-        self._remembered: dict[Question, dict[str, Number | NoNumber]] = {}
+        self._remembered: dict[tuple[Question, str], dict[Sequence[str] | str, Number | NoNumber]] = {}
 
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
         """The number of one node, one pair or (``members`` being those that must have taken part) the rack."""
         answer = self._index.find(question.metric, question.scope, members, question.labels)
-        return _refusal(answer) if isinstance(answer, Absent) else _number(question, answer)
+        if isinstance(answer, Absent):
+            return _refusal(answer)
+        if self.members.replayed(question.metric, question.scope, members):
+            answer = answer._replace(simulated=True)
+        return _number(question, answer)
 
     def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
         """The number of the rack that some of ``names`` and nobody else took part in, and who they were."""
@@ -116,10 +122,13 @@ class Numbers:
 
     def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
         """``ask`` with a memory, for what many criteria take a share of."""
-        known = self._remembered.setdefault(question, {})
+        # Questions whose conditions are True and 1 are equal, and are not the same.
+        known = self._remembered.setdefault((question, repr(question.conditions)), {})
+        rack = question.scope is Scope.RACK
 
         def ask(members: Sequence[str]) -> Number | NoNumber:
-            subject = subject_name(question.scope, members)
+            # of two groups the rack's number may differ, although its name does not
+            subject = tuple(members) if rack else subject_name(question.scope, members)
             answer = known.get(subject)
             if answer is None:
                 answer = known[subject] = self.ask(question, members)
@@ -165,6 +174,8 @@ class Numbers:
 def _number(question: Question, answer: Answer) -> Number | NoNumber:
     metric = METRICS[question.metric]
     samples = answer.samples
+    if not answer.raw:
+        return _refused(Status.INVALID, "no output stands behind it", answer)
     try:
         if answer.unit != metric.unit:
             samples = tuple(convert(sample, answer.unit, metric.unit) for sample in samples)
@@ -182,14 +193,17 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
     if question.gates and (fault := fault_of(question.gates, answer.companions, every, question.warmup)):
         return _refused(Status.INVALID, fault, answer, samples, value, scatter)
     limit = question.max_cv_pct
+    if limit is not None and scatter is None:
+        why = f"scatter needs two samples or more, actual {len(samples)}"
+        return _refused(Status.UNMEASURED, why, answer, samples, value)
     if limit is not None and scatter is not None and scatter > limit * (1 + _ROUNDING):
         why = _scatters(samples, metric.unit, scatter, limit)
         return _refused(Status.INVALID, why, answer, samples, value, scatter)
     remarks = []
-    if limit is not None and scatter is None:
-        remarks.append("scatter unknown")
     if answer.replaced:
         remarks.append(f"the latest of {answer.replaced + 1} measurements")
+    if answer.later is not None:
+        remarks.append(f"a later attempt failed: {answer.later}")
     return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None)
 
 
@@ -219,13 +233,14 @@ def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[
 
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
-    """No quantity of the vocabulary can be negative, and a latency cannot be nought."""
-    if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= _MOST:
+    """No quantity of the vocabulary can be negative, a latency cannot be nought and a share no more than the whole."""
+    most = _MOST_PERCENT if metric.unit == "percent" else _MOST
+    if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= most:
         return None
     for sample in samples:
         if not math.isfinite(sample):
             return f"a sample is {sample}, which is no number"
-        if not 0 <= sample <= _MOST or (sample == 0 and not metric.zero_is_possible):
+        if not 0 <= sample <= most or (sample == 0 and not metric.zero_is_possible):
             return f"a sample is {amount(sample, metric.unit)}, which cannot be"
     return None
 

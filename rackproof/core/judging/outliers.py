@@ -1,12 +1,14 @@
 """Members that are far from their peers on the bad side.
 
 The limit is the larger of two distances from the median: ``rel_pct`` percent of it, and the deviation at which the
-modified z score exceeds ``z``. Where more than half of the members are equal, the median absolute deviation is 0, any
-difference would have an infinite score, and the relative distance decides alone.
+modified z score exceeds ``z``. Where the latter decides and is more than half the median away, the peers are too
+different to say which of them is odd, and all of them are INVALID. Where more than half of the members are equal, the
+median absolute deviation is 0, any difference would have an infinite score, and the relative distance decides alone.
 
 A peer without a number could have been anything. So a member passes among incomplete peers only where it would pass
-whatever the missing ones are; that is decided by the relative distance, from the best median that is still possible.
-Peers that agree with each other are thus not held up by one of them that is missing.
+whatever the missing ones are; that is decided by the relative distance, from the best median that is still possible,
+and only where the missing ones cannot make the peers too different. Peers that agree with each other are thus not held
+up by one of them that is missing.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from rackproof.core.verdict import Verdict
 
 CONSISTENCY = 0.6745
 """Makes the median absolute deviation of normally distributed numbers their standard deviation."""
+
+LARGEST_SHARE = 0.5
+"""Of the median: a limit by score that is further away makes a dead member one of the crowd."""
 
 _ROUNDING = 1e-9
 
@@ -84,6 +89,10 @@ class _Peers:
         self.mad = median(abs(value - self.middle) for value in self.values) if self.values else 0.0
         self.best_middle = self._best_middle() if self.missing else self.middle
         """The best median that is possible whatever the missing members are."""
+        self.spread = self.mad * outlier.z / CONSISTENCY
+        self.furthest = max(outlier.rel_pct / 100, LARGEST_SHARE)
+        """Share of the median that the limit may be away from it."""
+        self.scatter_possible = self.missing > 0 and self._may_scatter()
         self.common: dict[str, Any] = {
             **about(outlier, id_),
             "metric": outlier.metric,
@@ -107,6 +116,7 @@ class _Peers:
     def _judge(self, subject: str, answer: Number | NoNumber) -> Verdict:
         if isinstance(answer, NoNumber):
             return self._without(subject, answer)
+        unit = self.metric.unit
         peers, least, of = len(self.values), self.outlier.min_peers, len(self.answers)
         if peers < least:
             why = f"{peers} of {of} {self.what} have a number, it takes {least} to say which is the odd one"
@@ -114,12 +124,19 @@ class _Peers:
         if not self.middle:
             why = f"{self.of} is 0, nothing can be far from it"
             return self._without(subject, unusable(answer, Status.INVALID, why))
+        if self.spread > self.middle * self.furthest * (1 + _ROUNDING):
+            share = number_text(100 * self.spread / self.middle)
+            why = (
+                f"peers scatter too much: {self._rule(self.outlier.z, 'z')} {self.of}, {amount(self.middle, unit)}, is"
+                f" {share} % away, more than {number_text(100 * self.furthest)} %"
+            )
+            return self._without(subject, unusable(answer, Status.INVALID, why))
         return self._compare(subject, answer)
 
     def _compare(self, subject: str, number: Number) -> Verdict:
         higher, unit, outlier, middle = self.metric.higher_is_better, self.metric.unit, self.outlier, self.middle
-        floor, spread = middle * outlier.rel_pct / 100, self.mad * outlier.z / CONSISTENCY
-        limit = max(floor, spread)
+        floor = middle * outlier.rel_pct / 100
+        limit = max(floor, self.spread)
         edge = middle - limit if higher else middle + limit
         worse = middle - number.value if higher else number.value - middle
         status, remarks = Status.PASS, [counted(outlier.statistic, len(number.samples))]
@@ -128,6 +145,11 @@ class _Peers:
         elif self.missing and not self._passes_anyway(number.value):
             status = Status.UNMEASURED
             remarks.append(f"{self.missing} of {len(self.answers)} {self.what} have no number and could make it one")
+        elif self.scatter_possible:
+            status = Status.UNMEASURED
+            remarks.append(
+                f"{self.missing} of {len(self.answers)} {self.what} have no number and could differ too much"
+            )
         if not self.mad:
             remarks.append("half of them are equal, the relative distance alone decides")
         if number.remark:
@@ -152,6 +174,19 @@ class _Peers:
     def _best_middle(self) -> float:
         beyond = math.inf if self.metric.higher_is_better else 0.0
         return median([*self.values, *[beyond] * self.missing])
+
+    def _may_scatter(self) -> bool:
+        """Whether numbers of the missing members could make the peers too different to tell; True in doubt.
+
+        Whatever they are, the median lies between those with all of them at nought and all of them infinite, so that
+        no deviation of a member exceeds the larger of its distances from those two.
+        """
+        gone = [math.inf] * self.missing
+        low, high = median([*self.values, *[0.0] * self.missing]), median([*self.values, *gone])
+        if not low or math.isinf(high):
+            return True
+        mad = median([*(max(abs(value - low), abs(value - high)) for value in self.values), *gone])
+        return mad * self.outlier.z / CONSISTENCY > low * self.furthest
 
     def _passes_anyway(self, value: float) -> bool:
         """Whether no numbers of the missing members could make this one an outlier."""

@@ -2,7 +2,8 @@
 
 What is asked comes from the nodes of the run; measurements only answer. The rule for measurements of the same
 thing (metric, scope, members, labels), because a resumed run may measure again: one with samples replaces whatever
-stands before it, one without samples replaces nothing that has some. So the latest number counts, never the best.
+stands before it, one without samples replaces nothing that has some. So the latest number counts, never the best; where
+a later attempt failed, the number says so.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class Answer(NamedTuple):
     companions: Mapping[str, tuple[float, ...]] = {}
     records: tuple[int, ...] = ()
     """Where in the evidence it stands; empty where that is not known."""
+    place: int = 0
+    """How many measurements were added before it."""
+    later: str | None = None
+    """Why a later attempt at the same thing failed."""
 
 
 class Absent(NamedTuple):
@@ -64,6 +69,8 @@ class Index:
         self._by_subject: dict[tuple[str, str, str], dict[tuple[Labels, frozenset[str]], Answer]] = {}
         self._keys: dict[tuple[Labels, frozenset[str]], tuple[Labels, frozenset[str]]] = {}
         self._matching: dict[Labels, list[tuple[Labels, frozenset[str]]]] = {}
+        self._added = 0
+        self._attempts: dict[tuple[str, str, str], list[_Attempt]] = {}
         for measurement in measurements:
             self.add(measurement)
 
@@ -77,13 +84,15 @@ class Index:
             self._keys[key] = key
             self._matching.clear()
         key = self._keys[key]  # thousands of nodes have the same labels
-        same = self._by_subject.setdefault(
-            (measurement.metric, scope.value, subject_name(scope, measurement.members)), {}
-        )
+        about = (measurement.metric, scope.value, subject_name(scope, measurement.members))
+        same = self._by_subject.setdefault(about, {})
         earlier = same.get(key)
+        self._added += 1
         reason = measurement.reason
         if not measurement.samples and reason is None:
             reason = "a measurement without samples and without a reason"
+        if reason is not None:
+            self._attempts.setdefault(about, []).append(_Attempt(self._added, *key, reason))
         if earlier is not None and earlier.reason is None and reason is not None:
             return
         same[key] = Answer(
@@ -97,6 +106,7 @@ class Index:
             self._kept(measurement.conditions) if self._wanted.conditions else {},
             self._needed(measurement.companions) if self._wanted.companions else {},
             () if seq is None else (seq,),
+            self._added,
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,7 +123,16 @@ class Index:
         For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
         have any value, but one only: two answers to one question are INVALID.
         """
-        candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
+        about = (metric, scope.value, subject_name(scope, members))
+        answer = self._found(about, metric, scope, members, where)
+        if about in self._attempts and isinstance(answer, Answer):
+            return _with_later(answer, self._attempts[about], members if scope is Scope.RACK else ())
+        return answer
+
+    def _found(
+        self, about: tuple[str, str, str], metric: str, scope: Scope, members: Sequence[str], where: Labels
+    ) -> Answer | Absent:
+        candidates = self._by_subject.get(about, {})
         if where not in self._matching:
             self._matching[where] = [key for key in self._keys if where <= key[0]]
         matching = [candidates[key] for key in self._matching[where] if key in candidates]
@@ -131,17 +150,40 @@ class Index:
 
     def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | Absent:
         """The one rack measurement that carries ``where``, whichever of ``names`` and nobody else took part."""
-        group = frozenset(names)
+        group, about = frozenset(names), (metric, Scope.RACK.value, Scope.RACK.value)
         candidates = [
-            answer
-            for (_, members), answer in self._by_subject.get((metric, Scope.RACK.value, Scope.RACK.value), {}).items()
-            if members and members <= group
+            answer for (_, members), answer in self._by_subject.get(about, {}).items() if members and members <= group
         ]
         matching = [answer for answer in candidates if where <= answer.labels]
         measured = [answer for answer in matching if answer.reason is None]
-        if measured:
-            return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
-        return _failed(metric, candidates, where)
+        if not measured:
+            return _failed(metric, candidates, where)
+        only = _only(metric, measured, [answer for answer in matching if answer.reason is not None])
+        return _with_later(only, self._attempts.get(about, ()), only.members) if isinstance(only, Answer) else only
+
+
+class _Attempt(NamedTuple):
+    """A measurement that gave no number."""
+
+    place: int
+    labels: Labels
+    members: frozenset[str]
+    reason: str
+
+
+def _with_later(answer: Answer, attempts: Iterable[_Attempt], members: Iterable[str]) -> Answer:
+    """``answer`` with the last failure after it of the same thing, also of one that has not all of its labels yet.
+
+    ``members`` are those of the rack that must have been in it.
+    """
+    same = [
+        attempt.reason
+        for attempt in attempts
+        if attempt.place > answer.place
+        and attempt.labels <= answer.labels
+        and (not attempt.members or attempt.members.issuperset(members))
+    ]
+    return answer._replace(later=same[-1]) if same else answer
 
 
 def quantity(metric: str, where: Mapping[str, str]) -> str:
@@ -168,8 +210,11 @@ def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> 
     """The only answer. A failed one counts as a second one, unless the labels that it has are the other's."""
     if len(measured) == 1 and all(answer.labels <= measured[0].labels for answer in failed):
         return measured[0]
-    texts = sorted({quantity(metric, dict(answer.labels)) for answer in (*measured, *failed)})
-    return Absent(Status.INVALID, f"more than one measurement answers this: {'; '.join(texts)}")
+    everyone = (*measured, *failed)
+    texts = {quantity(metric, dict(answer.labels)) for answer in everyone}
+    if len(texts) < len(everyone):  # the same labels, so it is who took part that differs
+        texts = {f"{quantity(metric, dict(a.labels))} on {fold(sorted(a.members))}" for a in everyone}
+    return Absent(Status.INVALID, f"more than one measurement answers this: {'; '.join(sorted(texts))}")
 
 
 def _partial(measured: Sequence[Answer], members: Sequence[str]) -> Absent:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rackproof.core.evidence import Scope
+from rackproof.core.architecture import Reference, Statistic
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.judging.ceilings import Whole
+from rackproof.core.judging.members import Members
+from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
+from rackproof.core.judging.select import Index, Wanted
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
 from tests.unit.judging import GPU, NODES, architecture, criterion, judged, measurement, run_info, verdicts
@@ -19,6 +25,10 @@ SHARE = {
     "unit": "percent",
     "of": {"metric": "link.tcp_bandwidth", "where": {"rail": "0"}, "scope": "pair", "reduce": "median"},
 }
+
+
+def with_companions(companions: dict[str, tuple[float, ...]]) -> Measurement:
+    return measurement(GPU, 0.9, metric="link.tcp_bandwidth", companions=companions, rail="0")
 
 
 def link(gbps: float, *more: float, pair: tuple[str, str] = ("gpu-01", "gpu-02")) -> Any:
@@ -201,7 +211,7 @@ class TestSamples:
         assert verdict.samples == (30.0, 31.0)
 
     def test_too_noisy_is_invalid_on_either_side_of_the_bar(self) -> None:
-        made = architecture(criterion(max_cv_pct=20))
+        made = architecture(criterion(max_cv_pct=20, min_samples=2))
         result = judged(made, measurement("gpu-01", 30.0, 60.0), measurement("gpu-02", 2.0, 6.0))
         for name in GPU:
             assert verdicts(result)[name].status is Status.INVALID
@@ -211,10 +221,27 @@ class TestSamples:
         assert verdict.cv_pct == pytest.approx(47.14, abs=0.01)
         assert result.outcome is Outcome.INCOMPLETE
 
-    def test_one_sample_is_judged_and_said_to_be_one(self) -> None:
-        verdict = verdicts(judged(architecture(criterion(max_cv_pct=20)), measurement("gpu-01", 30.0)))["gpu-01"]
-        assert verdict.status is Status.PASS
-        assert verdict.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample; scatter unknown"
+    def test_one_sample_says_nothing_about_scatter(self) -> None:
+        made = architecture(criterion(max_cv_pct=20, min_samples=2))
+        (entry,) = made.criteria
+        made = made.model_copy(update={"criteria": (entry.model_copy(update={"min_samples": 1}),)})
+        verdict = verdicts(judged(made, measurement("gpu-01", 30.0)))["gpu-01"]
+        assert (verdict.status, verdict.value, verdict.samples) == (Status.UNMEASURED, 30.0, (30.0,))
+        assert verdict.message == "scatter needs two samples or more, actual 1"
+
+    def test_a_number_without_any_output_behind_it_is_invalid(self) -> None:
+        taken = measurement("gpu-01", 30.0).model_copy(update={"raw": ()})
+        verdict = verdicts(judged(architecture(criterion()), taken))["gpu-01"]
+        assert (verdict.status, verdict.message) == (Status.INVALID, "no output stands behind it")
+
+    @pytest.mark.parametrize(("value", "status"), [(101.9, Status.PASS), (102.1, Status.INVALID)])
+    def test_no_share_exceeds_its_whole(self, value: float, status: Status) -> None:
+        bar = {"op": "ge", "value": 90, "unit": "percent"}
+        made = architecture(criterion(metric="ingest.cache_hits", where={}, **{"pass": bar}))
+        verdict = verdicts(judged(made, measurement("gpu-01", value, metric="ingest.cache_hits")))["gpu-01"]
+        assert verdict.status is status
+        if status is Status.INVALID:
+            assert verdict.message == "a sample is 102 %, which cannot be"
 
     def test_a_warning_says_from_where_on(self) -> None:
         made = architecture(criterion(**{"pass": {"op": "ge", "value": 20, "warn": 40, "unit": "MB/s"}}))
@@ -281,7 +308,24 @@ class TestSeveralMeasurements:
         made = architecture(criterion())
         first, second = measurement("gpu-01", reason="first"), measurement("gpu-01", reason="second")
         assert verdicts(judged(made, first, second))["gpu-01"].message == "second"
-        assert verdicts(judged(made, measurement("gpu-01", 30.0), second))["gpu-01"].status is Status.PASS
+        kept = verdicts(judged(made, measurement("gpu-01", 30.0), second))["gpu-01"]
+        assert kept.status is Status.PASS
+        assert kept.message == "expected ≥ 20 MB/s, actual 30 MB/s; one sample; a later attempt failed: second"
+        again = verdicts(judged(made, measurement("gpu-01", 30.0), second, measurement("gpu-01", 31.0)))["gpu-01"]
+        assert "attempt failed" not in again.message
+
+    def test_a_later_failure_is_said_although_it_knew_fewer_labels(self) -> None:
+        early = measurement("gpu-01", storage="nfs", reason="mount lost")
+        for where in ({"storage": "nfs"}, {"storage": "nfs", "block_bytes": 1048576}):
+            made = architecture(criterion(where=where))
+            verdict = verdicts(judged(made, measurement("gpu-01", 30.0), early))["gpu-01"]
+            assert verdict.message.endswith("; a later attempt failed: mount lost")
+            assert "attempt" not in verdicts(judged(made, early, measurement("gpu-01", 30.0)))["gpu-01"].message
+
+    def test_a_later_failure_of_the_rack_is_said(self) -> None:
+        made = architecture(criterion(scope="rack"))
+        good, bad = measurement(NODES, 30.0, scope=RACK), measurement(GPU, scope=RACK, reason="a node went")
+        assert verdicts(judged(made, good, bad))["rack"].message.endswith("; a later attempt failed: a node went")
 
     def test_two_answers_to_one_question_are_invalid(self) -> None:
         small = measurement("gpu-01", 5.0, storage="nfs", block_bytes="4096")
@@ -356,11 +400,95 @@ class TestShares:
         assert verdict.status is Status.INVALID
 
     def test_a_noisy_reference_is_invalid_where_its_scatter_is_limited(self) -> None:
-        of = SHARE["of"] | {"max_cv_pct": 10}  # type: ignore[operator]
+        of = SHARE["of"] | {"max_cv_pct": 10, "min_samples": 2}  # type: ignore[operator]
         made = architecture(criterion(scope="rack", **{"pass": SHARE | {"of": of}}))
         taken = measurement(GPU, 84.1, scope=RACK)
         assert verdicts(judged(made, taken, link(0.5, 1.5)))["rack"].status is Status.INVALID
         assert verdicts(judged(self.MADE, taken, link(0.5, 1.5)))["rack"].status is Status.PASS
+
+    @pytest.mark.parametrize(
+        ("rates", "status"),
+        [
+            ((99.0, 0.94, 0.95), "PASS"),  # the warm-up is dropped
+            ((99.0, 0.94), "UNMEASURED"),
+            ((0.94, 0.5, 1.5), "INVALID"),
+        ],
+    )
+    def test_a_reference_is_asked_on_the_terms_of_the_criterion(self, rates: tuple[float, ...], status: str) -> None:
+        made = architecture(criterion(scope="rack", warmup=1, min_samples=2, max_cv_pct=10, **{"pass": SHARE}))
+        taken = measurement(GPU, 84.1, 84.1, 84.1, scope=RACK)
+        verdict = verdicts(judged(made, taken, link(*rates)))["rack"]
+        assert verdict.status.value == status, verdict.message
+        own = SHARE["of"] | {"warmup": 0, "min_samples": 1, "max_cv_pct": 200}  # type: ignore[operator]
+        free = made.model_copy(
+            update={
+                "criteria": tuple(
+                    entry.model_copy(
+                        update={"pass_": entry.pass_.model_copy(update={"of": Reference.model_validate(own)})}
+                    )
+                    for entry in made.criteria
+                )
+            }
+        )
+        assert verdicts(judged(free, taken, link(*rates)))["rack"].status in (Status.PASS, Status.FAIL)
+
+    def asked(self, reference: dict[str, Any], taken: Measurement) -> Number | NoNumber:
+        of = Reference.model_validate(SHARE["of"] | reference)  # type: ignore[operator]
+        made = architecture(criterion(scope="rack", **{"pass": SHARE}))
+        wanted = Wanted(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
+        numbers = Numbers(Index([taken], wanted), Members(made, run_info().nodes))
+        return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
+
+    def test_a_reference_measured_otherwise_is_invalid(self) -> None:
+        said = link(0.9).model_copy(update={"conditions": {"streams": 1}})
+        assert isinstance(self.asked({"conditions": {"streams": 1}}, said), Number)
+        for asks, taken in (({"streams": 8}, said), ({"streams": 1}, link(0.9))):
+            found = self.asked({"conditions": asks}, taken)
+            assert isinstance(found, NoNumber)
+            assert "measured otherwise" in found.why
+
+    def test_a_reference_that_does_not_prove_itself_is_invalid(self) -> None:
+        counted = {"application_bytes": (100.0,), "counter_bytes": (101.0,)}
+        assert isinstance(self.asked({"gates": ["byte_counters"]}, with_companions(counted)), Number)
+        counted = {"application_bytes": (100.0,), "counter_bytes": (2.0,)}
+        for taken in (with_companions(counted), link(0.9)):
+            found = self.asked({"gates": ["byte_counters"]}, taken)
+            assert isinstance(found, NoNumber)
+            assert "byte_counters" in found.why
+
+    def test_references_that_differ_in_the_kind_of_a_condition_are_not_mixed_up(self) -> None:
+        """True and 1 are equal, and a condition that is the one is not the other."""
+        made = architecture(criterion())
+        taken = measurement("gpu-01", 30.0, conditions={"direct": True})
+        numbers = Numbers(Index([taken], Wanted(frozenset({"direct"}))), Members(made, run_info().nodes))
+        ask = Question("storage.read_bandwidth", Scope.NODE, frozenset({("storage", "nfs")}), Statistic.MEDIAN)
+        found = [numbers.remembering(replace(ask, conditions=(("direct", c),)))(["gpu-01"]) for c in (True, 1)]
+        assert [type(number) for number in found] == [Number, NoNumber]
+
+    def test_references_on_the_rack_of_two_groups_are_not_mixed_up(self) -> None:
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "rack"}
+        share = {"op": "ge", "value": 50, "unit": "percent", "of": of}
+        made = architecture(
+            criterion(id="a", scope="rack", **{"pass": share}),
+            criterion(id="b", scope="rack", members="all", **{"pass": share}),
+        )
+        result = judged(
+            made,
+            measurement(NODES, 80.0, scope=RACK),
+            measurement(GPU, 100.0, scope=RACK, storage="local"),
+            measurement(NODES, 400.0, scope=RACK, storage="local"),
+        )
+        assert statuses(result, "a") == {"rack": "PASS"}
+        assert statuses(result, "b") == {"rack": "FAIL"}
+
+    def test_more_than_a_hundred_times_the_whole_is_invalid(self) -> None:
+        for rate, status in ((0.009, Status.PASS), (0.006, Status.INVALID)):
+            verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(rate)))["rack"]
+            assert verdict.status is status
+        assert verdict.message == (
+            "84.1 MB/s of 0.75 MB/s, link.tcp_bandwidth[rail=0]: the reference is broken or the number is"
+        )
+        assert verdict.measured == 84.1
 
     def test_each_member_is_compared_with_its_own_reference(self) -> None:
         of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each"}
@@ -454,6 +582,22 @@ class TestTheWhole:
         taken = measurement("gpu-01", 30.0).model_copy(update={"simulated": True})
         result = judged(architecture(criterion()), taken, measurement("gpu-02", 30.0))
         assert [v.simulated for v in verdicts(result).values()] == [True, False]
+
+    @pytest.mark.parametrize("scope", ["gpu", "node"])
+    def test_gpu_numbers_of_nodes_that_replay_their_gpus_are_simulated(self, scope: str) -> None:
+        """Whatever the measurement says."""
+        members = Members(
+            architecture(criterion()), run_info("gpu-01", "gpu-02", "sto-01", simulated=("gpu-01",)).nodes
+        )
+        name = {"gpu": "{}/gpu0", "node": "{}"}[scope]
+        taken = [measurement(name.format(n), 90.0, metric="gpu.utilisation", scope=Scope(scope)) for n in GPU]
+        numbers = Numbers(Index(taken), members)
+        ask = Question("gpu.utilisation", Scope(scope), frozenset(), Statistic.MEDIAN)
+        assert [numbers.ask(ask, (name.format(n),)).simulated for n in GPU] == [True, False]
+
+    def test_other_numbers_of_such_nodes_are_not(self) -> None:
+        run = run_info("gpu-01", "gpu-02", "sto-01", simulated=GPU)
+        assert not verdicts(judged(architecture(criterion()), measurement("gpu-01", 30.0), run=run))["gpu-01"].simulated
 
     def test_a_simulated_reference_marks_the_share(self) -> None:
         made = architecture(criterion(scope="rack", **{"pass": SHARE}))

@@ -103,7 +103,7 @@ def test_a_step_down_is_named() -> None:
 
 def test_another_baseline() -> None:
     """What one client gets alone may be limited by the client."""
-    found = of(made(baseline=4), *grown({1: 300.0, 2: 350.0, 4: 400.0, 8: 790.0}))
+    found = of(made(baseline=4), *grown({1: 150.0, 2: 250.0, 4: 400.0, 8: 790.0}))
     assert {name for name in found if name.startswith("eff")} == {"efficiency@1", "efficiency@2", "efficiency@8"}
     assert found["efficiency@8"].value == pytest.approx(0.9875)
 
@@ -137,8 +137,8 @@ def test_nothing_measured_nothing_passed() -> None:
 
 
 def test_an_invalid_point_is_invalid() -> None:
-    taken = [*grown({1: 100.0, 2: 200.0, 4: 400.0}), at(8, 100.0, 900.0)]
-    found = of(made(max_cv_pct=10), *taken)
+    taken = [*(at(n, 100.0 * n, 100.0 * n) for n in (1, 2, 4)), at(8, 100.0, 900.0)]
+    found = of(made(max_cv_pct=10, min_samples=2), *taken)
     assert statuses(found) == dict.fromkeys(ALL, "PASS") | dict.fromkeys(("efficiency@8", "r2", "steps"), "INVALID")
 
 
@@ -154,7 +154,7 @@ def test_a_flat_line_has_no_fit_and_nothing_to_compare_with() -> None:
     assert found["r2"].status is Status.INVALID
     assert found["steps"].status is Status.PASS
     zero = of(made(), *grown(dict.fromkeys(LINEAR, 0.0)))
-    assert {zero[name].status for name in ALL if name != "steps"} == {Status.INVALID}
+    assert {zero[name].status for name in ALL} == {Status.INVALID}
 
 
 def test_two_points_are_no_line() -> None:
@@ -173,7 +173,27 @@ def test_two_measurements_of_one_point_are_two_answers() -> None:
     again = measurement(NAMES[4:6], 210.0, scope=Scope.RACK, storage="nfs", clients="2")
     verdict = of(made(), *grown(LINEAR), again)["efficiency@2"]
     assert verdict.status is Status.INVALID
-    assert "more than one measurement answers this" in verdict.message
+    assert verdict.message.endswith(
+        "more than one measurement answers this: storage.read_bandwidth[clients=2,storage=nfs] on gpu-[01-02]; "
+        "storage.read_bandwidth[clients=2,storage=nfs] on gpu-[05-06]"
+    )
+
+
+@pytest.mark.parametrize("point", [1, 4])
+def test_a_point_of_nought_is_no_point(point: int) -> None:
+    found = of(made(), *grown(LINEAR | {point: 0.0}))
+    assert found["steps"].status is Status.INVALID
+    assert found["r2"].status is Status.INVALID
+    assert found["r2"].message.endswith("storage.read_bandwidth is 0, nothing grows from or to it")
+
+
+def test_more_than_twice_linear_growth_is_a_broken_baseline() -> None:
+    found = of(made(), *grown(LINEAR | {1: 49.0}))
+    assert {found[f"efficiency@{n}"].status for n in (2, 4, 8)} == {Status.INVALID}
+    assert found["efficiency@8"].message == (
+        "efficiency 2.04 (800 MB/s of 392 MB/s at 8), more than 2: the baseline, 1 clients, is broken"
+    )
+    assert of(made(), *grown(LINEAR | {1: 50.0}))["efficiency@8"].status is Status.PASS
 
 
 def test_nodes_of_another_group_do_not_answer() -> None:
@@ -190,6 +210,9 @@ def test_nodes_of_another_group_do_not_answer() -> None:
         ("nodes", 2, 2, Status.PASS),
         ("nodes", 2, 4, Status.INVALID),
         ("nodes", 2, 1, Status.INVALID),
+        ("clients", 2, 2, Status.PASS),
+        ("clients", 2, 4, Status.INVALID),
+        ("clients", 2, 1, Status.INVALID),
     ],
 )
 def test_the_label_must_agree_with_who_took_part(over: str, point: int, nodes: int, status: Status) -> None:
@@ -203,10 +226,13 @@ def test_the_label_must_agree_with_who_took_part(over: str, point: int, nodes: i
         "r2_min": None,
         "no_negative_step": False,
     }
+    more: dict[str, Any] = {"metric": "ingest.samples_rate", "labels": {}}
+    if over == "clients":
+        fields, more = fields | {"metric": "storage.read_bandwidth", "where": {"storage": "nfs"}}, {}
     gpu = {"count": 8, "model": "A", "memory_mib": None, "source": "us"}
     checked = architecture(curves=[curve(**fields)], gpu=gpu)
     taken = [
-        at(first, 100.0, nodes=1, over=over, metric="ingest.samples_rate", labels={}),
-        at(last, 190.0, nodes=nodes, over=over, metric="ingest.samples_rate", labels={}),
+        at(first, 100.0, nodes=1, over=over, **dict(more)),
+        at(last, 190.0, nodes=nodes, over=over, **dict(more)),
     ]
     assert of(checked, *taken)[f"efficiency@{point}"].status is status

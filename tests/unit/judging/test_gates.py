@@ -16,7 +16,7 @@ from tests.unit.judging import architecture, criterion, judged, measurement, ver
 LITTLE = {"iops": (1000.0, 2000.0), "latency_s": (0.064, 0.032), "outstanding": (64.0, 64.0)}
 COUNTED = {"application_bytes": (100.0, 100.0), "counter_bytes": (102.0, 99.0)}
 LARGE = {"dataset_bytes": (500.0, 500.0), "client_ram_bytes": (100.0, 100.0)}
-ONCE = {"dataset_bytes": (500.0, 500.0), "bytes_read": (500.0, 10.0)}
+ONCE = {"dataset_bytes": (500.0, 500.0), "bytes_read": (490.0, 10.0)}
 COLD = {"dataset_bytes": (500.0, 500.0), "cached_bytes_start": (0.0, 4.9)}
 GOOD = {
     Gate.LITTLES_LAW: (LITTLE,),
@@ -69,8 +69,20 @@ def test_a_sound_measurement_passes(gate: Gate, numbers: dict[str, tuple[float, 
         (
             Gate.DATASET_SIZE,
             ONCE | {"bytes_read": (1000.0, 500.0)},
-            "expected every byte of the data set read at most once, actual 2 times its size was read"
-            " (sample 1, 1 of 2)",
+            "expected every byte of the data set read at most once in all repetitions together, actual 3 times its size"
+            " was read (sample 1, 2 of 2)",
+        ),
+        (
+            Gate.DATASET_SIZE,
+            ONCE | {"bytes_read": (490.0, 11.0)},
+            "expected every byte of the data set read at most once in all repetitions together, actual 1.002 times its"
+            " size was read (sample 1, 2 of 2)",
+        ),
+        (
+            Gate.DATASET_SIZE,
+            ONCE | {"bytes_read": (490.0, 0.0)},
+            "expected every byte of the data set read at most once in all repetitions together, actual not known"
+            " (sample 2, 1 of 2)",
         ),
         (Gate.DATASET_SIZE, LARGE | {"client_ram_bytes": (0.0, 0.0)}, None),
         (Gate.DATASET_SIZE, LARGE | {"dataset_bytes": (0.0, 0.0)}, "the data set is empty (sample 1, 2 of 2)"),
@@ -118,6 +130,17 @@ def test_a_gate_without_its_numbers_is_not_passed(gate: Gate) -> None:
         short = str(fault_of([gate], numbers | {name: (1.0,)}, 2))
         assert short == f"{gate} cannot be checked: 1 numbers of {name} for 2 samples"
     assert "cannot be checked" in str(fault_of([gate], {}, 2))
+
+
+def test_what_the_warm_up_read_was_read_once_already() -> None:
+    numbers = {"dataset_bytes": (500.0,) * 3, "bytes_read": (500.0, 250.0, 250.0), "client_ram_bytes": (400.0,) * 3}
+    assert "times the clients' memory" in str(fault_of([Gate.DATASET_SIZE], numbers, 3, warmup=1))
+    small = numbers | {"bytes_read": (0.0, 250.0, 250.0)}
+    assert fault_of([Gate.DATASET_SIZE], small, 3, warmup=1) is None
+    unknown = numbers | {"bytes_read": (math.nan, 1.0, 1.0)}
+    assert fault_of([Gate.DATASET_SIZE], unknown, 3, warmup=1) is not None
+    large = numbers | {"client_ram_bytes": (100.0,) * 3}
+    assert fault_of([Gate.DATASET_SIZE], large, 3, warmup=1) is None
 
 
 def read(companions: dict[str, tuple[float, ...]], *samples: float, **fields: Any) -> Verdict:

@@ -54,8 +54,10 @@ def letters(found: dict[str, Verdict]) -> str:
         ([100.0, 101.0, 99.0, 100.5, 60.0], "PPPPF"),
         # the good side is no fault
         ([100.0, 101.0, 99.0, 100.5, 160.0], "PPPPP"),
-        # far from the median, but so are all others
-        ([20.0, 60.0, 100.0, 140.0, 180.0], "PPPPP"),
+        # far from the median, but so are all others: a dead one could hide among them
+        ([20.0, 60.0, 100.0, 140.0, 180.0], "IIIII"),
+        ([0.0, 60.0, 100.0, 140.0, 180.0, 100.0, 40.0], "IIIIIII"),
+        ([65.0, 92.0, 100.0, 108.0, 135.0], "PPPPP"),
         # two of five
         ([100.0, 101.0, 99.0, 50.0, 60.0], "PPPFF"),
         # more than half are equal: no deviation, the floor decides
@@ -91,9 +93,27 @@ def test_the_verdict_says_how_far_from_whom() -> None:
 
 
 def test_a_large_spread_moves_the_limit_away_and_says_so() -> None:
-    verdict = of([20.0, 60.0, 100.0, 140.0, 180.0])["gpu-01"]
+    verdict = of([65.0, 92.0, 100.0, 108.0, 135.0])["gpu-01"]
     assert "z 3.5 below the median of 5 nodes" in verdict.message
-    assert verdict.bar_value == pytest.approx(100 - 3.5 * 40 / 0.6745)
+    assert verdict.bar_value == pytest.approx(100 - 3.5 * 8 / 0.6745)
+
+
+@pytest.mark.parametrize("metric", ["storage.read_bandwidth", "storage.random_read_latency"])
+def test_peers_that_have_nothing_in_common_clear_nobody(metric: str) -> None:
+    more = {"metric": metric, "storage": "nfs", "block_bytes": "4096"}
+    found = of([20.0, 60.0, 100.0, 140.0, 180.0], made(metric=metric), **more)
+    unit, side = ("MB/s", "below") if metric == "storage.read_bandwidth" else ("µs", "above")
+    for verdict in found.values():
+        assert verdict.status is Status.INVALID
+        assert verdict.message == (
+            f"peers scatter too much: z 3.5 {side} the median of 5 nodes, 100 {unit}, is 208 % away, more than 50 %"
+        )
+        assert verdict.bar_value is None
+
+
+def test_a_wide_relative_limit_is_no_scatter() -> None:
+    values: list[float | None] = [85.0, 90.0, 100.0, 111.0, 35.0]
+    assert letters(of(values, made(rel_pct=60))) == "PPPPF"
 
 
 def test_no_deviation_at_all_is_said() -> None:
@@ -117,8 +137,10 @@ class TestMissingPeers:
         everyone = [100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 80.0, 80.0]
         assert letters(of(list(everyone))) == "PPPPPPFF"
         found = of([None, None, None, 100.0, 80.0, 80.0, 80.0, 100.0])
-        assert letters(found) == "UUUPUUUP"
+        assert letters(found) == "UUUUUUUU"
         assert "3 of 8 nodes have no number and could make it one" in found["gpu-05"].message
+        # with the missing three at 90 the median is 90 and a limit by score is further away than half of it
+        assert "3 of 8 nodes have no number and could differ too much" in found["gpu-04"].message
 
     def test_an_invalid_number_is_no_peer(self) -> None:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 100.2, -1.0])) == "PPPPPI"

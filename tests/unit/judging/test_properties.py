@@ -33,6 +33,8 @@ ORDER = [Status.PASS, Status.WARN, Status.FAIL]
 
 
 def made(op: str = "ge", **fields: Any) -> Architecture:
+    if fields.get("max_cv_pct") is not None:
+        fields.setdefault("min_samples", 2)  # one sample has no scatter
     return architecture(criterion(**{"pass": BARS[op]}, **fields))
 
 
