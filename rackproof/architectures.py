@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.complaints import model_problems
-from rackproof.core.architecture.consistency import problems
+from rackproof.core.architecture.consistency import problems, unknown_checks
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.inheritance import Merged, parent_of
 from rackproof.core.architecture.overrides import overridden
@@ -69,17 +69,21 @@ def available(search: Sequence[Path] | None = None) -> list[AvailableArchitectur
     return found
 
 
-def load(ref: str | Path, search: Sequence[Path] | None = None) -> LoadedArchitecture:
+def load(
+    ref: str | Path, search: Sequence[Path] | None = None, checks: Collection[str] | None = None
+) -> LoadedArchitecture:
     """Read and check one architecture, by id or by path.
+
+    ``checks`` are the ids of the checks that validators give; with them a severity of any other check is refused.
 
     Raises ArchitectureError, one line, for everything that is wrong with it.
     """
     if isinstance(ref, Path) or "/" in ref or ref.endswith(_SUFFIXES):
-        return _read(Path(ref), search)
+        return _read(Path(ref), search, checks)
     index = _index(search)
     if ref not in index:
         raise ArchitectureError(f"no reference architecture '{ref}'; {suggestion(ref, sorted(index))}")
-    loaded = _read(index[ref], search)
+    loaded = _read(index[ref], search, checks)
     if loaded.model.metadata.id != ref:
         raise ArchitectureError(
             f"{loaded.path}: metadata.id: expected '{ref}' as the file's name says, actual '{loaded.model.metadata.id}'"
@@ -139,9 +143,11 @@ def _index(search: Sequence[Path] | None) -> dict[str, Path]:
     return found
 
 
-def _read(path: Path, search: Sequence[Path] | None) -> LoadedArchitecture:
+def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | None) -> LoadedArchitecture:
     document, text, parents = _merged(path, search, ())
     model = _checked(document)
+    if checks is not None and (wrong := list(unknown_checks(model, checks))):
+        raise ArchitectureError(document.sentence(wrong))
     if parents:
         # A run stores one text: the file as it is with everything that it extends.
         data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}

@@ -39,11 +39,14 @@ def show(id_: str, merged: bool) -> None:
 def check(files: tuple[str, ...]) -> None:
     """Check FILES (or ids); exit 3 when one cannot be used."""
     from rackproof.report.architecture import contents
+    from rackproof.validation.known import known_checks
+    from rackproof.validation.run import validators_folder
 
+    checks = known_checks(validators_folder())
     wrong = False
     for file in files:
         try:
-            loaded = architectures.load(file)
+            loaded = architectures.load(file, checks=checks)
         except ArchitectureError as error:
             click.echo(str(error), err=True)
             wrong = True

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.architectures import load
-from rackproof.core.architecture import Architecture, Criterion, LinkShare, Reduce, SourceStatus, Statistic
+from rackproof.core.architecture import Architecture, Criterion, LinkShare, Reduce, Severity, SourceStatus, Statistic
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge
@@ -155,7 +155,7 @@ def test_an_acceptance_test_measures_what_the_bars_name(models: dict[str, Archit
 
 @pytest.mark.parametrize("id_", IDS)
 def test_the_smallest_rack_can_be_judged(models: dict[str, Architecture], id_: str) -> None:
-    """Curves and outliers ask for no more nodes than the smallest allowed rack has."""
+    """Curves and required outliers ask for no more nodes than the smallest allowed rack has."""
     architecture = models[id_]
     nodes = architecture.roles["gpu"].count.min
     assert architecture.gpu is not None
@@ -163,7 +163,7 @@ def test_the_smallest_rack_can_be_judged(models: dict[str, Architecture], id_: s
         most = nodes * (architecture.gpu.count if curve.over == "gpus" else 1)
         assert max(curve.points) <= most, curve.id
     for outlier in architecture.outliers:
-        assert outlier.min_peers <= nodes, outlier.id
+        assert outlier.min_peers <= nodes or outlier.severity is Severity.ADVISORY, outlier.id
 
 
 @pytest.mark.parametrize("id_", IDS)
@@ -420,7 +420,7 @@ def test_all_reduce_over_the_rack(
         "nccl.rack",
         measurement(
             FOUR,
-            busbw,
+            *[busbw] * 5,
             metric="collective.busbw",
             scope=Scope.RACK,
             conditions=conditions,

@@ -7,7 +7,7 @@ tries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from rackproof.core.architecture.base import Figure
 from rackproof.core.architecture.claims import claim_problems
 from rackproof.core.architecture.entries import entry_problems, groups
+from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
@@ -51,6 +52,14 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
     yield from override_problems(architecture)
     for role in architecture.required_checks:
         yield from known(("required_checks", role), role, groups(architecture), "role")
+
+
+def unknown_checks(architecture: Architecture, validators: Collection[str]) -> Iterator[Problem]:
+    """Severities of checks that nobody gives and nobody asks for; ``validators`` are the ids of those that exist."""
+    asked = {check for checks in architecture.required_checks.values() for check in checks}
+    asked.update(expected.check for expected in expected_checks(architecture))
+    for id_ in architecture.checks:
+        yield from known(("checks", id_), id_, sorted(asked | set(validators)), "check")
 
 
 def _system(architecture: Architecture) -> Iterator[Problem]:

@@ -224,9 +224,10 @@ class Outlier(Named, Several):
 
     members: str = "gpu"
     rel_pct: float = Field(gt=0, lt=100)
-    z: float = Field(default=3.5, gt=0)
-    min_peers: int = Field(default=5, ge=3)
-    """With fewer members nobody can say which of them is the odd one."""
+    z: float = Field(default=3.5, gt=0, le=10)
+    min_peers: int = Field(default=5, ge=5)
+    """With fewer members nobody can say which of them is the odd one: two of four may be bad, and the median with
+    them."""
 
 
 Points = Annotated[tuple[int, ...], Field(min_length=2)]

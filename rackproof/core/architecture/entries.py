@@ -34,6 +34,8 @@ _BEST = {
     "le": (Statistic.MIN, Statistic.P1, Statistic.P5, Statistic.P10),
 }
 """Statistics that look at the good end of the samples."""
+_BEST_MEMBERS = {"ge": (Reduce.MAX, Reduce.MAX_OVER_MEDIAN), "le": (Reduce.MIN, Reduce.MIN_OVER_MEDIAN)}
+"""Reductions that look at the good members."""
 
 
 def entry_problems(architecture: Architecture) -> Iterator[Problem]:
@@ -85,10 +87,12 @@ def _asked(
     """A quantity, its reduction and its bar."""
     yield from _quantity(architecture, here, asked.metric, asked.scope, _listed(asked.where))
     yield from _of_several(here, asked, reduce, bar)
+    yield from _scatter(here, asked.max_cv_pct, asked.min_samples)
     metric = METRICS.get(asked.metric)
     if metric is None:
         return
     yield from _numbers((*here, "pass"), bar)
+    yield from _cannot_fail(here, asked, reduce, bar, metric)
     yield from _units((*here, "pass"), reduce, metric, bar)
     if isinstance(bar.of, Reference):
         yield from _reference(architecture, (*here, "pass", "of"), asked, reduce, bar, bar.of, metric)
@@ -104,6 +108,7 @@ def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[
             (*here, "over"), f"{metric.name} has no label '{curve.over}'; {suggestion(curve.over, metric.labels)}"
         )
     yield from _no_best(here, metric, curve.statistic)
+    yield from _scatter(here, curve.max_cv_pct, curve.min_samples)
     if curve.over in curve.where:
         yield Problem((*here, "where", curve.over), "is what the curve runs over")
     for index, (before, after) in enumerate(pairwise(curve.points), 1):
@@ -125,6 +130,7 @@ def _outlier(architecture: Architecture, here: KeyPath, outlier: Outlier) -> Ite
         yield Problem((*here, "scope"), "the rack has no peers")
     metric = METRICS.get(outlier.metric)
     yield from _no_best(here, metric, outlier.statistic)
+    yield from _scatter(here, outlier.max_cv_pct, outlier.min_samples)
 
 
 def _no_best(here: KeyPath, metric: Metric | None, statistic: Statistic) -> Iterator[Problem]:
@@ -154,6 +160,38 @@ def _levels(architecture: Architecture) -> Iterator[Problem]:
         yield Problem(("level",), "no bar has levels")
 
 
+def _cannot_fail(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
+    """Bars that nothing can miss, that point the wrong way, or that look at the good end only."""
+    good = "ge" if metric.higher_is_better else "le"
+    yield from _direction((*here, "pass", "op"), reduce, bar, metric)
+    if bar.op == "ge":
+        for key, number in (("value", bar.value), *((f"levels.{name}", number) for name, number in bar.levels.items())):
+            if number == 0:
+                yield Problem((*here, "pass", *key.split(".", 1)), "at least 0 cannot be missed")
+    if bar.op == "range":
+        if asked.statistic not in (Statistic.MEDIAN, Statistic.MEAN):
+            yield Problem((*here, "statistic"), f"'range' is about the median or the mean, not '{asked.statistic}'")
+        if reduce not in (Reduce.EACH, Reduce.SUM, Reduce.MEDIAN):
+            yield Problem((*here, "reduce"), f"'range' is about each, their median or their sum, not '{reduce}'")
+    elif bar.op == "eq":
+        if asked.statistic in _BEST[good]:
+            yield Problem(
+                (*here, "statistic"), f"'{asked.statistic}' of {metric.name} judges the best of several tries"
+            )
+        if reduce in _BEST_MEMBERS[good]:
+            yield Problem((*here, "reduce"), f"'{reduce}' of {metric.name} judges the best member only")
+
+
+def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
+    better = "more" if metric.higher_is_better else "less"
+    if reduce in SPREADS:
+        wanted = "ge" if reduce is Reduce.MIN_OVER_MEDIAN else "le"
+        if bar.op in ("ge", "le") and bar.op != wanted:
+            yield Problem(path, f"'{bar.op}' with '{reduce}' asks for unlike members; expected '{wanted}'")
+    elif bar.op in ("ge", "le") and (bar.op == "ge") is not metric.higher_is_better:
+        yield Problem(path, f"{better} is better for {metric.name}: use 'range', or another metric")
+
+
 def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Iterator[Problem]:
     best = _BEST_OF.get(bar.op)
     if asked.scope is Scope.RACK and reduce is not Reduce.EACH:
@@ -162,6 +200,13 @@ def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Ite
         yield Problem((*here, "statistic"), f"'{asked.statistic}' with '{bar.op}' judges the best of several tries")
     if reduce in (Reduce.MIN, Reduce.MAX) and reduce.value == best:
         yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges the best member only")
+
+
+def _scatter(here: KeyPath, max_cv_pct: float | None, min_samples: int) -> Iterator[Problem]:
+    if max_cv_pct is not None and min_samples < 2:
+        yield Problem(
+            (*here, "max_cv_pct"), f"one sample has no scatter: min_samples is {min_samples}, expected 2 or more"
+        )
 
 
 def _quantity(
@@ -181,11 +226,14 @@ def _quantity(
         yield Problem((*here, "scope"), f"{name} is measured for {scopes}, not for {scope.value}")
     for key, values in where.items():
         path = (*here, "where", key)
+        listed = tuple(values)
+        for value in dict.fromkeys(value for value in listed if listed.count(value) > 1):
+            yield Problem(path, f"'{value}' stands there twice")
         if key not in metric.labels:
             yield Problem(path, f"{name} has no label '{key}'; {suggestion(key, metric.labels)}")
         elif key in ("storage", "workload"):
             names = architecture.storage if key == "storage" else architecture.workloads
-            for value in values:
+            for value in listed:
                 yield from known(path, value, names, key)
 
 
@@ -256,6 +304,7 @@ def _reference(
     architecture: Architecture, here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, of: Reference, metric: Metric
 ) -> Iterator[Problem]:
     yield from _quantity(architecture, here, of.metric, of.scope, {k: (v,) for k, v in of.where.items()})
+    yield from _scatter(here, of.max_cv_pct, asked.min_samples if of.min_samples is None else of.min_samples)
     if of.statistic in _BEST.get({"ge": "le", "le": "ge"}.get(bar.op, ""), ()):
         yield Problem((*here, "statistic"), f"'{of.statistic}' takes a share of the worst of several tries")
     if of.reduce in SPREADS:

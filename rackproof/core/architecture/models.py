@@ -36,10 +36,10 @@ class Override(Model):
     high: float | None = None
     warn: float | None = None
     """Of a criterion's bar, in the bar's own unit."""
-    efficiency_min: float | None = None
-    r2_min: float | None = None
+    efficiency_min: float | None = Field(default=None, gt=0)
+    r2_min: float | None = Field(default=None, gt=0, le=1)
     """Of a curve."""
-    rel_pct: float | None = None
+    rel_pct: float | None = Field(default=None, gt=0, lt=100)
     """Of an outlier."""
     reason: Sentence
     by: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rackproof.core.architecture.criterion import Bar, Ceiling, Criterion, LinkShare
+from rackproof.core.architecture.criterion import Alternative, Bar, Ceiling, Criterion, LinkShare
 from rackproof.core.architecture.entries import SPREADS
 from rackproof.core.architecture.models import Architecture, Link
 from rackproof.core.architecture.problem import KeyPath, Problem, known
@@ -49,8 +49,12 @@ def ceiling_of(architecture: Architecture, criterion: Criterion) -> Carried | No
     named = criterion.ceiling
     if named is not None:
         return carried(architecture.links[named.link], named.times, unit)
-    fabric = architecture.fabric
-    if criterion.metric.startswith("link.") and same_dimension(unit, "Gb/s") and fabric and fabric.line_rate_gbps:
+    return _line_rate(architecture, criterion.metric)
+
+
+def _line_rate(architecture: Architecture, metric: str) -> Carried | None:
+    unit, fabric = METRICS[metric].unit, architecture.fabric
+    if metric.startswith("link.") and same_dimension(unit, "Gb/s") and fabric and fabric.line_rate_gbps:
         return Carried(
             convert(fabric.line_rate_gbps, "Gb/s", unit), unit, f"fabric.line_rate_gbps: {fabric.line_rate_gbps:g} Gb/s"
         )
@@ -75,7 +79,7 @@ def plausibility_problems(architecture: Architecture) -> Iterator[Problem]:
 
 
 def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) -> Iterator[Problem]:
-    ceiling, bar = criterion.ceiling, criterion.pass_
+    ceiling = criterion.ceiling
     if ceiling is not None:
         path = (*here, "ceiling", "link")
         wrong = list(known(path, ceiling.link, architecture.links, "link")) or list(
@@ -84,19 +88,32 @@ def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) 
         if wrong:
             yield from wrong
             return
-    if isinstance(bar.of, LinkShare):
-        if bar.of.link in architecture.links:
-            yield from _unlike(architecture, (*here, "pass", "of", "link"), criterion.metric, bar.of)
-            yield from _shares((*here, "pass"), bar)
-        return
-    if bar.of is not None or criterion.reduce in SPREADS:
-        return
     try:
         limit = ceiling_of(architecture, criterion)
-        if limit is not None:
-            yield from _against((*here, "pass"), bar, limit)
     except UnitError:
-        return  # the bar's unit is reported where units are
+        limit = None  # the link's unit is reported where units are
+    yield from _bar(architecture, (*here, "pass"), criterion, limit)
+    for index, other in enumerate(criterion.any_of):
+        if other.metric in METRICS:
+            # an alternative has no ceiling of its own: the criterion's bounds it where both measure the same thing
+            same = limit is not None and same_dimension(METRICS[other.metric].unit, limit.unit)
+            own = limit if same else _line_rate(architecture, other.metric)
+            yield from _bar(architecture, (*here, "any_of", index, "pass"), other, own)
+
+
+def _bar(
+    architecture: Architecture, here: KeyPath, asked: Criterion | Alternative, limit: Carried | None
+) -> Iterator[Problem]:
+    bar = asked.pass_
+    if isinstance(bar.of, LinkShare):
+        if bar.of.link in architecture.links:
+            yield from _unlike(architecture, (*here, "of", "link"), asked.metric, bar.of)
+            yield from _shares(here, bar)
+    elif bar.of is None and asked.reduce not in SPREADS and limit is not None:
+        try:
+            yield from _against(here, bar, limit)
+        except UnitError:
+            return  # the bar's unit is reported where units are
 
 
 def _unlike(architecture: Architecture, path: KeyPath, metric: str, link: Ceiling | LinkShare) -> Iterator[Problem]:

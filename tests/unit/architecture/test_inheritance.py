@@ -298,3 +298,22 @@ class TestOverrides:
         (folder / "child.yaml").write_text("apiVersion: refarch/v1\nextends: small\n" + dedent(text))
         with pytest.raises(ArchitectureError, match="200 MB/s is more than its link can carry"):
             load("child", [folder])
+
+    @pytest.mark.parametrize("value", ["efficiency_min: 0", "efficiency_min: -1", "r2_min: 2", "rel_pct: 500"])
+    def test_an_override_keeps_to_what_the_key_may_be(self, folder: Path, value: str) -> None:
+        assert "expected" in refusal(folder, f"overrides: {{nfs.read: {{{value}, reason: No.}}}}\n")
+
+    def test_an_override_that_nothing_can_miss_is_refused(self, folder: Path) -> None:
+        assert "at least 0 cannot be missed" in refusal(folder, "overrides: {nfs.read: {value: 0, reason: No.}}\n")
+
+
+def test_a_severity_of_a_check_that_nobody_gives(folder: Path) -> None:
+    (folder / "site.yaml").write_text(
+        "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
+        "required_checks: {gpu: [site.badge]}\n"
+        "checks: {gpu.count: advisory, site.badge: advisory, nic.mtus: advisory}\n"
+    )
+    validators = ("gpu.count", "nic.mtu")
+    with pytest.raises(ArchitectureError, match=r"site.yaml:5: checks.nic.mtus: unknown check.*did you mean 'nic.mtu'"):
+        load("site", [folder], validators)
+    assert load("site", [folder], (*validators, "nic.mtus")).model.metadata.id == "site"

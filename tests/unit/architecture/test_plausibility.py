@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
@@ -22,6 +23,9 @@ def wrong(*criteria: dict[str, Any], **fields: Any) -> list[str]:
 
 def bar(value: float, unit: str = "GB/s", **fields: Any) -> dict[str, Any]:
     return {"op": "ge", "value": value, "unit": unit} | fields
+
+
+RANGE = {"op": "range", "low": 1, "high": 9, "unit": "GB/s"}
 
 
 @pytest.mark.parametrize("value", [0.25, 12.5, 24.9, 25.0])
@@ -103,6 +107,120 @@ def test_a_link_of_another_kind_or_none_is_no_ceiling() -> None:
     assert any("unknown link 'prot'" in text for text in wrong(criterion(ceiling={"link": "prot"})))
     iops = criterion(metric="storage.random_read_iops", ceiling={"link": "port"}, **{"pass": bar(5, "kIOPS")})
     assert any("storage.random_read_iops is in 1/s, the link in Gb/s" in text for text in wrong(iops))
+
+
+LATENCY = {"metric": "storage.random_read_latency", "where": {"storage": "nfs"}, "scope": "node"}
+
+
+def alternative(made: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    return [{"metric": "storage.read_bandwidth", "where": {"storage": "nfs"}, "scope": "node", "pass": made} | fields]
+
+
+class TestBarsThatCannotBeMissed:
+    @pytest.mark.parametrize(
+        ("made", "message"),
+        [
+            (bar(0.2), "criteria.0.any_of.0.pass.value: 0.2 GB/s = 200 MB/s is 0.8 % of what its link can carry"),
+            (bar(26), "criteria.0.any_of.0.pass.value: 26 GB/s = 2.6e+04 MB/s is more than its link can carry"),
+            (bar(0.5, "percent", of={"link": "port"}), "criteria.0.any_of.0.pass.value: 0.5 % of a link cannot be"),
+        ],
+    )
+    def test_an_alternative_is_bounded_like_the_criterion(self, made: dict[str, Any], message: str) -> None:
+        found = wrong(criterion(ceiling={"link": "port"}, any_of=alternative(made), **{"pass": bar(20)}))
+        assert len(found) == 1
+        assert found[0].startswith(message)
+
+    def test_a_plausible_alternative_and_one_of_another_kind(self) -> None:
+        other = alternative({"op": "le", "value": 1, "unit": "ms"}, **LATENCY)
+        for any_of in (alternative(bar(10)), other):
+            assert wrong(criterion(ceiling={"link": "port"}, any_of=any_of, **{"pass": bar(20)})) == []
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"pass": bar(0)}, "pass.value: at least 0 cannot be missed"),
+            (
+                {"pass": {"op": "ge", "unit": "GB/s", "levels": {"none": 0, "good": 4}}},
+                "pass.levels.none: at least 0 cannot be missed",
+            ),
+            ({"pass": bar(9, op="le")}, "pass.op: more is better for storage.read_bandwidth: use 'range'"),
+            (
+                {"pass": bar(90, "percent", op="le", of={"metric": "storage.write_bandwidth", "scope": "node"})},
+                "pass.op: more is better for storage.read_bandwidth",
+            ),
+            (LATENCY | {"pass": bar(1, "us")}, "pass.op: less is better for storage.random_read_latency"),
+            (
+                {"reduce": "min_over_median", "pass": bar(0.9, "ratio", op="le")},
+                "pass.op: 'le' with 'min_over_median' asks for unlike members; expected 'ge'",
+            ),
+            ({"reduce": "max_over_median", "pass": bar(0.9, "ratio")}, "pass.op: 'ge' with 'max_over_median'"),
+            ({"reduce": "spread_over_median", "pass": bar(0.9, "ratio")}, "pass.op: 'ge' with 'spread_over_median'"),
+            ({"statistic": "max", "pass": RANGE}, "statistic: 'range' is about the median or the mean, not 'max'"),
+            ({"statistic": "p10", "pass": RANGE}, "statistic: 'range' is about the median or the mean, not 'p10'"),
+            ({"reduce": "max", "pass": RANGE}, "reduce: 'range' is about each, their median or their sum, not 'max'"),
+            ({"reduce": "min", "pass": RANGE}, "reduce: 'range' is about each, their median or their sum, not 'min'"),
+            ({"statistic": "max", "pass": bar(9, op="eq")}, "statistic: 'max' of storage.read_bandwidth judges the"),
+            ({"reduce": "max", "pass": bar(9, op="eq")}, "reduce: 'max' of storage.read_bandwidth judges the best"),
+            (
+                LATENCY | {"reduce": "min", "pass": bar(9, "us", op="eq")},
+                "reduce: 'min' of storage.random_read_latency judges the best member only",
+            ),
+        ],
+    )
+    def test_refused(self, fields: dict[str, Any], message: str) -> None:
+        level = {"level": "good"} if "levels" in fields["pass"] else {}
+        found = wrong(criterion(**fields), **level)
+        assert any(text.startswith(f"criteria.0.{message}") for text in found), found
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"pass": RANGE},
+            {"reduce": "sum", "statistic": "mean", "pass": RANGE},
+            {"reduce": "min", "statistic": "min", "pass": bar(9, op="eq")},
+            LATENCY | {"statistic": "max", "pass": bar(9, "us", op="eq")},
+            LATENCY | {"reduce": "max", "pass": bar(0, "us", op="le")},
+            {"reduce": "min_over_median", "pass": bar(0.9, "ratio")},
+            {"reduce": "spread_over_median", "pass": bar(0.1, "ratio", op="le")},
+        ],
+    )
+    def test_the_bad_end_may_be_judged(self, fields: dict[str, Any]) -> None:
+        assert wrong(criterion(**fields)) == []
+
+
+class TestScatterAndPeers:
+    MESSAGE = "max_cv_pct: one sample has no scatter: min_samples is 1, expected 2 or more"
+
+    def test_scatter_needs_two_samples(self) -> None:
+        assert wrong(criterion(max_cv_pct=5)) == [f"criteria.0.{self.MESSAGE}"]
+        assert wrong(criterion(max_cv_pct=5, min_samples=2)) == []
+        assert wrong(criterion(any_of=alternative(bar(1), max_cv_pct=5))) == [f"criteria.0.any_of.0.{self.MESSAGE}"]
+
+    def test_of_a_reference_too(self) -> None:
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "max_cv_pct": 5}
+        share = {"pass": bar(90, "percent", of=of)}
+        assert wrong(criterion(**share)) == [f"criteria.0.pass.of.{self.MESSAGE}"]
+        assert wrong(criterion(min_samples=5, **share)) == []
+        assert wrong(criterion(**{"pass": bar(90, "percent", of=of | {"min_samples": 3})})) == []
+
+    OUTLIER: ClassVar = {
+        **{key: value for key, value in criterion(id="odd").items() if key != "pass"},
+        "rel_pct": 5,
+    }
+
+    def test_of_an_outlier_too(self) -> None:
+        assert wrong(outliers=[self.OUTLIER | {"max_cv_pct": 5}]) == [f"outliers.0.{self.MESSAGE}"]
+
+    @pytest.mark.parametrize("fields", [{"min_peers": 4}, {"z": 10.5}, {"z": 0}])
+    def test_an_outlier_that_could_not_be_found(self, fields: dict[str, Any]) -> None:
+        assert wrong(outliers=[self.OUTLIER]) == []
+        with pytest.raises(ValidationError, match=next(iter(fields))):
+            wrong(outliers=[self.OUTLIER | fields])
+
+    def test_a_label_that_stands_twice(self) -> None:
+        assert wrong(criterion(where={"storage": ["nfs", "nfs"]})) == [
+            "criteria.0.where.storage: 'nfs' stands there twice"
+        ]
 
 
 CLAIM = {"A1": {"says": "It reads fast.", "figure": "> 20 MB/s", "source": "us"}}
