@@ -232,8 +232,9 @@ def test_a_worse_sample_never_improves_a_verdict(drawn: Drawn, factor: float) ->
         before, after = old[id_, NAMES[0]], new[id_, NAMES[0]]
         if before.status in ORDER and after.status in ORDER:
             assert ORDER.index(after.status) >= ORDER.index(before.status), (before, after)
-        elif id_ != "warm-up":
-            # one sample alone may have been the warm-up; an INVALID number stays one
+        elif id_ not in ("warm-up", "odd"):
+            # one sample alone may have been the warm-up; who comes nearer to the peers makes them scatter less;
+            # an INVALID number stays one
             assert after.status is before.status or after.status not in (Status.PASS, Status.WARN)
 
 

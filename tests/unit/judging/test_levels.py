@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -9,13 +10,21 @@ import pytest
 from rackproof.core.architecture import Architecture
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
-from tests.unit.judging import GPU, architecture, criterion, judged, measurement, verdicts
+from tests.unit.judging import GPU, architecture, criterion, judged, measurement, run_info, verdicts
 
 LEVELS = {"good": 20, "better": 40, "best": 80}
 LINKS = {
     "port": {"title": "One port", "each": {"value": 1, "unit": "Gb/s", "source": "us"}},
     "pair": {"title": "Two ports", "count": 2, "each": {"value": 1, "unit": "Gb/s", "source": "us"}},
     "secret": {"title": "A link", "each": {"value": None, "unit": "Gb/s", "source": "us", "note": "unpublished"}},
+}
+
+FABRIC = {"kind": "soft-roce", "mtu": 9000, "line_rate_gbps": 100}
+PAIRS: dict[str, Any] = {
+    "metric": "link.tcp_bandwidth",
+    "where": {},
+    "scope": "pair",
+    "pass": {"op": "ge", "value": 50, "unit": "Gb/s"},
 }
 
 
@@ -111,6 +120,66 @@ def test_a_number_beyond_its_link_is_invalid() -> None:
 
 class TestTheCeilingOfAnAbsoluteBar:
     MADE = architecture(criterion(ceiling={"link": "port"}), links=LINKS)
+
+    def pair(self, value: float, **fields: Any) -> Verdict:
+        made = architecture(criterion(**PAIRS | fields), fabric=FABRIC, links=LINKS)
+        (verdict,) = verdicts(judged(made, measurement(GPU, value, metric="link.tcp_bandwidth", rail="0"))).values()
+        return verdict
+
+    @pytest.mark.parametrize(("value", "status"), [(90.0, Status.PASS), (101.9, Status.PASS), (102.1, Status.INVALID)])
+    def test_a_link_without_a_ceiling_carries_the_line_rate(self, value: float, status: Status) -> None:
+        verdict = self.pair(value)
+        assert verdict.status is status
+        assert (verdict.ceiling, verdict.ceiling_unit) == (100.0, "Gb/s")
+        assert verdict.ceiling_of == "fabric.line_rate_gbps (100 Gb/s)"
+        if status is Status.INVALID:
+            assert verdict.message == (
+                "faster than its link can carry: 102 Gb/s of 100 Gb/s, fabric.line_rate_gbps (100 Gb/s)"
+            )
+
+    def test_the_line_rate_is_each_member_s(self) -> None:
+        assert self.pair(99.0, reduce="sum").status is Status.PASS
+        assert self.pair(500.0, reduce="sum").status is Status.INVALID
+
+    def test_a_ceiling_of_its_own_stands_before_the_line_rate(self) -> None:
+        bar = {"op": "ge", "value": 0.5, "unit": "Gb/s"}
+        assert self.pair(90.0, ceiling={"link": "port"}, **{"pass": bar}).status is Status.INVALID
+
+    def test_numbers_that_are_compared_with_each_other_are_bound_too(self) -> None:
+        bar = {"op": "le", "value": 50, "unit": "percent"}
+        fields = PAIRS | {"pass": bar, "reduce": "spread_over_median"}
+        made = architecture(criterion(**fields), fabric=FABRIC)
+        run = run_info("gpu-01", "gpu-02", "gpu-03", "sto-01")
+        for value, status in ((90.0, Status.PASS), (120.0, Status.INVALID)):
+            taken = [
+                measurement(pair, value, metric="link.tcp_bandwidth", rail="0")
+                for pair in combinations(("gpu-01", "gpu-02", "gpu-03"), 2)
+            ]
+            assert verdicts(judged(made, *taken, run=run))["rack"].status is status
+
+    def test_alternatives_are_bound_by_the_ceiling_of_the_criterion(self) -> None:
+        local = {
+            "metric": "storage.read_bandwidth",
+            "where": {"storage": "local"},
+            "scope": "node",
+            "pass": {"op": "ge", "value": 20, "unit": "MB/s"},
+        }
+        made = architecture(criterion(ceiling={"link": "port"}, any_of=[local]), links=LINKS)
+        for value, status in ((120.0, Status.PASS), (130.0, Status.INVALID)):
+            taken = [measurement(name, value, storage="local", block_bytes="1") for name in GPU]
+            found = verdicts(judged(made, *(measurement(name, 1.0) for name in GPU), *taken))
+            assert {v.status for v in found.values()} == {status}
+
+    def test_alternatives_of_another_dimension_are_not(self) -> None:
+        rate = {
+            "metric": "storage.random_read_iops",
+            "where": {"storage": "nfs"},
+            "scope": "node",
+            "pass": {"op": "ge", "value": 1000, "unit": "1/s"},
+        }
+        made = architecture(criterion(ceiling={"link": "port"}, any_of=[rate]), links=LINKS)
+        taken = [measurement(name, 9e6, metric="storage.random_read_iops") for name in GPU]
+        assert {v.status for v in verdicts(judged(made, *taken)).values()} == {Status.PASS}
 
     def test_it_is_shown(self) -> None:
         verdict = verdicts(judged(self.MADE, measurement("gpu-01", 30.0)))["gpu-01"]
