@@ -44,7 +44,8 @@ class Members:
         self.groups: Mapping[str, tuple[str, ...]] = node_groups(nodes)
         rails = architecture.fabric.rails if architecture.fabric else 0
         self._gpus = architecture.gpu.count if architecture.gpu else 0
-        self._simulated = frozenset(node.name for node in nodes if node.simulated_gpus)
+        self.simulated = frozenset(node.name for node in nodes if node.simulated_gpus)
+        """Nodes that have recordings instead of GPUs."""
         self._nics = {node.name: _compute_ports(architecture, node) or rails for node in nodes}
 
     def group(self, name: str) -> tuple[str, ...]:
@@ -52,9 +53,9 @@ class Members:
 
     def replayed(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
         """Whether a number cannot be a driver's: about GPUs of a node that has recordings instead of them."""
-        if not self._simulated or scope not in (Scope.GPU, Scope.NODE) or not metric.startswith("gpu."):
+        if scope not in (Scope.GPU, Scope.NODE) or not metric.startswith("gpu."):
             return False
-        return any(member.partition("/")[0] in self._simulated for member in members)
+        return any(member.partition("/")[0] in self.simulated for member in members)
 
     def devices(self, scope: Scope, node: str) -> int:
         """GPUs or NICs that a node must have."""

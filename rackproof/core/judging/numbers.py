@@ -109,7 +109,7 @@ class Numbers:
         answer = self._index.find(question.metric, question.scope, members, question.labels)
         if isinstance(answer, Absent):
             return _refusal(answer)
-        if self.members.replayed(question.metric, question.scope, members):
+        if self.members.simulated and self.members.replayed(question.metric, question.scope, members):
             answer = answer._replace(simulated=True)
         return _number(question, answer)
 

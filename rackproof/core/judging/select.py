@@ -37,8 +37,6 @@ class Answer(NamedTuple):
     companions: Mapping[str, tuple[float, ...]] = {}
     records: tuple[int, ...] = ()
     """Where in the evidence it stands; empty where that is not known."""
-    place: int = 0
-    """How many measurements were added before it."""
     later: str | None = None
     """Why a later attempt at the same thing failed."""
 
@@ -69,8 +67,6 @@ class Index:
         self._by_subject: dict[tuple[str, str, str], dict[tuple[Labels, frozenset[str]], Answer]] = {}
         self._keys: dict[tuple[Labels, frozenset[str]], tuple[Labels, frozenset[str]]] = {}
         self._matching: dict[Labels, list[tuple[Labels, frozenset[str]]]] = {}
-        self._added = 0
-        self._attempts: dict[tuple[str, str, str], list[_Attempt]] = {}
         for measurement in measurements:
             self.add(measurement)
 
@@ -84,15 +80,15 @@ class Index:
             self._keys[key] = key
             self._matching.clear()
         key = self._keys[key]  # thousands of nodes have the same labels
-        about = (measurement.metric, scope.value, subject_name(scope, measurement.members))
-        same = self._by_subject.setdefault(about, {})
+        same = self._by_subject.setdefault(
+            (measurement.metric, scope.value, subject_name(scope, measurement.members)), {}
+        )
         earlier = same.get(key)
-        self._added += 1
         reason = measurement.reason
         if not measurement.samples and reason is None:
             reason = "a measurement without samples and without a reason"
         if reason is not None:
-            self._attempts.setdefault(about, []).append(_Attempt(self._added, *key, reason))
+            _failed_since(same, *key, reason)
         if earlier is not None and earlier.reason is None and reason is not None:
             return
         same[key] = Answer(
@@ -106,7 +102,6 @@ class Index:
             self._kept(measurement.conditions) if self._wanted.conditions else {},
             self._needed(measurement.companions) if self._wanted.companions else {},
             () if seq is None else (seq,),
-            self._added,
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,16 +118,7 @@ class Index:
         For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
         have any value, but one only: two answers to one question are INVALID.
         """
-        about = (metric, scope.value, subject_name(scope, members))
-        answer = self._found(about, metric, scope, members, where)
-        if about in self._attempts and isinstance(answer, Answer):
-            return _with_later(answer, self._attempts[about], members if scope is Scope.RACK else ())
-        return answer
-
-    def _found(
-        self, about: tuple[str, str, str], metric: str, scope: Scope, members: Sequence[str], where: Labels
-    ) -> Answer | Absent:
-        candidates = self._by_subject.get(about, {})
+        candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
         if where not in self._matching:
             self._matching[where] = [key for key in self._keys if where <= key[0]]
         matching = [candidates[key] for key in self._matching[where] if key in candidates]
@@ -158,32 +144,20 @@ class Index:
         measured = [answer for answer in matching if answer.reason is None]
         if not measured:
             return _failed(metric, candidates, where)
-        only = _only(metric, measured, [answer for answer in matching if answer.reason is not None])
-        return _with_later(only, self._attempts.get(about, ()), only.members) if isinstance(only, Answer) else only
+        return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
 
 
-class _Attempt(NamedTuple):
-    """A measurement that gave no number."""
+def _failed_since(
+    same: dict[tuple[Labels, frozenset[str]], Answer], labels: Labels, members: frozenset[str], reason: str
+) -> None:
+    """Mark the numbers that a failed attempt was to replace, also where it had not all of their labels yet.
 
-    place: int
-    labels: Labels
-    members: frozenset[str]
-    reason: str
-
-
-def _with_later(answer: Answer, attempts: Iterable[_Attempt], members: Iterable[str]) -> Answer:
-    """``answer`` with the last failure after it of the same thing, also of one that has not all of its labels yet.
-
-    ``members`` are those of the rack that must have been in it.
+    ``members`` took part in a failed attempt on the rack: of the nodes of the number, or of some of them.
     """
-    same = [
-        attempt.reason
-        for attempt in attempts
-        if attempt.place > answer.place
-        and attempt.labels <= answer.labels
-        and (not attempt.members or attempt.members.issuperset(members))
-    ]
-    return answer._replace(later=same[-1]) if same else answer
+    for key, answer in same.items():
+        nested = members <= answer.members or members >= answer.members
+        if answer.reason is None and labels <= answer.labels and nested:
+            same[key] = answer._replace(later=reason)
 
 
 def quantity(metric: str, where: Mapping[str, str]) -> str:

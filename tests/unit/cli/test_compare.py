@@ -35,11 +35,12 @@ def record(folder: Path, reads: Mapping[str, float], text: str = TEXT) -> Path:
     )
     with EvidenceStore(folder) as store:
         store.raw(text.encode())
+        output = store.raw(b"what the tool printed")
         store.append(Kind.RUN, run)
         for name in NODES:
             store.append(Kind.CHECK, check(name))
         for name, value in reads.items():
-            store.append(Kind.MEASUREMENT, measurement(name, value, value).model_copy(update={"raw": ()}))
+            store.append(Kind.MEASUREMENT, measurement(name, value, value).model_copy(update={"raw": (output,)}))
     return folder
 
 

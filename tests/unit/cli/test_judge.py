@@ -35,11 +35,12 @@ def record(folder: Path, text: str = TEXT, read: float = 60.0) -> Path:
     run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(text.encode()).hexdigest()})
     with EvidenceStore(folder) as store:
         store.raw(text.encode())
+        output = store.raw(b"what the tool printed")
         store.append(Kind.RUN, run)
         for name in NODES:
             store.append(Kind.CHECK, check(name))
         for name in GPU:
-            store.append(Kind.MEASUREMENT, measurement(name, read).model_copy(update={"raw": ()}))
+            store.append(Kind.MEASUREMENT, measurement(name, read).model_copy(update={"raw": (output,)}))
     return folder
 
 

@@ -114,4 +114,5 @@ def architecture(text: str = F800_DGX1) -> Architecture:
 
 def case(*workloads: str, settings: tuple[str, ...] = (), text: str = F800_DGX1) -> Inputs:
     """``case("resnet50:6", "googlenet-serving:3", settings=("nodes=9",))``."""
-    return inputs_of(architecture(text), [parse_choice(w) for w in workloads], settings)
+    last = {setting.partition("=")[0]: setting for setting in settings}  # a case's own settings come last
+    return inputs_of(architecture(text), [parse_choice(w) for w in workloads], last.values())
