@@ -138,7 +138,8 @@ class Comparison(Frozen):
     @property
     def regressions(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
         """Every number and value that is worse, and every required verdict that is."""
-        numbers = (number for number in (*self.numbers, *self.values) if number.change is Change.WORSE)
+        every: tuple[NumberChange | ValueChange, ...] = (*self.numbers, *self.values)
+        numbers = (number for number in every if number.change is Change.WORSE)
         return (*numbers, *(verdict for verdict in self.verdicts if verdict.required and verdict.is_regression))
 
     @property
