@@ -176,9 +176,7 @@ def _refuse_other_version(path: Path, record: Record) -> None:
     """Raises RunError: of records whose meaning is not known nothing may be said."""
     schema = record.body.get("schema", SCHEMA)
     if isinstance(schema, str) and schema != SCHEMA:
-        raise RunError(
-            f"{path}: written by another version of rackproof ({schema[:40]!a}); this one reads {SCHEMA}"
-        )
+        raise RunError(f"{path}: written by another version of rackproof ({schema[:40]!a}); this one reads {SCHEMA}")
 
 
 def read_raw(folder: Path, name: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rackproof.core.architecture import Architecture, Curve, Quantity
+from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
 from rackproof.core.judging.checks import judge_checks
 from rackproof.core.judging.conditions import wanted_conditions
@@ -60,9 +60,10 @@ def judge_records(architecture: Architecture, records: Iterable[Record], own_arc
 
 
 def _wanted(architecture: Architecture) -> Wanted:
-    quantities: list[Quantity | Curve] = [
-        *architecture.criteria,
-        *(way for criterion in architecture.criteria for way in criterion.any_of),
+    ways = [*architecture.criteria, *(way for criterion in architecture.criteria for way in criterion.any_of)]
+    quantities: list[Quantity | Curve | Reference] = [
+        *ways,
+        *(way.pass_.of for way in ways if isinstance(way.pass_.of, Reference)),
         *architecture.curves,
         *architecture.outliers,
     ]

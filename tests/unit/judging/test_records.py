@@ -11,7 +11,7 @@ from rackproof.core.evidence import GENESIS, CheckResult, Kind, make_record
 from rackproof.core.judging.judge import judge, judge_records
 from rackproof.core.status import Outcome, Status
 from rackproof.errors import RunError
-from tests.unit.judging import CHECKED, architecture, check, criterion, measurement, recorded, run_info, verdicts
+from tests.unit.judging import CHECKED, GPU, architecture, check, criterion, measurement, recorded, run_info, verdicts
 
 MADE = architecture(criterion())
 BEGIN = {"stage": "validate", "event": "begin"}
@@ -112,3 +112,17 @@ def test_a_metric_that_nobody_knows_answers_nothing() -> None:
     result = judge_records(MADE, recorded(run_info(), *CHECKED, unknown, *taken))
     assert result.outcome is Outcome.CERTIFIED
     assert not any(v.metric == "storage.dreams" for v in result.verdicts)
+
+
+@pytest.mark.parametrize(("cache", "status"), [("cold", Status.PASS), ("warm", Status.INVALID), (None, Status.INVALID)])
+def test_a_reference_may_ask_how_it_was_measured(cache: str | None, status: Status) -> None:
+    of = {
+        "metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each",
+        "conditions": {"cache": "cold"},
+    }  # fmt: skip
+    made = architecture(criterion(**{"pass": {"op": "ge", "value": 50, "unit": "percent", "of": of}}))
+    local = [measurement(name, 40.0, storage="local", block_bytes="1048576") for name in GPU]
+    if cache is not None:
+        local = [m.model_copy(update={"conditions": {"cache": cache}}) for m in local]
+    chain = recorded(run_info(), *CHECKED, *local, *(measurement(name, 30.0) for name in GPU))
+    assert {v.status for v in verdicts(judge_records(made, chain)).values()} == {status}
