@@ -60,10 +60,12 @@ def judge_records(architecture: Architecture, records: Iterable[Record], own_arc
 
 
 def _wanted(architecture: Architecture) -> Wanted:
-    ways = [*architecture.criteria, *(way for criterion in architecture.criteria for way in criterion.any_of)]
+    others = [way for criterion in architecture.criteria for way in criterion.any_of]
+    bars = [*(criterion.pass_ for criterion in architecture.criteria), *(way.pass_ for way in others)]
     quantities: list[Quantity | Curve | Reference] = [
-        *ways,
-        *(way.pass_.of for way in ways if isinstance(way.pass_.of, Reference)),
+        *architecture.criteria,
+        *others,
+        *(bar.of for bar in bars if isinstance(bar.of, Reference)),
         *architecture.curves,
         *architecture.outliers,
     ]
