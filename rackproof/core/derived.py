@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Alternative, Architecture, Bar, Criterion, Outlier, Reduce
+from rackproof.core.architecture.entries import SPREADS
 from rackproof.core.comparison import Change, ValueChange
 from rackproof.core.judging.bars import bar_text, settled
 from rackproof.core.metrics import METRICS
@@ -20,7 +21,6 @@ from rackproof.core.verdict import Verdict
 
 UNKNOWN_NOISE = "made of several numbers, noise unknown: the threshold alone decides"
 _ROUNDING = 1e-9
-_SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPREAD_OVER_MEDIAN})
 _RELATIVE = ("percent", "ratio", "1")
 
 
@@ -100,7 +100,7 @@ def _made(verdict: Verdict | None, entry: Criterion | Outlier | None, level: str
         unit,
         bar,
         True,
-        _one(unit) if way.reduce in _SPREADS else 0.0,
+        _one(unit) if way.reduce in SPREADS else 0.0,
         _own_samples(verdict) if way.reduce is Reduce.EACH else (),
     )
 
