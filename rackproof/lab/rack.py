@@ -19,7 +19,7 @@ from rackproof.lab.accel import choose
 from rackproof.lab.image import Image, ensure_image
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
 
-BOOT_TIMEOUT_S = {"tcg": 420.0, "kvm": 120.0}
+BOOT_TIMEOUT_S = {"tcg": 900.0, "kvm": 120.0}
 POWEROFF_S = 60.0
 SSH_PROBE_S = 20
 _QEMU_TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "ssh": "openssh-client",
