@@ -33,6 +33,7 @@ GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
 """What a check may ask for."""
 
 EVERY_NODE = "all"
+ROLE = "{role}"
 _ATTRIBUTE = "rackproof_check"
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -51,7 +52,11 @@ class Check:
     hint: str
     """What to do when it fails."""
     reads: str
-    """The architecture key that says what is expected; ``*`` stands for the item: ``storage.*.transport``."""
+    """The architecture key that says what is expected.
+
+    ``*`` stands for the item and ``{role}`` for the node's role: ``storage.*.transport``,
+    ``roles.{role}.expect.nics.*.mtu``.
+    """
     required: bool
     each: Each | None
     when: When | None

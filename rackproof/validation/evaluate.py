@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Severity
-from rackproof.core.architecture.expectations import ABSENT, value_at
+from rackproof.core.architecture.expectations import ABSENT, role_with, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
-from rackproof.validation.checks import Check
+from rackproof.validation.checks import ROLE, Check
 
 _LONGEST = 500
 
@@ -47,7 +47,7 @@ def result_of(
     if outcome is CheckOutcome.PASSED and not distinct:
         outcome, message = CheckOutcome.UNMEASURED, "the check read nothing"
     severity = arch.checks.get(case.check.id)
-    reads = case.check.reads.replace("*", case.item)
+    reads = key_read(case, arch)
     return CheckResult(
         check=case.check.id,
         node=case.node.name,
@@ -67,6 +67,15 @@ def result_of(
             if data
         ),
     )  # fmt: skip
+
+
+def key_read(case: Case, arch: Architecture) -> str:
+    """The architecture key that the check reads, with the item and the node's role in their places."""
+    reads = case.check.reads.replace("*", case.item)
+    if ROLE in reads:
+        part = reads.partition(".expect.")[2].split(".")[0]
+        reads = reads.replace(ROLE, role_with(arch, case.node.groups, part) or ROLE)
+    return reads
 
 
 def expectation(arch: Architecture, reads: str) -> Any:

@@ -29,11 +29,14 @@ from rackproof.core.architecture.criterion import (
     Severity,
     Statistic,
 )
-from rackproof.core.architecture.hardware import Cpu, Drives, Expectation, Gpu, Memory, Nic, Nvlink, Role
+from rackproof.core.architecture.gpu import Gpu, Nvlink
+from rackproof.core.architecture.hardware import Expectation, Role
+from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override
+from rackproof.core.architecture.network import Fabric, Lossless, Nic
 from rackproof.core.architecture.profiles import CollectiveProfile, FioJob, LinkProfile, Profile, StorageProfile
 from rackproof.core.architecture.storage import Ceph, Storage
-from rackproof.core.architecture.system import Fabric, Lossless, System, TimeSync, Tools
+from rackproof.core.architecture.system import System, TimeSync, Tools
 from rackproof.core.architecture.workloads import Ceilings, Sizing, StorageUnit, Workload
 
 __all__ = [

@@ -6,66 +6,27 @@ a validator for it exists: what nobody looks at is UNMEASURED.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from rackproof.core.architecture.hardware import Expectation, Nic, Role
+from rackproof.core.architecture.gpu import GPU_CHECKS
+from rackproof.core.architecture.hardware import Expectation, Role
+from rackproof.core.architecture.host import CPU_CHECKS, DRIVES_CHECKS, MEMORY_CHECKS
 from rackproof.core.architecture.models import Architecture
-from rackproof.core.architecture.storage import Storage
-
-GPU_CHECKS: Final = {
-    # key of ``gpu``: check
-    "count": "gpu.count",
-    "model": "gpu.model",
-    "memory_mib": "gpu.memory",
-    "driver": "gpu.driver",
-    "vbios": "gpu.vbios",
-    "pci_ids": "gpu.pci_ids",
-    "ecc": "gpu.ecc_mode",
-    "persistence": "gpu.persistence",
-    "mig": "gpu.mig",
-    "pcie_generation": "gpu.pcie_generation",
-    "pcie_width": "gpu.pcie_width",
-    "topology": "gpu.topology",
-    "nvlink": "gpu.nvlink",
-}
-
-CPU_CHECKS: Final = {key: f"cpu.{key}" for key in ("model", "sockets", "cores", "threads", "numa_nodes")}
-
-NIC_CHECKS: Final = {
-    "count": "nic.count",
-    "model": "nic.model",
-    "speed_gbps": "nic.speed",
-    "link_layer": "nic.link_layer",
-    "mtu": "nic.mtu",
-    "gid_index": "nic.gid",
-    "pcie_generation": "nic.pcie_generation",
-    "pcie_width": "nic.pcie_width",
-    "firmware": "nic.firmware",
-}
-
-FABRIC_CHECKS: Final = {"pfc_priority": "fabric.pfc", "ecn": "fabric.ecn", "gid_index": "fabric.gid"}
-
-STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
-    # key of a storage: check of every client, and whether what the key says asks for it
-    "mountpoint": ("mount.mounted", lambda storage: True),
-    "source": ("mount.source", lambda storage: True),
-    "options_required": ("mount.options", lambda storage: bool(storage.options_required)),
-    "transport": ("mount.transport", lambda storage: storage.transport is not None),
-    "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1),
-    "stat_timeout_s": ("mount.answers", lambda storage: True),
-    "min_free_gb": ("mount.free", lambda storage: storage.min_free_gb > 0),
-    "mounts_per_client": ("mount.count", lambda storage: storage.mounts_per_client is not None),
-    "mounts_balance": ("mount.balance", lambda storage: storage.mounts_balance is not None),
-}
+from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, Nic
+from rackproof.core.architecture.storage import STORAGE_CHECKS, Storage
+from rackproof.core.architecture.system import SYSTEM_CHECKS
 
 PORT_CHECKS: Final = tuple(
     f"fabric.{name}" for name in ("address", "jumbo", "link", "mtu", "port", "port_sysctl", "rdma")
 )
 PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
+
+_NOTHING: Final = (None, ())
+"""Values with which a file says nothing."""
 
 ABSENT: Final = object()
 """What ``value_at`` returns where nothing stands."""
@@ -147,7 +108,10 @@ def _served(architecture: Architecture, check: str, leads: Collection[str]) -> I
 
 
 def value_at(architecture: Architecture, key: str) -> Any:
-    """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too."""
+    """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too.
+
+    NICs and drives, which stand in lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
+    """
     value: Any = architecture
     rest = key
     while rest:
@@ -157,6 +121,11 @@ def value_at(architecture: Architecture, key: str) -> Any:
             if head not in names:
                 return ABSENT
             value = getattr(value, names[head])
+        elif isinstance(value, tuple):
+            head, _, rest = rest.partition(".")
+            value = next((entry for entry in value if _name_in_list(entry) == head), None)
+            if value is None:
+                return ABSENT
         elif isinstance(value, dict):
             found = next((name for name in value if rest == name or rest.startswith(f"{name}.")), None)
             if found is None:
@@ -165,6 +134,22 @@ def value_at(architecture: Architecture, key: str) -> Any:
         else:
             return ABSENT
     return _plain(value)
+
+
+def _name_in_list(entry: object) -> object:
+    return getattr(entry, "purpose", None) or getattr(entry, "use", None)
+
+
+def role_with(architecture: Architecture, groups: Collection[str], part: str) -> str | None:
+    """The role of a node, of those that expect something of this part (``cpu``, ``nics`` …); the file's first one."""
+    return next(
+        (
+            name
+            for name, role in architecture.roles.items()
+            if name in groups and role.managed and getattr(role.expect, part) not in _NOTHING
+        ),
+        None,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -182,7 +167,7 @@ def _of_gpu(architecture: Architecture) -> Iterator[ExpectedCheck]:
     if gpu is None:
         return
     for key, check in GPU_CHECKS.items():
-        if key == "count" or (gpu.count and getattr(gpu, key) not in (None, ())):
+        if key == "count" or (gpu.count and getattr(gpu, key) not in _NOTHING):
             yield ExpectedCheck("gpu", check, "", f"gpu.{key}", gpu.claim, gpu.source)
 
 
@@ -198,13 +183,15 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
         yield from _of_nic(name, f"{here}.nics[{number}]", nic)
     if expect.cpu:
         for key, check in CPU_CHECKS.items():
-            if getattr(expect.cpu, key) is not None:
+            if getattr(expect.cpu, key) not in _NOTHING:
                 yield ExpectedCheck(name, check, "", f"{here}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
     if memory := expect.memory:
-        yield ExpectedCheck(name, "memory.size", "", f"{here}.memory.installed_gb", memory.claim, memory.source)
+        for key, check in MEMORY_CHECKS.items():
+            if getattr(memory, key) not in _NOTHING:
+                yield ExpectedCheck(name, check, "", f"{here}.memory.{key}", memory.claim, memory.source)
     for number, drives in enumerate(expect.drives):
-        for key, check in (("count", "drives.count"), ("size_tb", "drives.size")):
-            if getattr(drives, key) is not None:
+        for key, check in DRIVES_CHECKS.items():
+            if getattr(drives, key) not in _NOTHING:
                 key_path = f"{here}.drives[{number}].{key}"
                 yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
     for unit in expect.services:
@@ -213,7 +200,7 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
 
 def _of_nic(role: str, here: str, nic: Nic) -> Iterator[ExpectedCheck]:
     for key, check in NIC_CHECKS.items():
-        if getattr(nic, key) is not None:
+        if getattr(nic, key) not in _NOTHING:
             yield ExpectedCheck(role, check, nic.purpose, f"{here}.{key}", nic.claim, nic.source)
 
 
@@ -228,11 +215,14 @@ def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
     if fabric.lossless is None:
         return
     for key, check in FABRIC_CHECKS.items():
-        if getattr(fabric.lossless, key) is not None:
+        if getattr(fabric.lossless, key) not in _NOTHING:
             yield ExpectedCheck("gpu", check, "", f"fabric.lossless.{key}", fabric.claim, fabric.source)
 
 
 def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    for key, check in SYSTEM_CHECKS.items():
+        if getattr(architecture.system, key) not in _NOTHING:
+            yield ExpectedCheck("all", check, "", f"system.{key}")
     for key in architecture.system.sysctl:
         yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
     for program in architecture.tools.programs:

@@ -12,10 +12,12 @@ from pydantic import Field
 
 from rackproof.core.architecture.base import Claim, ClaimId, Figure, Identifier, Metadata, Model, Sentence
 from rackproof.core.architecture.criterion import Criterion, Curve, Outlier, Severity
-from rackproof.core.architecture.hardware import Gpu, Role
+from rackproof.core.architecture.gpu import Gpu
+from rackproof.core.architecture.hardware import Role
+from rackproof.core.architecture.network import Fabric
 from rackproof.core.architecture.profiles import Profile
 from rackproof.core.architecture.storage import Ceph, Storage
-from rackproof.core.architecture.system import Fabric, System, Tools
+from rackproof.core.architecture.system import System, Tools
 from rackproof.core.architecture.workloads import Sizing, Workload
 
 

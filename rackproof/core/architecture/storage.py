@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -49,3 +50,17 @@ class Ceph(Model):
     filesystem: str
     pool_size: int = Field(ge=1, le=3)
     osd_memory_target_mib: int = Field(default=896, ge=512)
+
+
+STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
+    # key of a storage: check of every client, and whether what the key says asks for it
+    "mountpoint": ("mount.mounted", lambda storage: True),
+    "source": ("mount.source", lambda storage: True),
+    "options_required": ("mount.options", lambda storage: bool(storage.options_required)),
+    "transport": ("mount.transport", lambda storage: storage.transport is not None),
+    "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1),
+    "stat_timeout_s": ("mount.answers", lambda storage: True),
+    "min_free_gb": ("mount.free", lambda storage: storage.min_free_gb > 0),
+    "mounts_per_client": ("mount.count", lambda storage: storage.mounts_per_client is not None),
+    "mounts_balance": ("mount.balance", lambda storage: storage.mounts_balance is not None),
+}

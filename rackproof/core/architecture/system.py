@@ -1,12 +1,12 @@
-"""State of the operating system, the fabric and the tools, as deploys set it and validators check it."""
+"""State of the operating system and the tools, as deploys set it and validators check it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.architecture.base import Model
 
 
 class TimeSync(Model):
@@ -32,37 +32,12 @@ class System(Model):
     time: TimeSync = TimeSync()
 
 
-class Lossless(Model):
-    """How RoCE keeps from losing packets."""
-
-    pfc_priority: int | None = Field(default=None, ge=0, le=7)
-    """The class that is paused."""
-    ecn: bool | None = None
-    gid_index: int | None = Field(default=None, ge=0)
-    """Of the RoCE v2 address."""
-
-
-class Fabric(Model):
-    """The network between nodes that carries storage and collectives."""
-
-    kind: Literal["soft-roce", "roce", "infiniband"]
-    rails: int = Field(default=1, ge=1)
-    mtu: int = Field(ge=576, le=65520)
-    """Bytes, of the netdev."""
-    interface_prefix: str = "fabric"
-    """Rail k is named prefix + k."""
-    rdma_prefix: str = "rdma"
-    line_rate_gbps: float | None = Field(default=None, gt=0)
-    """Gb/s of one port; null where the link has no rate (an emulated one)."""
-    topology: str | None = None
-    """In words: rail-optimised full fat tree …"""
-    lossless: Lossless | None = None
-    source: str | None = None
-    claim: Claims = ()
-
-
 class Tools(Model):
     """Benchmark programs on every node: package and the program that proves it."""
 
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+
+
+SYSTEM_CHECKS: Final[dict[str, str]] = {}
+"""Key of ``system`` whose value is asked for on every node where it is set: check."""
