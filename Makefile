@@ -41,13 +41,12 @@ lint: .venv/.ready ## ruff and mypy
 	@$(RUN) mypy
 
 test-unit: .venv/.ready ## tests without network and rack, in seconds
-	@$(RUN) pytest tests/unit -q
+	@$(RUN) pytest tests/unit -q -n auto
 
 test-lab: setup ## tests on the virtual rack (boots it where it is down)
-	@$(RUN) pytest tests/lab -v
+	@$(RUN) pytest tests/lab -v --tb=short --show-capture=stdout
 
-test: setup ## all tests, the virtual rack included
-	@$(RUN) pytest tests -v
+test: setup test-unit test-lab ## all tests, the virtual rack included
 
 certify: setup lab-up ## the virtual rack from nothing to a certificate
 	@$(RUN) rackproof certify $(INVENTORY)
