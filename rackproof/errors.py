@@ -11,6 +11,7 @@
     ├── RemoteError                a node could not be asked
     │   ├── NodeUnreachable
     │   └── HostKeyRefused
+    ├── SelfTestError              a catalogue of faults, or a written rack, is malformed
     └── LabError                   the virtual rack could not do what was asked
 
 Every one ends a command with exit status 3 (``EXIT_USAGE``) unless it is caught and turned into an
@@ -68,3 +69,7 @@ class HostKeyRefused(RemoteError):
 
 class LabError(RackproofError):
     """The virtual rack could not do what was asked."""
+
+
+class SelfTestError(RackproofError):
+    """A catalogue of faults or a written rack cannot be used."""

@@ -22,6 +22,7 @@ COMMANDS = {
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
     "compare": ("rackproof.cli.compare", "compare", "What is worse, better or gone between two runs."),
+    "selftest": ("rackproof.cli.selftest", "selftest", "Prove that every check can fail, and none without a reason."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
     "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }

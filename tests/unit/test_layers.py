@@ -26,8 +26,9 @@ LAYERS: dict[str, set[str]] = {
     "validation": REACH | {"run"},
     "bench": REACH | {"run"},
     "run": REACH | {"bench", "validation"},
+    "selftest": REACH | {"validation"},
     "report": INNER,
-    "cli": REACH | {"lab", "configure", "validation", "bench", "run", "report"},
+    "cli": REACH | {"lab", "configure", "validation", "bench", "run", "report", "selftest"},
     "__main__": {"cli"},
 }
 

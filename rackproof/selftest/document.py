@@ -1,0 +1,44 @@
+"""YAML files of the self-test: read, checked, and complained about in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rackproof.errors import SelfTestError
+
+DocumentModel = TypeVar("DocumentModel", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A key that nobody knows is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def load_yaml(path: Path) -> Any:
+    """Content of a file. Raises SelfTestError, one line."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  (a safe loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SelfTestError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise SelfTestError(f"{where}: {getattr(error, 'problem', None) or error}") from None
+
+
+def as_model(model: type[DocumentModel], plain: Any, where: str) -> DocumentModel:
+    """A checked document. Raises SelfTestError that names ``where``, the key and what is wrong with it."""
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise SelfTestError(f"{where}: {key + ': ' if key else ''}{first['msg']}") from None
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
