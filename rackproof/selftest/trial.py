@@ -6,46 +6,22 @@ read an answer which a fault changes.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from rackproof.core.evidence import CheckOutcome, CheckResult
-from rackproof.errors import SelfTestError
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.selftest.catalogue import Fault
+from rackproof.selftest.damage import Damage
 from rackproof.selftest.mutation import Change
-from rackproof.validation.checks import Check, checks_in
+from rackproof.selftest.noise import at_another_moment
+from rackproof.selftest.validators import Function, Validators
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 
-Function = Callable[..., None]
-Validators = dict[str, tuple[Check, Function]]
 Edit = Callable[[CommandResult], CommandResult]
-
-
-def load_validators(folder: Path) -> Validators:
-    """Every check of a folder by id, in the order of files and their text. Raises SelfTestError."""
-    found: Validators = {}
-    for path in sorted(folder.glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"rackproof_validators_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise SelfTestError(f"{path}: no Python module")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise SelfTestError(f"{path}: {type(error).__name__}: {error}") from error
-        for check, function in checks_in(module):
-            if check.id in found:
-                raise SelfTestError(f"{path}: there is another check {check.id}")
-            found[check.id] = check, function
-    if not found:
-        raise SelfTestError(f"{folder}: no checks there (test_*.py)")
-    return found
 
 
 @dataclass(frozen=True)
@@ -164,7 +140,7 @@ def try_fault(subject: Subject, fault: Fault) -> Finding:
         return Finding(fault, subject.name, (), (), f"no check {fault.check}")
     applied = _Applied(fault.change)
     context = subject.altered(fault.node, applied)
-    results, noticed = [], []
+    results, noticed, before = [], [], []
     for seen in subject.healthy[fault.node]:
         if not any(change.applies(command) for change in fault.change for command in seen.commands):
             continue
@@ -173,7 +149,9 @@ def try_fault(subject: Subject, fault: Fault) -> Finding:
             noticed.append(result)
         if seen.case.check.id == fault.check and fault.item in ("", seen.case.item):
             results.append(result)
-    return Finding(fault, subject.name, tuple(results), tuple(noticed), _problem(fault, applied, results))
+            before.append(seen.result)
+    problem = _problem(fault, applied, results) or _already(fault, before)
+    return Finding(fault, subject.name, tuple(results), tuple(noticed), problem)
 
 
 def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str:
@@ -192,7 +170,77 @@ def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str
     return ""
 
 
-def cases_of(subject: Subject, check: str) -> Iterator[Seen]:
-    """All cases of one check, all nodes."""
-    for several in subject.healthy.values():
-        yield from (seen for seen in several if seen.case.check.id == check)
+def _already(fault: Fault, before: list[CheckResult]) -> str:
+    """A check that does not pass without the fault either proves nothing by not passing with it."""
+    for result in before:
+        if result.outcome is not CheckOutcome.PASSED:
+            return f"{fault.check} does not pass on the healthy rack: {result.message}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Mishap:
+    """A check that took a damaged answer for something that it is not."""
+
+    damage: Damage
+    rack: str
+    command: str
+    result: CheckResult
+
+    @property
+    def problem(self) -> str:
+        result = self.result
+        allowed = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
+        said = f": {result.message}" if result.message else ""
+        return f"{result.check}: {self.command}: expected {allowed}, actual {result.outcome.value}{said}"
+
+
+def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[Mishap]]:
+    """Damage every answer that a check reads, one at a time. Returns how often, and what went wrong.
+
+    Of nodes that give answers to the same checks one stands for all.
+    """
+    tried, mishaps = 0, []
+    seen_before: set[str] = set()
+    for node, several in subject.healthy.items():
+        fresh = [seen for seen in several if seen.case.check.id not in seen_before]
+        seen_before |= {seen.case.check.id for seen in several}
+        by_command: dict[str, list[Seen]] = {}
+        for seen in fresh:
+            if seen.result.outcome is CheckOutcome.PASSED:
+                for command in seen.commands:
+                    by_command.setdefault(command, []).append(seen)
+        for command, readers in by_command.items():
+            answer = subject.answers(node).read(command)
+            for damage in damages:
+                bad = damage.change(answer)
+                if bad == answer:
+                    continue
+                context = subject.altered(node, _instead(bad))
+                for seen in readers:
+                    tried += 1
+                    result = context.evaluate(seen.function, seen.case)
+                    if result.outcome not in damage.allowed:
+                        mishaps.append(Mishap(damage, subject.name, command, result))
+    return tried, mishaps
+
+
+def _instead(bad: CommandResult) -> Edit:
+    return lambda result: bad if result.command == bad.command else result
+
+
+def try_variants(subject: Subject, count: int) -> list[tuple[int, CheckResult]]:
+    """Run the healthy rack at other moments. Returns what did not pass although it passes now: moment and result."""
+    alarms = []
+    for moment in range(count):
+        for node, several in subject.healthy.items():
+            known = {command: subject.answers(node).read(command) for seen in several for command in seen.commands}
+            noisy = {command: at_another_moment(answer, f"{moment}") for command, answer in known.items()}
+            changed = {command for command, answer in noisy.items() if answer != known[command]}
+            context = subject.altered(node, lambda answer, noisy=noisy: noisy.get(answer.command, answer))  # type: ignore[misc]
+            for seen in several:
+                if seen.result.outcome is CheckOutcome.PASSED and not changed.isdisjoint(seen.commands):
+                    result = context.evaluate(seen.function, seen.case)
+                    if result.outcome is not CheckOutcome.PASSED:
+                        alarms.append((moment, result))
+    return alarms

@@ -1,0 +1,117 @@
+"""The whole self-test: every fault, every damage, and healthy racks at many moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rackproof.core.evidence import CheckResult
+from rackproof.core.nearest import suggestion
+from rackproof.errors import SelfTestError
+from rackproof.selftest.catalogue import FaultFile, read_catalogue
+from rackproof.selftest.damage import DAMAGES
+from rackproof.selftest.trial import Finding, Mishap, Subject, try_damages, try_fault, try_variants
+from rackproof.selftest.validators import Validators, load_validators
+from rackproof.selftest.written import open_rack, racks_below
+
+HEALTHY_RUNS = 50
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A check that did not pass on a healthy rack. ``moment`` is None for the rack as it is on disk."""
+
+    rack: str
+    moment: int | None
+    result: CheckResult
+
+
+@dataclass
+class Detection:
+    """What the self-test found."""
+
+    checks: tuple[str, ...]
+    """Checks that were asked about."""
+    findings: list[Finding] = field(default_factory=list)
+    mishaps: list[Mishap] = field(default_factory=list)
+    damaged: int = 0
+    """Damaged answers that were put to checks."""
+    alarms: list[Alarm] = field(default_factory=list)
+    healthy_runs: int = 0
+    """Runs over healthy racks: each rack as it is, and at other moments."""
+    racks: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> list[Finding]:
+        return [finding for finding in self.findings if not finding.caught]
+
+    @property
+    def untried(self) -> list[str]:
+        """Checks that no fault is for."""
+        tried = {finding.fault.check for finding in self.findings}
+        return [check for check in self.checks if check not in tried]
+
+    @property
+    def good(self) -> bool:
+        """Every check has a fault, all faults are caught, and nothing else is complained about."""
+        return bool(self.findings) and not (self.missed or self.mishaps or self.alarms or self.untried)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a self-test works on."""
+
+    validators: Validators
+    catalogue: dict[str, FaultFile]
+    subjects: dict[str, Subject]
+
+
+def read_material(validators: Path, faults: Path, data: Path) -> Material:
+    """Load everything. ``data`` holds ``written/`` and ``recordings/``. Raises RackproofError, one line."""
+    loaded = load_validators(validators)
+    catalogue = read_catalogue(faults)
+    names = racks_below(data)
+    for stem, file in catalogue.items():
+        if file.rack not in names:
+            raise SelfTestError(
+                f"{faults / stem}.yaml: rack: no {file.rack!r} below {data}; {suggestion(file.rack, names)}"
+            )
+    return Material(loaded, catalogue, {name: Subject(name, open_rack(data, name), loaded) for name in names})
+
+
+def detect(
+    material: Material,
+    only: str | None = None,
+    healthy: int = HEALTHY_RUNS,
+    say: Callable[[str], object] = lambda line: None,
+) -> Detection:
+    """Try everything, or what concerns the check ``only``. Raises SelfTestError when there is no such check."""
+    if only is not None and only not in material.validators:
+        raise SelfTestError(f"no check {only!r}; {suggestion(only, sorted(material.validators))}")
+    wanted = tuple(material.validators) if only is None else (only,)
+    subjects = list(material.subjects.values())
+    if only is not None:
+        subjects = [_limited(subject, wanted) for subject in subjects]
+    found = Detection(wanted, racks=tuple(material.subjects))
+    for file in material.catalogue.values():
+        for fault in file.faults:
+            if only in (None, fault.check):
+                found.findings.append(try_fault(material.subjects[file.rack], fault))
+    say(f"{len(found.findings)} faults tried")
+    for subject in subjects:
+        tried, mishaps = try_damages(subject, DAMAGES)
+        found.damaged += tried
+        found.mishaps += mishaps
+    say(f"{found.damaged} damaged answers tried")
+    for subject in subjects:
+        found.alarms += [Alarm(subject.name, None, result) for result in subject.false_alarms()]
+        found.alarms += [Alarm(subject.name, moment, result) for moment, result in try_variants(subject, healthy)]
+        found.healthy_runs += 1 + healthy
+    say(f"{found.healthy_runs} healthy runs")
+    return found
+
+
+def _limited(subject: Subject, checks: Sequence[str]) -> Subject:
+    validators = {id_: pair for id_, pair in subject.validators.items() if id_ in checks}
+    return Subject(subject.name, subject.context, validators)

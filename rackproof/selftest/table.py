@@ -1,0 +1,145 @@
+"""The detection table in words, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from rackproof.core.rack import fold
+from rackproof.selftest.catalogue import FaultFile
+from rackproof.selftest.detection import Alarm, Detection
+from rackproof.selftest.trial import Finding, Mishap
+
+SCHEMA = "rackproof.selftest/v1"
+Thing = TypeVar("Thing")
+_OTHERS = 3
+"""Further checks that noticed a fault and are named in its row."""
+
+
+def detection_table(found: Detection) -> list[str]:
+    """One line a fault: its name, the expected check, and everybody who noticed."""
+    rows = [("FAULT", "EXPECTED", "CAUGHT BY")]
+    rows += [(finding.fault.name, _asked(finding), _caught_by(finding)) for finding in found.findings]
+    return aligned(rows)
+
+
+def complaints(found: Detection) -> list[str]:
+    """Everything that is not as it must be, one line each."""
+    lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in found.missed]
+    lines += [f"no fault: {check}: nothing in the catalogue makes it fail" for check in found.untried]
+    lines += [_mishap(several) for several in _alike(found.mishaps, _what_went_wrong)]
+    return lines + [_alarm(several) for several in _alike(found.alarms, _what_rang)]
+
+
+def summary(found: Detection) -> list[str]:
+    """The figures."""
+    faults, checks = len(found.findings), len(found.checks)
+    return [
+        f"{faults - len(found.missed)} of {faults} faults caught by the expected check",
+        f"{checks - len(found.untried)} of {checks} checks have a fault",
+        f"{len(found.mishaps)} of {found.damaged} damaged answers taken for something else",
+        f"{len(found.alarms)} false alarms in {found.healthy_runs} healthy runs of {', '.join(found.racks)}",
+    ]
+
+
+def listing(catalogue: dict[str, FaultFile]) -> list[str]:
+    """The catalogue: file, fault, check, what it is; a star where the virtual rack can have it live."""
+    rows = [("FILE", "FAULT", "CHECK", "LIVE", "WHAT")]
+    for stem, file in catalogue.items():
+        rows += [(stem, fault.name, fault.check, fault.live or "-", fault.title) for fault in file.faults]
+    return aligned(rows)
+
+
+def as_json(found: Detection) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "schema": SCHEMA,
+        "good": found.good,
+        "faults": [
+            {
+                "name": finding.fault.name, "rack": finding.rack, "node": finding.fault.node,
+                "check": finding.fault.check, "item": finding.fault.item, "caught": finding.caught,
+                "problem": finding.problem, "noticed": sorted({result.check for result in finding.noticed}),
+            }
+            for finding in found.findings
+        ],
+        "untried": found.untried,
+        "damages": {
+            "tried": found.damaged,
+            "wrong": [
+                {"damage": mishap.damage.name, "rack": mishap.rack, "node": mishap.result.node,
+                 "check": mishap.result.check, "item": mishap.result.item, "command": mishap.command,
+                 "outcome": mishap.result.outcome.value, "message": mishap.result.message}
+                for mishap in found.mishaps
+            ],
+        },
+        "healthy": {
+            "racks": list(found.racks), "runs": found.healthy_runs,
+            "alarms": [
+                {"rack": alarm.rack, "moment": alarm.moment, "node": alarm.result.node, "check": alarm.result.check,
+                 "item": alarm.result.item, "outcome": alarm.result.outcome.value, "message": alarm.result.message}
+                for alarm in found.alarms
+            ],
+        },
+    }  # fmt: skip
+
+
+def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Columns as wide as their longest cell; the last one as it is."""
+    rows = list(rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    ]
+
+
+def _asked(finding: Finding) -> str:
+    fault = finding.fault
+    return f"{fault.check}[{fault.item}]" if fault.item else fault.check
+
+
+def _caught_by(finding: Finding) -> str:
+    if not finding.caught:
+        others = sorted({result.check for result in finding.noticed})
+        return "MISSED" + (f", noticed by {_few(others)}" if others else "")
+    others = sorted({result.check for result in finding.noticed} - {finding.fault.check})
+    return finding.fault.check + (f" and {_few(others)}" if others else "")
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _OTHERS
+    return ", ".join(names[:_OTHERS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _alike(things: Sequence[Thing], key: Callable[[Thing], object]) -> list[list[Thing]]:
+    """Things with one key together, in the order of the first of each."""
+    found: dict[object, list[Thing]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return list(found.values())
+
+
+def _what_went_wrong(mishap: Mishap) -> object:
+    return mishap.rack, mishap.damage.name, mishap.result.check
+
+
+def _what_rang(alarm: Alarm) -> object:
+    return alarm.rack, alarm.result.check, alarm.result.message
+
+
+def _mishap(several: list[Mishap]) -> str:
+    first = several[0]
+    return f"damage: {first.damage.name} on {first.rack}{_times(len(several))}: {first.problem}"
+
+
+def _alarm(several: list[Alarm]) -> str:
+    first = several[0]
+    result = first.result
+    what = f"{result.check}[{result.item}]" if result.item else result.check
+    nodes = fold(dict.fromkeys(alarm.result.node for alarm in several))
+    where = f"{nodes} of {first.rack}{_times(len(several))}"
+    return f"false alarm: {what} on {where}: {result.outcome.value}: {result.message}"
+
+
+def _times(number: int) -> str:
+    return f" ({number} times)" if number > 1 else ""
