@@ -46,7 +46,7 @@ def deploy(
     )  # fmt: skip
     folder = new_run(output, inventory)
     with EvidenceStore(folder) as store:
-        raw = tuple(store.raw(text) for text in (outcome.stdout, outcome.stderr) if text)
+        raw = tuple(store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
         store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
     _tell(outcome, folder)
     record = outcome.record

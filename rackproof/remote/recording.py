@@ -1,26 +1,39 @@
 """A recording: what one machine answered to exact commands. Pure.
 
 The file is JSON that a person can read and a diff can show. Output is a list of pieces of text whose concatenation
-is the exact output; output that is not UTF-8 is kept as base64::
+is the exact output; output that is not UTF-8 is kept as base64; what is empty is left out::
 
-    {"schema": "rackproof.recording/v1", "node": "gpu-01", "groups": ["gpu"], "data": {"virtual": true},
-     "commands": [{"command": "uname -r", "rc": 0, "stdout": ["6.12.48\\n"], "stderr": [], "timeout_s": 20.0, …}]}
+    {"schema": "rackproof.recording/v2", "rackproof": "0.1.0", "recorded": "2026-11-21T07:45:00Z",
+     "node": "gpu-01", "groups": ["gpu"], "data": {"virtual": true},
+     "commands": [{"command": "uname -r", "rc": 0, "elapsed_s": 0.012, "timeout_s": 20.0,
+                   "stdout_sha256": "2ad1…", "stdout": ["6.12.48\\n"]}],
+     "sha256": "91c0…"}
+
+Secrets are redacted before (``redaction.py``); each sha256 is of what is stored, the last one of everything else in
+the document, so that nothing in it can be changed unnoticed. Spacing and the order of keys are of no account.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rackproof.core.evidence import canonical
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError, RunError
 from rackproof.remote.command import CommandResult
+from rackproof.remote.redaction import redact_data, redacted
 
-SCHEMA = "rackproof.recording/v1"
+SCHEMA = "rackproof.recording/v2"
+_VERSIONED = re.compile(r"rackproof\.recording/v(\d{1,6})")
+_VERSION = 2
+_STREAMS = ("stdout", "stderr")
 
 _PRIVATE = ("ssh_", "_", "pass", "secret", "token", "key")
 """Inventory data whose name contains one of the words (or starts with one of the prefixes) stays out."""
@@ -44,33 +57,45 @@ class Recording:
 
     node: Node
     results: Mapping[str, CommandResult] = field(default_factory=dict)
+    recorded: str | None = field(default=None, compare=False)
+    """When it was written, UTC, ISO 8601; None where that is not known."""
+    rackproof: str | None = field(default=None, compare=False)
+    """Version of the kit that wrote it."""
 
     def to_json(self) -> str:
-        document = {
+        document: dict[str, Any] = {
             "schema": SCHEMA,
+            "rackproof": self.rackproof,
+            "recorded": self.recorded,
             "node": self.node.name,
             "groups": list(self.node.groups),
-            "data": public_data(self.node.data),
-            "commands": [_result_to_plain(result) for result in self.results.values()],
+            "data": redact_data(public_data(self.node.data)),
+            "commands": [_result_to_plain(redacted(result)) for result in self.results.values()],
         }
+        document["sha256"] = _digest(document)
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod
     def from_json(text: str, name: str) -> Recording:
         """Read a recording; ``name`` stands for the file in errors. Raises RunError, one line."""
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise RunError(f"{name}: not JSON: {error}") from None
-        schema = document.get("schema") if isinstance(document, dict) else None
-        if schema != SCHEMA:
-            raise RunError(f"{name}: not a recording (expected schema {SCHEMA}, actual {schema})")
+        document = _document(text, name)
+        _check_version(document.get("schema"), name)
         try:
             node = Node(str(document["node"]), tuple(document["groups"]), dict(document["data"]))
             results = [_result_from_plain(node.name, plain) for plain in document["commands"]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            recorded, version = document["recorded"], document["rackproof"]
+            stands = _digest({key: value for key, value in document.items() if key != "sha256"}) == document["sha256"]
+        except _Edited as edited:
+            raise RunError(f"{name}: edited by hand or damaged: {edited}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise RunError(f"{name}: damaged recording: {type(error).__name__}: {error}") from None
-        return Recording(node, by_command(results))
+        if not stands:
+            raise RunError(f"{name}: edited by hand or damaged: sha256 of the recording does not match")
+        return Recording(node, by_command(results), recorded, version)
+
+
+class _Edited(Exception):
+    """An output is not what its sha256 says."""
 
 
 def by_command(results: Iterable[CommandResult]) -> dict[str, CommandResult]:
@@ -91,30 +116,69 @@ def public_data(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if not private(key)}
 
 
+def _document(text: str, name: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        stripped = text.strip()
+        if stripped.startswith("{") and not stripped.endswith("}"):
+            raise RunError(
+                f"{name}: truncated: the recording ends in the middle, in line {len(text.splitlines())}"
+            ) from None
+        raise RunError(f"{name}: not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise RunError(f"{name}: not a recording (expected schema {SCHEMA}, actual none)")
+    return document
+
+
+def _check_version(schema: object, name: str) -> None:
+    """Raises RunError. An older version is refused as well: it has no hashes, and would be the way around them."""
+    if schema == SCHEMA:
+        return
+    match = _VERSIONED.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None:
+        raise RunError(f"{name}: not a recording (expected schema {SCHEMA}, actual {str(schema)[:60]})")
+    kind = "a newer" if int(match[1]) > _VERSION else "an older"
+    raise RunError(f"{name}: written by {kind} rackproof ({schema}), this one reads v{_VERSION}; record it again")
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(document)).hexdigest()
+
+
 def _result_to_plain(result: CommandResult) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "command": result.command,
-        "rc": result.rc,
-        "stdout": _bytes_to_plain(result.stdout),
-        "stderr": _bytes_to_plain(result.stderr),
-        "elapsed_s": round(result.elapsed_s, 3),
-        "timeout_s": result.timeout_s,
-    }
+    plain: dict[str, Any] = {"command": result.command, "rc": result.rc}
     if result.error is not None:
         plain["error"] = result.error
+    plain |= {"elapsed_s": round(result.elapsed_s, 3), "timeout_s": result.timeout_s}
+    for stream, data in zip(_STREAMS, (result.stdout, result.stderr), strict=True):
+        if data:
+            plain[f"{stream}_sha256"] = hashlib.sha256(data).hexdigest()
+            plain[stream] = _bytes_to_plain(data)
     return plain
 
 
 def _result_from_plain(node: str, plain: dict[str, Any]) -> CommandResult:
-    rc, error = plain["rc"], plain.get("error")
+    rc, error, command = plain["rc"], plain.get("error"), plain["command"]
+    if not isinstance(command, str):
+        raise TypeError(f"command {command!r}")
     if rc is not None and (not isinstance(rc, int) or isinstance(rc, bool)):
-        raise ValueError(f"rc {rc!r} of {plain['command']!r}")
+        raise ValueError(f"rc {rc!r} of {command!r}")
     if (rc is None) != (error is not None):
-        raise ValueError(f"{plain['command']!r} needs either an exit status or an error")
+        raise ValueError(f"{command!r} needs either an exit status or an error")
+    stdout, stderr = (_stream(plain, stream, command) for stream in _STREAMS)
     return CommandResult(
-        node, str(plain["command"]), rc, _bytes_from_plain(plain["stdout"]), _bytes_from_plain(plain["stderr"]),
-        float(plain.get("elapsed_s", 0.0)), float(plain.get("timeout_s", 0.0)), error,
+        node, command, rc, stdout, stderr, float(plain["elapsed_s"]), float(plain["timeout_s"]), error
     )  # fmt: skip
+
+
+def _stream(plain: dict[str, Any], stream: str, command: str) -> bytes:
+    data = _bytes_from_plain(plain.get(stream, []))
+    expected = plain.get(f"{stream}_sha256")
+    if (hashlib.sha256(data).hexdigest() if data else None) != expected:
+        what = "output" if stream == "stdout" else "error output"
+        raise _Edited(f"sha256 of the {what} of {command!r} does not match")
+    return data
 
 
 def _bytes_to_plain(data: bytes) -> list[str] | dict[str, str]:

@@ -12,6 +12,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Rack
 from rackproof.remote.command import CommandResult
+from rackproof.remote.redaction import redacted
 from rackproof.remote.ssh import Fleet, Server
 from rackproof.run.store import EvidenceStore
 
@@ -29,9 +30,7 @@ class Session:
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
         """One command a node, all at once; recorded in the order of the mapping."""
         results = self.fleet.run(commands, timeout_s)
-        for result in results.values():
-            self.record(result)
-        return results
+        return {node: self.record(result) for node, result in results.items()}
 
     def run_on(self, node: str, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         return self.record(self.fleet[node].run(command, timeout_s, stdin))
@@ -46,13 +45,16 @@ class Session:
                 self.record(server.stop())
 
     def record(self, result: CommandResult) -> CommandResult:
+        """Write it down, and give back what was written: nothing rests on a secret that is not in the evidence."""
+        result = redacted(result)
         with self._lock:
             self.store.command(result)
         return result
 
     def outputs(self, *results: CommandResult) -> tuple[str, ...]:
         """Names of what these commands printed, for a measurement's ``raw``."""
-        return tuple(hashlib.sha256(data).hexdigest() for r in results for data in (r.stdout, r.stderr) if data)
+        kept = [redacted(result) for result in results]
+        return tuple(hashlib.sha256(data).hexdigest() for r in kept for data in (r.stdout, r.stderr) if data)
 
     def measured(self, measurement: Measurement) -> None:
         with self._lock:

@@ -128,7 +128,7 @@ class Run:
         if not plan.record.ok or any(node.changed for node in plan.record.nodes):
             outcomes.append(converge(self.rack, limit=self.limit, data=data, on_line=show))
         for outcome in outcomes:
-            raw = tuple(session.store.raw(text) for text in (outcome.stdout, outcome.stderr) if text)
+            raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
             session.store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
         last = outcomes[-1].record
         for check in deploy_checks(last):

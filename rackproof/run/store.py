@@ -16,6 +16,7 @@ from rackproof.core.bodies import fault
 from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, Frozen, Kind, Record, link_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
+from rackproof.remote.redaction import redact_bytes, redacted
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"
@@ -108,8 +109,13 @@ class EvidenceStore:
             raise _write_error(self.folder, error) from error
         return name
 
+    def output(self, data: bytes) -> str:
+        """Store what a program printed, without its secrets, and return its name."""
+        return self.raw(redact_bytes(data))
+
     def command(self, result: CommandResult) -> None:
-        """Record a command and what it printed."""
+        """Record a command and what it printed, without its secrets."""
+        result = redacted(result)
         out, err = self.raw(result.stdout), self.raw(result.stderr)
         self.append(
             Kind.COMMAND,

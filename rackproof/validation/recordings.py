@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from rackproof.core.evidence import CommandRecord, Kind, RunInfo
@@ -10,26 +9,17 @@ from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
+from rackproof.remote.recording_folder import read_folder, write_recordings
 from rackproof.run.store import EVIDENCE, read_raw, read_records
+
+__all__ = ["read_recordings", "recordings_of_run", "write_recordings"]
 
 STAGE = "validate"
 
 
 def read_recordings(folder: Path) -> list[Recording]:
     """All recordings of a folder in the order of their file names, or those of a run. Raises RunError."""
-    if (folder / EVIDENCE).is_file():
-        return recordings_of_run(folder)
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
-        raise RunError(f"{folder}: no recording there (*.json)")
-    found = []
-    for path in paths:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"{path}: cannot be read: {error}") from None
-        found.append(Recording.from_json(text, str(path)))
-    return found
+    return recordings_of_run(folder) if (folder / EVIDENCE).is_file() else read_folder(folder)
 
 
 def recordings_of_run(folder: Path) -> list[Recording]:
@@ -59,14 +49,3 @@ def _result(folder: Path, record: CommandRecord) -> CommandResult:
         record.node, record.command, record.rc, read_raw(folder, record.stdout), read_raw(folder, record.stderr),
         record.elapsed_s, record.timeout_s, record.error,
     )  # fmt: skip
-
-
-def write_recordings(folder: Path, recordings: Iterable[Recording]) -> None:
-    """One file a node; a node that answered nothing has none. Raises RunError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for recording in recordings:
-            if recording.results:
-                (folder / f"{recording.node.name}.json").write_text(recording.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{folder}: cannot write recordings: {error.strerror or error}") from None
