@@ -1,162 +1,270 @@
 """Many commands in one round trip: the script that a node runs, and how its answer is unpacked. Pure.
 
-Each command is started as ``Connection.run`` starts it, so that it cannot matter which way it was read. Two lanes work
-the list off side by side, each under one limit: a command that hangs ends its own lane, one that cannot even be killed
-is left behind, and the script answers without them. Limits for every single command would cost a small node more than
-the commands do.
+Each command is started as ``Connection.run`` starts it, so that it cannot matter which way it was read. A few workers
+walk along the list, and each takes the next command that nobody has taken; a worker is a process group of its own
+under ``timeout``. Limits for every single command would cost a small node more than the commands do, so one clock
+looks at all of them once a second:
 
-The answer is a list of files (``3.out 17 1763712345.120000000``), an empty line, and their contents in the same order.
-For command 3 there are ``3.a`` (began), ``3.err``, ``3.out`` and ``3.rc`` (ended).
+* a command that is not back after a moment no longer holds up the others: another worker is hired in its stead;
+* one that is not back within its limit ends with its worker. What cannot even be killed is left behind;
+* output above its limit ends the command, and is dropped. The limit on the size of files keeps it from filling memory
+  between two looks; it is far above the limit on output, because tools write caches;
+* what has not been started when the time of the whole batch is over is not in the answer, and is asked again.
+
+Time is counted in seconds slept and in ``/proc/uptime``, never by the node's clock, which may be wrong or be set.
+
+The answer is a line about the batch, a list of files (``3.out 17``), an empty line, and their contents in the same
+order. For command 3 there are ``3.a`` (taken: when, and by whom), ``3.err``, ``3.out`` and ``3.rc`` (exit status, and
+when), or one of the marks ``3.late`` and ``3.big``. A witness for a disk that fills up is ``3.rc`` itself: it is
+written after the output, and where that did not fit it does not fit either.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rackproof.remote.command import KILL_AFTER_S, CommandResult, timed_out
 
-LANES = 2
+WORKERS = 2
 """More would only make the commands of a small node wait for each other."""
-MAGIC = b"rackproof-batch/1"
+MOST_WORKERS = 10
+"""With those that are hired because a command does not come back."""
+MOMENT_S = 3
+STREAM_LIMIT = 4 * 1024 * 1024
+"""Bytes of one stream of one command."""
+ANSWER_LIMIT = 12 * 1024 * 1024
+"""Bytes of a whole answer; what exceeds it is asked again."""
+FILE_LIMIT = 128 * 1024 * 1024
+"""Size of any file that a command writes, bytes."""
+PLACES = ("/dev/shm", "/run", "/tmp", "/var/tmp")  # noqa: S108  (made with mktemp)
+MAGIC = b"rackproof-batch/2"
+
+_WORKER = """\
+ulimit -f @BLOCKS@ 2>/dev/null
+set -C
+n=-1
+for c in "$@"; do
+  n=$((n + 1))
+  [ -e "$n.a" ] && continue
+  { read t x </proc/uptime; echo "$PPID $t" >"$n.a"; } 2>/dev/null || continue
+  sh -c "$c" </dev/null >"$n.out" 2>"$n.err"
+  rc=$?
+  { read t x </proc/uptime; echo "$rc $t" >"$n.rc"; } 2>/dev/null
+done"""
 
 _SCRIPT = """\
-lane() {{
-  k=$1
-  timeout -k {kill_after} {limit} sh -c '
-    n=$1
-    shift
-    for c in "$@"; do
-      : >"$n.a"
-      sh -c "$c" </dev/null >"$n.out" 2>"$n.err"
-      echo $? >"$n.rc"
-      n=$((n + {lanes}))
-    done' lane "$@"
-  : >"done$k"
-  {finished} && kill "$watch"
-}}
-stop() {{
-  kill "$watch" $pids
+# @MAGIC@
+hire() {
+  live=$((live + 1)) hired=$((hired + 1))
+  {
+    timeout -k @KILL_AFTER@ @BUDGET@ sh -c @WORKER@ worker @COMMANDS@ 3>&- & worker=$!
+    wait $worker
+    : >"$worker.gone"
+    echo end >&3
+  } </dev/null >/dev/null 2>&1 &
+}
+dismiss() {
+  read worker t <"$1.a" && ! [ -e "$worker.gone" ] && kill "$worker"
+}
+weigh() {
+  sum=0
+  stat -c '%s %n' *.out *.err >sizes
+  while read size name; do
+    sum=$((sum + size))
+    [ "$size" -le @STREAM_LIMIT@ ] && continue
+    [ -s "${name%.*}.rc" ] || dismiss "${name%.*}"
+    : >"${name%.*}.big"
+    : >"$name"
+    sum=$((sum - size))
+  done <sizes
+}
+look() {
+  now=$((now + 1)) stuck=0 n=0
+  while [ -e "$n.a" ]; do
+    if ! [ -s "$n.rc" ]; then
+      eval "t=\\$((\\${t$n:-0} + 1)); t$n=\\$t"
+      [ "$t" -ge @MOMENT@ ] && [ "$t" -le @GONE@ ] && stuck=$((stuck + 1))
+      [ "$t" -eq @OVER@ ] && : >"$n.late" && dismiss "$n"
+    fi
+    n=$((n + 1))
+  done
+  weigh
+}
+stop() {
+  kill "$clock"
+  for a in *.a; do
+    [ -s "${a%.a}.rc" ] || dismiss "${a%.a}"
+  done
   cd /
-  rm -rf "$d"
-}}
-main() {{
+  rm -rf "$d" || rm -rf "$d"
+}
+main() {
   umask 077
   LC_ALL=C
   export LC_ALL
-  d=$(mktemp -d /dev/shm/rackproof.XXXXXX 2>/dev/null || mktemp -d) || exit 1
-  cd "$d" || exit 1
-  pids=
+  for place in @PLACES@; do
+    d=$(mktemp -d "$place/rackproof.XXXXXX" 2>/dev/null) || continue
+    cd "$d" && { printf '%@ROOM@s' x >room; } 2>/dev/null && break
+    cd / && rm -rf "$d"
+    d=
+  done
+  [ -n "$d" ] || { echo "no room for answers in @PLACES@" >&2; exit 1; }
+  : >room
+  mkfifo events && exec 3<>events || exit 1
   # Nothing here holds the script's own streams: what hangs must not keep the connection open.
-  sleep {budget} >/dev/null 2>&1 & watch=$!
+  { while sleep 1; do echo tick; done; } </dev/null >&3 2>/dev/null & clock=$!
   trap 'stop 2>/dev/null' EXIT
   trap 'exit 143' TERM HUP INT
-{start}
-  {finished} || wait "$watch"
+  live=0 hired=0 stuck=0 now=0 how=stopped
+  while :; do
+    while ! [ -e @LAST@.a ] && [ $((live - stuck)) -lt @WORKERS@ ] && [ $live -lt @MOST_WORKERS@ ] &&
+      [ $hired -lt @MOST_HIRED@ ]; do
+      hire
+    done
+    [ $live -eq 0 ] && how=complete && break
+    read event <&3
+    case $event in
+      end) live=$((live - 1)) ;;
+      tick) look 2>/dev/null; [ $now -lt @BUDGET@ ] || break ;;
+    esac
+  done
+  weigh 2>/dev/null
+  size=0 n=0
   set --
-  for rc in *.rc; do
-    n=${{rc%.rc}}
-    [ -s "$rc" ] && set -- "$@" "$n.a" "$n.err" "$n.out" "$rc"
+  while [ -e "$n.a" ]; do
+    [ $sum -le @ANSWER_LIMIT@ ] || size=$((size + $(cat "$n.out" "$n.err" 2>/dev/null | wc -c)))
+    [ $size -le @ANSWER_LIMIT@ ] || break
+    set -- "$@" "$n.a"
+    if [ -e "$n.big" ]; then
+      set -- "$@" "$n.big"
+    elif [ -s "$n.rc" ]; then
+      set -- "$@" "$n.err" "$n.out" "$n.rc"
+    elif [ -e "$n.late" ]; then
+      set -- "$@" "$n.late"
+    fi
+    n=$((n + 1))
   done
-  for a in *.a; do
-    n=${{a%.a}}
-    [ -e "$a" ] && [ ! -s "$n.rc" ] && set -- "$@" "$a"
-  done
-  echo {magic}
-  date '+now %s'
-  [ $# -eq 0 ] || stat -c '%n %s %.9Y' "$@" || exit 1
+  { read t x </proc/uptime; } 2>/dev/null
+  echo "@MAGIC@ $how ${t:-0}"
+  [ $# -eq 0 ] || stat -c '%n %s' "$@" || exit 1
   echo
   [ $# -eq 0 ] || cat "$@"
-}}
+}
 main
 """
 
 
-def lane_limit_s(timeout_s: float) -> float:
-    """How long one lane may take: a command that hangs in its first half has had its own limit by then."""
-    return 2 * timeout_s
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    complete: bool
+    """Every worker has come to its end."""
+    uptime_s: float
+    """Of the node when it answered; 0 where it does not say."""
+    files: dict[str, bytes]
 
 
-def budget_s(timeout_s: float) -> float:
-    """How long the script collects answers before it leaves behind what cannot be killed."""
-    return lane_limit_s(timeout_s) + KILL_AFTER_S + 1
+def budget_s(timeout_s: float) -> int:
+    """How long the script collects answers: that of three commands in a row that hang."""
+    return 3 * (math.ceil(timeout_s) + KILL_AFTER_S + 2)
 
 
 def script(commands: Sequence[str], timeout_s: float) -> bytes:
     """A POSIX shell script for ``sh -s``."""
-    lanes = range(min(LANES, len(commands)))
-    finished = " && ".join(f"[ -e done{lane} ]" for lane in lanes) or "true"
-    text = _SCRIPT.format(
-        kill_after=KILL_AFTER_S,
-        limit=f"{lane_limit_s(timeout_s):g}",
-        budget=f"{budget_s(timeout_s):g}",
-        lanes=LANES,
-        finished=finished,
-        magic=MAGIC.decode(),
-        start="\n".join(
-            f'  lane {lane} {" ".join(map(shlex.quote, commands[lane::LANES]))} >/dev/null 2>&1 & pids="$pids $!"'
-            for lane in lanes
-        ),
-    )
+    over = math.ceil(timeout_s) + 1
+    worker = _WORKER.replace("@BLOCKS@", str(FILE_LIMIT // 512))
+    values = {
+        "MAGIC": MAGIC.decode(),
+        "KILL_AFTER": KILL_AFTER_S,
+        "BUDGET": budget_s(timeout_s),
+        "MOMENT": min(MOMENT_S, over),
+        "OVER": over,
+        "GONE": over + KILL_AFTER_S + 1,
+        "STREAM_LIMIT": STREAM_LIMIT,
+        "ANSWER_LIMIT": ANSWER_LIMIT,
+        "PLACES": " ".join(PLACES),
+        "ROOM": 1024 * 1024,
+        "LAST": len(commands) - 1,
+        "WORKERS": min(WORKERS, len(commands)),
+        "MOST_WORKERS": MOST_WORKERS,
+        "MOST_HIRED": len(commands) + WORKERS,
+        "WORKER": shlex.quote(worker),
+        "COMMANDS": " ".join(map(shlex.quote, commands)),  # the last: what a command says is not looked at again
+    }
+    text = _SCRIPT
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
     return text.encode()
 
 
 def unpack(node: str, commands: Sequence[str], timeout_s: float, answer: bytes) -> list[CommandResult]:
     """The results that the answer holds, in the order of ``commands``.
 
-    A command that was under way for longer than its limit has an error instead of an exit status. One that was
-    never started, or whose part of the answer does not add up, is left out: it has to be asked again.
+    A command that was under way for longer than its limit, printed too much or took its shell down with it has an
+    error instead of an exit status. One that was never started, or whose part of the answer does not add up, is
+    left out: it has to be asked again. What a login shell prints before the answer is no part of it.
     """
-    files = _files(answer)
-    now = files.pop("now", None)
-    results = []
-    for index, command in enumerate(commands):
-        result = _result(node, command, timeout_s, files, str(index), float(now[1]) if now else 0.0)
-        if result is not None:
-            results.append(result)
-    return results
+    read = _read(answer)
+    if read is None:
+        return []
+    results = (_result(node, command, timeout_s, read, str(index)) for index, command in enumerate(commands))
+    return [result for result in results if result is not None]
 
 
-def _files(answer: bytes) -> dict[str, tuple[bytes, float]]:
-    """Contents and time of change by name; empty when the answer is damaged or cut."""
-    head, blank, body = answer.partition(b"\n\n")
-    lines = head.split(b"\n")
-    if not blank or lines[0] != MAGIC:
-        return {}
-    files: dict[str, tuple[bytes, float]] = {}
+def _read(answer: bytes) -> _Answer | None:
+    """None when the answer is damaged or cut."""
+    at = answer.find(MAGIC + b" ")
+    if at < 0 or (at > 0 and answer[at - 1 : at] != b"\n"):
+        return None
+    head, blank, body = answer[at:].partition(b"\n\n")
+    first, *lines = head.decode("ascii", errors="replace").split("\n")
+    files: dict[str, bytes] = {}
     at = 0
     try:
-        for line in lines[1:]:
-            name, *numbers = line.decode("ascii").split(" ")
-            if name == "now":
-                files[name] = (b"", float(numbers[0]))
-                continue
-            size, changed = int(numbers[0]), float(numbers[1])
-            files[name] = (body[at : at + size], changed)
-            at += size
-    except (ValueError, IndexError):
-        return {}
-    return files if at == len(body) else {}
+        _, how, uptime = first.split(" ")
+        for line in lines:
+            name, size = line.split(" ")
+            files[name] = body[at : at + int(size)]
+            at += int(size)
+        if not blank or at != len(body) or how not in ("complete", "stopped"):
+            return None
+        return _Answer(how == "complete", float(uptime), files)
+    except ValueError:
+        return None
 
 
-def _result(
-    node: str, command: str, timeout_s: float, files: dict[str, tuple[bytes, float]], number: str, now: float
-) -> CommandResult | None:
-    began = files.get(f"{number}.a")
-    if began is None:
+def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: str) -> CommandResult | None:
+    taken = answer.files.get(f"{number}.a", b"").split()
+    if not taken:
         return None
-    late = CommandResult(
-        node, command, None, elapsed_s=max(0.0, now - began[1]), timeout_s=timeout_s,
-        error=f"not finished within {timeout_s:g} s",
-    )  # fmt: skip
-    ended = files.get(f"{number}.rc")
-    if ended is None:
-        return late if now - began[1] > timeout_s else None
-    out, err = files.get(f"{number}.out"), files.get(f"{number}.err")
-    if out is None or err is None or not ended[0].strip().isdigit():
+    began = _seconds(taken[1:2])
+
+    def error(reason: str, ended: float = answer.uptime_s, out: bytes = b"", err: bytes = b"") -> CommandResult:
+        elapsed = max(0.0, ended - began) if began else 0.0
+        return CommandResult(node, command, None, out, err, elapsed, timeout_s, reason)
+
+    if f"{number}.big" in answer.files:
+        return error(f"printed more than {STREAM_LIMIT} bytes")
+    if f"{number}.late" in answer.files:
+        return error(f"not finished within {timeout_s:g} s")
+    end = answer.files.get(f"{number}.rc")
+    if end is None:
+        return error("it ended the shell that ran it") if answer.complete else None
+    out, err = answer.files.get(f"{number}.out"), answer.files.get(f"{number}.err")
+    rc, *ended = end.split()
+    if out is None or err is None or not rc.isdigit():
         return None
-    rc = int(ended[0])
-    elapsed = max(0.0, ended[1] - began[1])
-    if timed_out(rc):
-        return CommandResult(node, command, None, out[0], err[0], elapsed, timeout_s, late.error)
-    return CommandResult(node, command, rc, out[0], err[0], elapsed, timeout_s)
+    if timed_out(int(rc)):
+        return error(f"not finished within {timeout_s:g} s", _seconds(ended), out, err)
+    elapsed = max(0.0, _seconds(ended) - began) if began else 0.0
+    return CommandResult(node, command, int(rc), out, err, elapsed, timeout_s)
+
+
+def _seconds(words: Sequence[bytes]) -> float:
+    """A time in ``/proc/uptime``; 0 where there is none."""
+    try:
+        return float(words[0])
+    except (IndexError, ValueError):
+        return 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
+import base64
+import re
 from dataclasses import dataclass
 
 KILL_AFTER_S = 5
@@ -44,24 +45,37 @@ class CommandResult:
         return f"exit status {self.rc}" + (f": {last[0]}" if last[0] else "")
 
 
-def bounded(command: str, timeout_s: float) -> str:
+def portable(script: str) -> str:
+    """A POSIX script as one word that every login shell passes on as it is; csh and fish have quoting of their own."""
+    if "\n" in script or "\0" in script:
+        script = f'eval "$(echo {base64.b64encode(script.encode()).decode()} | base64 -d)"'
+    words = re.findall(r"[^'!\\]+|['!\\]", script)
+    return "".join(_PORTABLE.get(word) or f"'{word}'" for word in words) or "''"
+
+
+_PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
+
+
+def bounded(command: str, timeout_s: float, sudo: str = "") -> str:
     """The command under the node's own ``timeout``, in a fixed locale, as one shell string.
 
-    An ssh connection that goes away does not end what it started, so the limit has to stand on the node.
+    An ssh connection that goes away does not end what it started, so the limit has to stand on the node. ``sudo`` is
+    put in front of all of it.
     """
-    return f"env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {shlex.quote(command)}"
+    return f"{sudo}env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {portable(command)}"
 
 
-def tied(command: str, timeout_s: float) -> str:
+def tied(command: str, timeout_s: float, sudo: str = "") -> str:
     """A server that lives no longer than its connection: when its input ends, it is ended, by its process id.
 
     So a controller that is killed leaves nothing behind that holds a port or a file.
     """
-    return (
+    script = (
         f"exec 3<&0; {bounded(command, timeout_s)} 3<&- & p=$!; "
         "{ cat <&3 >/dev/null; kill -TERM $p 2>/dev/null; } & c=$!; "
         "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
     )
+    return f"{sudo}sh -c {portable(script)}"
 
 
 def timed_out(rc: int | None) -> bool:

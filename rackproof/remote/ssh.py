@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import fabric
@@ -15,12 +17,15 @@ import paramiko
 
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
+from rackproof.remote import batch
 from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, tied, timed_out
 
 CONNECT_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15
 MAX_PARALLEL = 64
 STOP_S = 15.0
+PROOF_S = 20.0
+_MARK = b"rackproof-begin\n"
 
 
 class _Reject(paramiko.MissingHostKeyPolicy):
@@ -37,6 +42,10 @@ class Connection:
         self._connection: Any = None
         self._failure: RemoteError | None = None
         self._lock = threading.Lock()
+        self._sudo = sudo_of(node)
+        self._proven = False
+        self._noisy = False
+        """Its login shell prints something of its own before every command."""
 
     def open(self) -> paramiko.Transport:
         """Connect on first use. Raises NodeUnreachable or HostKeyRefused, the same one on every later call."""
@@ -93,6 +102,46 @@ class Connection:
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         """Run one command to its end. Never raises for what happens on the node: see CommandResult.error."""
+        if stdin is not None and batch.MAGIC in stdin[: 2 * len(batch.MAGIC)]:
+            return self._run(command, timeout_s, stdin)  # its answer proves by itself that it has run
+        began = time.monotonic()
+        try:
+            self._prove()
+        except RemoteError as error:
+            return CommandResult(
+                self.node.name, command, None, b"", b"", time.monotonic() - began, timeout_s, error.reason
+            )
+        if not self._noisy:
+            return self._run(command, timeout_s, stdin)
+        result = self._run(_marked(command), timeout_s, stdin)
+        out, err = result.stdout.partition(_MARK), result.stderr.partition(_MARK)
+        why = result.error if result.rc is None or out[1] else "its login shell did not run the command"
+        rc = result.rc if why is None else None
+        return replace(result, command=command, rc=rc, stdout=out[2], stderr=err[2], error=why)
+
+    def _prove(self) -> None:
+        """Make sure, once, that commands run at all: a login shell can refuse, and so can sudo. Raises RemoteError.
+
+        The exit status of a refusal looks like that of a command that said no.
+        """
+        if self._proven or self._failure is not None:
+            self.open()
+            return
+        result = self._run(_marked("true"), PROOF_S)
+        if result.rc is None:
+            self.open()  # raises the reason when it is the connection
+            raise NodeUnreachable(self.node.name, result.why)
+        if result.rc != 0 or not result.stdout.endswith(_MARK) or not result.stderr.endswith(_MARK):
+            said = [*result.stderr.decode(errors="replace").split("\n"), *result.text.split("\n")]
+            line = next((line.strip() for line in reversed(said) if line.strip()), f"exit status {result.rc}")
+            line = line.removeprefix("sudo: ")
+            what = "sudo is refused" if self._sudo else "its login shell runs no commands"
+            self._failure = NodeUnreachable(self.node.name, f"{what}: {line}")
+            raise self._failure
+        self._proven = True
+        self._noisy = result.stdout != _MARK or result.stderr != _MARK
+
+    def _run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         began = time.monotonic()
 
         def result(rc: int | None, error: str | None, out: bytes = b"", err: bytes = b"") -> CommandResult:
@@ -107,7 +156,7 @@ class Connection:
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
-                channel.exec_command(bounded(command, timeout_s))
+                channel.exec_command(bounded(command, timeout_s, self._sudo))
                 if stdin:
                     channel.sendall(stdin)
                 channel.shutdown_write()
@@ -148,12 +197,17 @@ class Connection:
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise NodeUnreachable(self.node.name, f"writing {path}: {_line(error)}") from error
 
+    @property
+    def sudo(self) -> str:
+        """What commands are started with where the inventory says so; empty, or ending in a space."""
+        return self._sudo
+
     def forget(self) -> None:
         """Close, and allow a new attempt (after a reboot)."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
-            self._connection, self._failure = None, None
+            self._connection, self._failure, self._proven = None, None, False
 
 
 class Server:
@@ -167,7 +221,7 @@ class Server:
         self._began = time.monotonic()
 
     def start(self) -> None:
-        self._channel.exec_command(tied(self.command, self.timeout_s))
+        self._channel.exec_command(tied(self.command, self.timeout_s, self._connection.sudo))
 
     def poll(self) -> bool:
         """True while it runs; collects its output."""
@@ -268,6 +322,20 @@ class Fleet:
             return None if answer.ok else answer.why
 
         return self.each(nodes, ask)
+
+
+def sudo_of(node: Node) -> str:
+    """``sudo -n`` for a node whose inventory data has pyinfra's ``_sudo``, with ``_sudo_user`` where given."""
+    if not node.data.get("_sudo"):
+        return ""
+    user = node.data.get("_sudo_user")
+    return f"sudo -n -u {shlex.quote(str(user))} " if user else "sudo -n "
+
+
+def _marked(command: str) -> str:
+    """A command that says in both streams where its own output begins."""
+    mark = _MARK.decode().strip()
+    return f"echo {mark}; echo {mark} >&2; exec sh -c {shlex.quote(command)}"
 
 
 def _line(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from rackproof.errors import (
     RackproofError,
     RunError,
 )
+from rackproof.remote import learnt
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording
@@ -129,7 +130,6 @@ class Validation:
         self._run = run
         self._file = results_file
         self._broken: list[str] = []
-        self._trips = 0
 
     def pytest_unconfigure(self) -> None:
         self.context.close()
@@ -179,15 +179,21 @@ class Validation:
         """Read beforehand what the selected checks need, all nodes at once."""
         if not session.config.option.collectonly and not self._broken:
             questions: dict[str, list[Question]] = {}
+            checks: dict[str, Any] = {}
             for item in session.items:
                 function = getattr(item, "function", None)
                 if function is not None:
                     case = _case(item)
+                    checks[case.check.id] = function
                     questions.setdefault(case.node.name, []).append(partial(call, function, self.context.given(case)))
             try:
-                self._trips = self.context.gather(questions)
+                arch = self.context.arch.model_dump_json()
+                self.context.gather(questions, learnt.subject_of(checks.items(), arch))
             except RackproofError as error:
                 self._abort(error)
+            outcome = yield
+            self.context.remember()
+            return outcome
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -254,9 +260,8 @@ class Validation:
             terminalreporter.write_line(f"ERROR {problem}", red=True)
         for line, style in terminal.summary(self.results):
             terminalreporter.write_line(line, **style)
-        readers = self.context.readers.values()
-        commands, misses = sum(len(r.used) for r in readers), sum(r.misses for r in readers)
-        terminalreporter.write_line(f"{commands} commands, {self._trips} round trips a node, {misses} read one by one")
+        for line in self.context.reading():
+            terminalreporter.write_line(line)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ import pytest
 from rackproof.remote import batch, collect
 from rackproof.remote.batch import script, unpack
 from rackproof.remote.collect import PATIENCE, RecordingReader, Wanted, fetch, gather
-from rackproof.remote.command import GRACE_S, CommandResult, bounded, timed_out
+from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
 
 TOLD = """printf 'a\\0b\\377\\n'; echo complaint >&2; exit 3"""
 
@@ -82,30 +83,90 @@ def test_a_batch_gives_what_single_commands_give() -> None:
     assert [facts(result) for result in unpack("gpu-01", COMMANDS, 10, answer.stdout)] == single
 
 
+def ask(commands: list[str], timeout_s: float = 5, shell: str = "sh") -> dict[str, CommandResult]:
+    answer = subprocess.run([shell, "-s"], input=script(commands, timeout_s), capture_output=True, check=False)
+    return {result.command: result for result in unpack("gpu-01", commands, timeout_s, answer.stdout)}
+
+
+QUICK = [f"echo quick; : {k}" for k in range(9)]
+
+
 def test_a_command_that_hangs_costs_only_its_own_time() -> None:
-    commands = ["sleep 60", *(f"echo quick; : {k}" for k in range(6))]
     began = time.monotonic()
-    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
-    results = unpack("gpu-01", commands, 1, answer.stdout)
+    results = ask(["sleep 60", *QUICK], 1)
     assert time.monotonic() - began < 10
-    assert results[0].error == "not finished within 1 s"
-    assert results[0].elapsed_s >= 1
-    # Its lane ends with it: what stands behind it there is asked for in the next round trip.
-    assert [result.stdout for result in results[1:]] == [b"quick\n"] * 3
+    assert results["sleep 60"].error == "not finished within 1 s"
+    assert results["sleep 60"].rc is None
+    assert results["sleep 60"].elapsed_s >= 1
+    assert [results[command].stdout for command in QUICK] == [b"quick\n"] * 9
 
 
-def test_a_command_that_cannot_be_killed_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "budget_s", lambda timeout_s: 3 * timeout_s)
-    # As one that hangs in the kernel: TERM does nothing, and KILL comes after the script's own end.
-    stuck = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"
-    commands = ["echo a", stuck, "echo b", "echo behind the stuck one"]
+def test_many_that_hang_at_once_do_not_wait_for_each_other() -> None:
+    commands = [f"sleep {60 + k}" for k in range(6)]
     began = time.monotonic()
-    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 1))
-    results = {result.command: result for result in unpack("gpu-01", commands, 1, answer.stdout)}
-    assert time.monotonic() - began < 8
+    results = ask([*commands, *QUICK], 4)
+    assert time.monotonic() - began < 20  # one after the other on two workers: 15 s and more, were there no others
+    assert [results[command].error for command in commands] == ["not finished within 4 s"] * 6
+    assert all(results[command].rc == 0 for command in QUICK)
+
+
+def test_a_command_that_cannot_be_ended_is_left_behind() -> None:
+    stuck = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"
+    began = time.monotonic()
+    results = ask(["echo a", stuck, *QUICK], 1)
+    assert time.monotonic() - began < 9
     assert results[stuck].error == "not finished within 1 s"
-    assert results["echo b"].rc == 0
-    assert "echo behind the stuck one" not in results
+    assert all(results[command].rc == 0 for command in ["echo a", *QUICK])
+
+
+def test_a_command_that_takes_its_shell_down_is_the_only_one_without_an_answer() -> None:
+    bad = ["kill 0", "kill -9 $PPID"]
+    results = ask([QUICK[0], *bad, *QUICK[1:]])
+    assert [results[command].error for command in bad] == ["it ended the shell that ran it"] * 2
+    assert all(results[command].rc == 0 for command in QUICK)
+
+
+def test_output_without_an_end_costs_neither_space_nor_the_other_answers() -> None:
+    endless = ["yes", "yes >&2", f"head -c {batch.STREAM_LIMIT + 1} /dev/zero"]
+    commands = [*endless, *QUICK, f"head -c {batch.STREAM_LIMIT} /dev/zero"]
+    answer = subprocess.run(["sh", "-s"], input=script(commands, 10), capture_output=True, check=False).stdout
+    results = {result.command: result for result in unpack("gpu-01", commands, 10, answer)}
+    assert len(answer) < batch.STREAM_LIMIT + 10_000
+    for command in endless:
+        assert results[command].rc is None
+        assert results[command].error == f"printed more than {batch.STREAM_LIMIT} bytes"
+        assert results[command].stdout == b""
+    assert len(results[commands[-1]].stdout) == batch.STREAM_LIMIT
+    assert all(results[command].rc == 0 for command in QUICK)
+
+
+def test_an_answer_that_is_too_long_is_given_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "ANSWER_LIMIT", 1000)
+    commands = [f"head -c 400 /dev/zero; : {k}" for k in range(4)]
+    results = ask(commands)
+    assert list(results) == commands[:2]  # the rest is asked again
+
+
+def test_a_node_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "PLACES", ("/proc", "/no/such/place"))
+    done = subprocess.run(["sh", "-s"], input=script(["echo a"], 5), capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"no room for answers in /proc /no/such/place\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "sh"])
+def test_any_posix_shell_runs_a_batch(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    results = ask([*COMMANDS, "sleep 60"], 2, shell)
+    assert [results[command].rc for command in COMMANDS[:2]] == [0, 3]
+    assert results["sleep 60"].error
+
+
+def test_time_on_the_node_is_never_negative() -> None:
+    head = f"{batch.MAGIC.decode()} complete 5.0\n0.a 8\n0.err 0\n0.out 2\n0.rc 6\n\n"
+    (result,) = unpack("gpu-01", ["x"], 5, head.encode() + b"99 50.1\n" + b"ok" + b"0 4.2\n")
+    assert (result.rc, result.stdout, result.elapsed_s) == (0, b"ok", 0.0)
 
 
 def test_nothing_stays_on_the_node() -> None:
@@ -121,10 +182,11 @@ def test_nothing_stays_on_the_node() -> None:
         lambda answer: b"",
         lambda answer: answer[:-1],
         lambda answer: answer + b"x",
-        lambda answer: b"motd\n" + answer,
+        lambda answer: b"motd " + answer,
         lambda answer: answer.replace(b"0.out 6", b"0.out 7"),
         lambda answer: answer.replace(b"0.out 6", b"0.out x"),
-        lambda answer: answer.replace(b"rackproof-batch/1", b"rackproof-batch/2"),
+        lambda answer: answer.replace(b"rackproof-batch/2", b"rackproof-batch/1"),
+        lambda answer: answer.replace(b" complete ", b" perhaps "),
         lambda answer: b"sh: 1: Syntax error\n\n",
     ],
 )
@@ -133,6 +195,13 @@ def test_a_damaged_answer_answers_nothing(damage: Callable[[bytes], bytes]) -> N
     answer = Shell("gpu-01").run("sh -s", 60, script(commands, 5)).stdout
     assert len(unpack("gpu-01", commands, 5, answer)) == 1
     assert unpack("gpu-01", commands, 5, damage(answer)) == []
+
+
+def test_what_a_login_shell_prints_first_is_no_part_of_the_answer() -> None:
+    commands = ["echo hello"]
+    answer = Shell("gpu-01").run("sh -s", 60, script(commands, 5)).stdout
+    results = unpack("gpu-01", commands, 5, b"Welcome to\n\ngpu-01!\n" + answer)
+    assert [result.stdout for result in results] == [b"hello\n"]
 
 
 # The reader
@@ -227,7 +296,7 @@ def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> No
         return lambda: readers[name].read(f"echo {k % 3}")
 
     questions = {name: [chain(name), *(single(name, k) for k in range(9))] for name in readers}
-    assert gather(shells, readers, questions) == 2  # type: ignore[arg-type]
+    assert gather(shells, readers, questions).trips == 2  # type: ignore[arg-type]
     for name, shell in shells.connections.items():
         assert shell.commands == ["sh -s", "sh -s"]
         chain(name)()
@@ -245,7 +314,7 @@ def test_what_is_announced_travels_together() -> None:
         for k in (1, 2, 3):
             reader.read(f"echo {k}")
 
-    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [question]}) == 1  # type: ignore[arg-type]
+    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [question]}).trips == 1  # type: ignore[arg-type]
     question()
     assert (reader.misses, list(reader.used)) == (0, ["echo 1", "echo 2", "echo 3"])
 
@@ -274,7 +343,7 @@ def test_a_node_without_a_place_for_the_batch_is_asked_command_by_command() -> N
     readers = {"gpu-01": RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)}
     gather(shells, readers, {"gpu-01": [lambda: readers["gpu-01"].read("echo x")]})  # type: ignore[arg-type]
     assert readers["gpu-01"].read("echo x").text == "x\n"
-    assert (readers["gpu-01"].misses, shells["gpu-01"].commands) == (1, ["sh -s", "echo x"])
+    assert (readers["gpu-01"].misses, shells["gpu-01"].commands) == (1, ["sh -s", "true", "echo x"])
 
 
 def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
@@ -285,7 +354,7 @@ def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
         for k in range(100):
             reader.read(f"echo {k}")
 
-    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [endless]}, rounds=3) == 3  # type: ignore[arg-type]
+    assert gather(shells, {"gpu-01": reader}, {"gpu-01": [endless]}, rounds=3).trips == 3  # type: ignore[arg-type]
     assert shells["gpu-01"].commands == ["sh -s"] * 3
 
 
@@ -300,4 +369,5 @@ def test_what_a_batch_brought_is_the_same_for_the_reader() -> None:
 
 def test_limits_leave_room_for_the_slowest_command() -> None:
     assert batch.budget_s(20) > 20
+    assert batch.ANSWER_LIMIT + batch.STREAM_LIMIT <= OUTPUT_LIMIT
     assert collect.TRIP_GRACE_S > 0

@@ -1,0 +1,144 @@
+"""What nodes were asked last time, so that they can be asked everything in one round trip the next time.
+
+One file of JSON for each set of questions (validators, architecture and version of the kit), in the user's cache::
+
+    {"schema": "rackproof.commands/v1", "kinds": {"gpu": ["uname -r", …]}, "nodes": {"gpu-07": ["ls /sys/…", …]}}
+
+``kinds`` has what most nodes with the same groups were asked, ``nodes`` what only some were: the name of a disk, an
+address. A list that is out of date costs time and nothing else: what it has too much is read and not looked at, what it
+lacks is read when it is asked for. The files can be deleted at any time.
+
+These commands are going to be run on nodes, so a file that somebody else could have written is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rackproof
+from rackproof.core.rack import Node
+
+SCHEMA = "rackproof.commands/v1"
+KEPT = 50
+"""Files; the oldest go."""
+_FOREIGN = 0o022
+
+
+def folder() -> Path:
+    """``$XDG_CACHE_HOME/rackproof/commands`` or ``~/.cache/rackproof/commands``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rackproof" / "commands"
+
+
+def kind_of(node: Node) -> str:
+    """Nodes of one kind are asked the same, by and large."""
+    return ",".join(node.groups)
+
+
+def subject_of(questions: Iterable[tuple[str, Callable[..., Any]]], *context: str) -> str:
+    """A digest of what decides what is asked: ids of checks, their files, the kit, ``context``."""
+    ids: set[str] = set()
+    files: set[str] = set()
+    for id_, function in questions:
+        ids.add(id_)
+        files.add(inspect.getsourcefile(inspect.unwrap(function)) or "")
+    digest = hashlib.sha256(f"{SCHEMA}\n{rackproof.__version__}\n".encode())
+    for part in (*context, *sorted(ids)):
+        digest.update(part.encode() + b"\0")
+    for file in sorted(files):
+        with contextlib.suppress(OSError):
+            digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@dataclass
+class Learnt:
+    """Commands by kind of node, and by node. ``note`` says why a file that is there is not used, in one line."""
+
+    path: Path
+    kinds: dict[str, list[str]] = field(default_factory=dict)
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    note: str = ""
+
+    def commands(self, node: Node) -> tuple[str, ...]:
+        """What to ask a node; nothing when no node of its kind has been asked yet."""
+        common = self.kinds.get(kind_of(node))
+        return () if common is None else tuple(dict.fromkeys((*common, *self.nodes.get(node.name, ()))))
+
+    def remember(self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]]) -> None:
+        """Take over what nodes were asked; those that were asked nothing keep what is known of them."""
+        alike: dict[str, list[str]] = {}
+        for node in nodes:
+            if used.get(node.name):
+                alike.setdefault(kind_of(node), []).append(node.name)
+        for kind, names in alike.items():
+            asked = Counter(command for name in names for command in dict.fromkeys(used[name]))
+            common = [command for command, times in asked.items() if 2 * times > len(names)]
+            self.kinds[kind] = common
+            for name in names:
+                own = [command for command in dict.fromkeys(used[name]) if 2 * asked[command] <= len(names)]
+                self.nodes.pop(name, None)
+                if own:
+                    self.nodes[name] = own
+
+    def save(self) -> None:
+        """Write the file as a whole or not at all. A cache that cannot be written is none, and says so in ``note``."""
+        document = {"schema": SCHEMA, "kinds": self.kinds, "nodes": self.nodes}
+        part = ""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=".part-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file, indent=1, ensure_ascii=False)
+            Path(part).replace(self.path)
+            _prune(self.path.parent)
+        except (OSError, UnicodeEncodeError) as error:
+            self.note = f"the list of commands cannot be kept for the next time: {error}"
+            if part:
+                Path(part).unlink(missing_ok=True)
+
+
+def load(subject: str) -> Learnt:
+    """What is known about a subject; nothing, with a note, where the file cannot be used."""
+    learnt = Learnt(folder() / f"{subject[:40]}.json")
+    try:
+        with learnt.path.open(encoding="utf-8") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_uid != os.geteuid() or facts.st_mode & _FOREIGN:
+                learnt.note = f"{learnt.path}: not used, others may write to it"
+                return learnt
+            document = json.load(file)
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']}")
+        kinds, nodes = _lists(document["kinds"]), _lists(document["nodes"])
+    except FileNotFoundError:
+        return learnt
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        learnt.note = f"{learnt.path}: not used, it is damaged ({type(error).__name__})"
+        return learnt
+    learnt.kinds, learnt.nodes = kinds, nodes
+    return learnt
+
+
+def _lists(plain: Any) -> dict[str, list[str]]:
+    found = {}
+    for name, commands in plain.items():
+        if not isinstance(commands, list) or not all(isinstance(c, str) and c and "\0" not in c for c in commands):
+            raise TypeError("not a list of commands")
+        found[str(name)] = commands
+    return found
+
+
+def _prune(where: Path) -> None:
+    files = sorted(where.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files[KEPT:]:
+        path.unlink(missing_ok=True)
