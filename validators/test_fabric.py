@@ -14,13 +14,15 @@ from rackproof.parse import ParseError
 from rackproof.parse.netdev import NetDevice, parse_ip
 from rackproof.parse.rdma import parse_rdma_link
 from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect, read
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of, ping_of, sysctl_values
 
 LINKS = "ip -j addr show"
 RDMA = "rdma -j link show"
 IP_AND_ICMP_BYTES = 28
 SMALL_BYTES = 56
+MANY = 100
+"""Packets that show a loss of a few per cent, in a second."""
 PEERS = 3
 """So many other nodes are pinged; all pairs are the benchmarks' business."""
 
@@ -193,6 +195,50 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
     silent = [name for name, answered in sizes.items() if not answered]
     if len(silent) == len(known):
         raise AssertionError(f"expected an answer from {' or '.join(known)}, actual none, not even to small packets")
+
+
+@check(
+    "fabric.loss",
+    reads="fabric.loss_max_pct",
+    each=ports,
+    when=lambda arch, node, rack: (
+        arch.fabric is not None and arch.fabric.loss_max_pct is not None and len(rack.nodes) > 1
+    ),
+    protects="One packet in a thousand that is lost makes RDMA send whole windows again: half the bandwidth is gone.",
+    hint="ethtool -S PORT for discards and errors, on both ends and the switch ports between; then cable and optics.",
+)
+def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
+    allowed = arch.fabric.loss_max_pct or 0.0
+    rail = rail_of(arch, item)
+    known = {peer.name: address for peer in peers_of(arch, node, rack) if (address := peer.fabric_address(rail))}
+    if not known:
+        raise Unmeasured("the inventory says no fabric_addresses of other nodes")
+    commands = {name: _many_pings(item, address) for name, address in known.items()}
+    announce(host, LINKS, *commands.values())
+    present(host, item)
+    lost: dict[str, float] = {}
+    for name, command in commands.items():
+        answer = answer_of("ping", read(host, command))
+        if answer.status not in (0, 1):
+            raise Unmeasured(_last(answer))
+        found = ping_of(answer.body)
+        if found.sent != MANY:
+            raise ParseError("ping", f"sent {found.sent} of {MANY} packets")
+        lost[name] = 100 * (found.sent - found.received) / found.sent
+    # A peer that does not answer at all is fabric.jumbo's business.
+    reached = {name: share for name, share in lost.items() if share < 100}
+    expect_all(
+        f"to {name}: expected at most {allowed:g} % of packets lost, actual {share:g} %"
+        for name, share in reached.items()
+        if share > allowed
+    )
+    if not reached:
+        raise Unmeasured(f"no answer from {', '.join(lost)}; see fabric.jumbo")
+
+
+def _many_pings(port: str, address: str) -> str:
+    where = f"-I {shlex.quote(port)} -s {SMALL_BYTES} {shlex.quote(address)}"
+    return f"ping -n -q -c {MANY} -i 0.01 -W 2 {where} 2>&1{STATUS}"
 
 
 def peers_of(arch: Architecture, node: Node, rack: Rack) -> list[Node]:

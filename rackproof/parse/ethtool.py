@@ -99,6 +99,22 @@ def parse_ethtool_driver(output: str | bytes) -> DriverInfo:
     return DriverInfo(driver=values["driver"], version=version, firmware=firmware, bus=bus)
 
 
+def parse_ethtool_statistics(output: str | bytes) -> dict[str, int]:
+    """Read ``ethtool -S``: counters of one port by name."""
+    values: dict[str, int] = {}
+    header, *lines = whole_lines(TOOL, output)
+    if header.strip() != "NIC statistics:":
+        raise ParseError(TOOL, f"no statistics: {excerpt(header)}")
+    for line in lines:
+        match = re.fullmatch(r"\s+(\S.*?): (\d{1,20})", line)
+        if match is None or match[1] in values:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line)}")
+        values[match[1]] = int(match[2])
+    if not values:
+        raise ParseError(TOOL, "no counter listed")
+    return values
+
+
 def _single(values: dict[str, list[str]], key: str) -> str | None:
     text = (values.get(key) or [""])[0]
     return None if not text or text.startswith(("Unknown", "Not reported")) else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rackproof.core.architecture import Architecture, Cpu, Drives, Expectation, Memory, Nic
+from rackproof.core.architecture import Architecture, Cpu, Drives, Expectation, Memory, Nic, Pcie
 from rackproof.core.architecture.expectations import role_with
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.recording import Unmeasured
@@ -20,7 +20,7 @@ def hardware(arch: Architecture, node: Node, part: str) -> Expectation | None:
 
 
 def says(part: str, key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """For ``when``: the node's role sets this key of ``cpu`` or ``memory``."""
+    """For ``when``: the node's role sets this key of ``cpu``, ``memory`` or ``pcie``."""
 
     def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
         expected = hardware(arch, node, part)
@@ -54,6 +54,14 @@ def memory_of(arch: Architecture, node: Node) -> Memory:
     if expected is None or expected.memory is None:
         raise Unmeasured("the architecture says nothing about memory")
     return expected.memory
+
+
+def pcie_of(arch: Architecture, node: Node) -> Pcie:
+    """Raises Unmeasured where the architecture expects nothing."""
+    expected = hardware(arch, node, "pcie")
+    if expected is None or expected.pcie is None:
+        raise Unmeasured("the architecture says nothing about PCI devices")
+    return expected.pcie
 
 
 def nic_of(arch: Architecture, node: Node, purpose: str) -> Nic:

@@ -33,8 +33,9 @@ from rackproof.core.architecture.gpu import Gpu, Nvlink
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override
-from rackproof.core.architecture.network import Fabric, Lossless, Nic
+from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.profiles import CollectiveProfile, FioJob, LinkProfile, Profile, StorageProfile
+from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, TimeSync, Tools
 from rackproof.core.architecture.workloads import Ceilings, Sizing, StorageUnit, Workload
@@ -49,6 +50,7 @@ __all__ = [
     "Claim",
     "CollectiveProfile",
     "Conditions",
+    "Containers",
     "Count",
     "Cpu",
     "Criterion",
@@ -75,6 +77,7 @@ __all__ = [
     "Nvlink",
     "Outlier",
     "Override",
+    "Pcie",
     "Profile",
     "Quantity",
     "Reduce",
@@ -83,6 +86,7 @@ __all__ = [
     "Several",
     "Severity",
     "Sizing",
+    "Slurm",
     "Source",
     "SourceStatus",
     "Statistic",

@@ -16,12 +16,13 @@ from rackproof.core.architecture.gpu import GPU_CHECKS
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import CPU_CHECKS, DRIVES_CHECKS, MEMORY_CHECKS
 from rackproof.core.architecture.models import Architecture
-from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, Nic
-from rackproof.core.architecture.storage import STORAGE_CHECKS, Storage
+from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, Nic
+from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
+from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.architecture.system import SYSTEM_CHECKS
 
 PORT_CHECKS: Final = tuple(
-    f"fabric.{name}" for name in ("address", "jumbo", "link", "mtu", "port", "port_sysctl", "rdma")
+    f"fabric.{name}" for name in ("address", "jumbo", "link", "loss", "mtu", "port", "port_sysctl", "rdma")
 )
 PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
 
@@ -54,6 +55,7 @@ def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
             _of_system(architecture),
             _of_fabric(architecture),
             _of_storage(architecture),
+            _of_services(architecture),
             _of_gpu(architecture),
         )
         for entry in part
@@ -80,18 +82,13 @@ def items_of(
         found = (
             name
             for name, storage in architecture.storage.items()
-            if set(storage.client_roles) & set(groups) and asked(storage) and _transport_applies(check, storage)
+            if set(storage.client_roles) & set(groups) and asked(storage)
         )
     elif check.startswith("storage_server."):
         found = _served(architecture, check, leads)
     else:
-        found = ()
+        found = service_items(architecture.slurm, architecture.containers, check)
     return tuple(dict.fromkeys(found)) or ("",)
-
-
-def _transport_applies(check: str, storage: Storage) -> bool:
-    """NFS tells its transport and connections; what another file system uses is its own business."""
-    return check not in ("mount.transport", "mount.connections") or storage.class_ == "nfs"
 
 
 def _served(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
@@ -194,6 +191,10 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
             if getattr(drives, key) not in _NOTHING:
                 key_path = f"{here}.drives[{number}].{key}"
                 yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
+    if pcie := expect.pcie:
+        for key, check in PCIE_CHECKS.items():
+            if getattr(pcie, key) not in _NOTHING:
+                yield ExpectedCheck(name, check, "", f"{here}.pcie.{key}", pcie.claim, pcie.source)
     for unit in expect.services:
         yield ExpectedCheck(name, "service.active", unit, f"{here}.services", role.claim, role.source)
 
@@ -212,6 +213,8 @@ def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
         port = f"{fabric.interface_prefix}{rail}"
         yield ExpectedCheck("gpu", "fabric.port", port, "fabric.interface_prefix", fabric.claim, fabric.source)
         yield ExpectedCheck("gpu", "fabric.mtu", port, "fabric.mtu", fabric.claim, fabric.source)
+        if fabric.loss_max_pct is not None:
+            yield ExpectedCheck("gpu", "fabric.loss", port, "fabric.loss_max_pct", fabric.claim, fabric.source)
     if fabric.lossless is None:
         return
     for key, check in FABRIC_CHECKS.items():
@@ -232,6 +235,20 @@ def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
 def _of_storage(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for name, storage in architecture.storage.items():
         for key, (check, asked) in STORAGE_CHECKS.items():
-            if asked(storage) and _transport_applies(check, storage):
+            if asked(storage):
                 for role in storage.client_roles:
                     yield ExpectedCheck(role, check, name, f"storage.{name}.{key}", storage.claim)
+
+
+def _of_services(architecture: Architecture) -> Iterator[ExpectedCheck]:
+    slurm, containers = architecture.slurm, architecture.containers
+    for role in slurm.roles if slurm else ():
+        for check in SLURM_ALWAYS:
+            yield ExpectedCheck(role, check, "", "slurm", slurm.claim if slurm else ())
+    for name, part, checks in (("slurm", slurm, SLURM_CHECKS), ("containers", containers, CONTAINER_CHECKS)):
+        for key, check in checks.items() if part else ():
+            if part is None or not asks(part, key):
+                continue
+            for role in part.roles:
+                for item in service_items(slurm, containers, check) or ("",):
+                    yield ExpectedCheck(role, check, item, f"{name}.{key}", part.claim, part.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.core.architecture.base import Claims, Count, Model
 from rackproof.core.architecture.host import Cpu, Drives, Memory
-from rackproof.core.architecture.network import Nic
+from rackproof.core.architecture.network import Nic, Pcie
 
 
 class Expectation(Model):
@@ -14,6 +14,7 @@ class Expectation(Model):
     cpu: Cpu | None = None
     memory: Memory | None = None
     drives: tuple[Drives, ...] = ()
+    pcie: Pcie | None = None
     services: tuple[str, ...] = ()
     """Units that must be active."""
 

@@ -1,0 +1,133 @@
+"""PCI devices as lspci describes them (``-vv`` or more), with their links and what bridges do with packets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, real, whole_lines
+
+TOOL: Final = "lspci"
+
+# lspci prints every device and access control with hundreds of other lines each; a rack keeps what is read. The
+# number of devices proves that none is missing.
+WANTED: Final = "^[0-9a-f]|NUMA node:|access denied|DevC(ap|tl):|MaxPayload|Lnk(Cap|Sta):|ACSC(ap|tl):"
+COMMAND: Final = f"lspci -Dnnvvv | grep -E '{WANTED}'; echo devices $(ls /sys/bus/pci/devices | wc -l)"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One end of a PCIe link: what it can do, or what it does."""
+
+    gigatransfers: float | None
+    """GT/s; None where lspci does not know."""
+    width: int | None
+    """Lanes; 0 where nothing is connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    slot: str
+    """With its domain: ``0000:1a:00.0``."""
+    kind: str
+    """``Ethernet controller`` …"""
+    name: str
+    """Vendor and device as the list of PCI ids names them; ``Device 1021`` where it does not know."""
+    ids: str | None
+    """``15b3:1021``; None without ``-nn``."""
+    numa_node: int | None
+    can: Link | None
+    runs: Link | None
+    max_payload_can: int | None
+    """Bytes."""
+    max_payload: int | None
+    max_read_request: int | None
+    """Bytes."""
+    acs: dict[str, bool] | None = field(hash=False)
+    """Functions of access control in force: ``{"ReqRedir": False, …}``; None where the device has none."""
+    acs_can: dict[str, bool] | None = field(hash=False)
+    hidden: bool
+    """lspci was not allowed to read the device's capabilities: what is None may be there."""
+
+
+_DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")
+_IDS: Final = re.compile(r"(.*?) \[([0-9a-f]{4}:[0-9a-f]{4})\].*")
+_LINK: Final = re.compile(r"Speed ([\d.]+GT/s|unknown)(?: \([a-z]+\))?, Width x(\d+)")
+_FLAG: Final = re.compile(r"(\w+)([+-])")
+
+
+def parse_lspci(output: str | bytes) -> tuple[PciDevice, ...]:
+    """Read ``lspci -vv`` with or without ``-D`` and ``-nn``, or the answer to ``COMMAND``."""
+    lines = whole_lines(TOOL, output)
+    counted: int | None = None
+    if match := re.fullmatch(r"devices (\d{1,6})", lines[-1]):
+        counted = int(match[1])
+        lines.pop()
+    blocks: list[list[str]] = []
+    for line in lines:
+        if _DEVICE.fullmatch(line):
+            blocks.append([line])
+        elif blocks and (not line or line[0].isspace()):
+            blocks[-1].append(line.strip())
+        else:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line)}")
+    if counted is not None and counted != len(blocks):
+        raise ParseError(TOOL, f"describes {len(blocks)} of {counted} devices")
+    if not blocks:
+        raise ParseError(TOOL, "no device listed")
+    devices = tuple(_device(block) for block in blocks)
+    if len({device.slot for device in devices}) != len(devices):
+        raise ParseError(TOOL, "describes a device twice")
+    return devices
+
+
+def _device(block: list[str]) -> PciDevice:
+    match = _DEVICE.fullmatch(block[0])
+    if match is None:
+        raise ParseError(TOOL, f"no device: {excerpt(block[0])}")
+    slot, name, ids = f"{match[1] or '0000:'}{match[2]}", re.sub(r" \((?:rev|prog-if) .*", "", match[4]), None
+    if with_ids := _IDS.fullmatch(match[4]):
+        name, ids = with_ids[1], with_ids[2]
+    text = "\n".join(block[1:])
+    numa = re.search(r"(?m)^NUMA node: (-?\d{1,4})$", text)
+    sizes = re.findall(r"MaxPayload (\d+) bytes(?:, MaxReadReq (\d+) bytes)?", text)
+    control = [entry for entry in sizes if entry[1]]
+    capability = [entry for entry in sizes if not entry[1]]
+    return PciDevice(
+        slot=slot,
+        kind=match[3],
+        name=name,
+        ids=ids,
+        numa_node=int(numa[1]) if numa else None,
+        can=_link(text, "LnkCap"),
+        runs=_link(text, "LnkSta"),
+        max_payload_can=int(capability[0][0]) if capability else None,
+        max_payload=int(control[0][0]) if control else None,
+        max_read_request=int(control[0][1]) if control else None,
+        acs=_flags(text, "ACSCtl"),
+        acs_can=_flags(text, "ACSCap"),
+        hidden="access denied" in text,
+    )
+
+
+def _link(text: str, key: str) -> Link | None:
+    line = re.search(rf"(?m)^{key}:\s*(.*)$", text)
+    if line is None:
+        return None
+    match = _LINK.search(line[1])
+    if match is None:
+        raise ParseError(TOOL, f"no link: {excerpt(line[0])}")
+    speed = None if match[1] == "unknown" else real(TOOL, "speed", match[1].removesuffix("GT/s"))
+    return Link(speed, int(match[2]))
+
+
+def _flags(text: str, key: str) -> dict[str, bool] | None:
+    line = re.search(rf"(?m)^{key}:\s*(.*)$", text)
+    if line is None:
+        return None
+    flags = {name: sign == "+" for name, sign in _FLAG.findall(line[1])}
+    if "SrcValid" not in flags or "ReqRedir" not in flags:
+        raise ParseError(TOOL, f"no access control: {excerpt(line[0])}")
+    return flags

@@ -1,0 +1,80 @@
+"""``mlxlink -d DEVICE -c``: state, signal quality and counters of a link."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, last_words, real, whole_lines
+
+TOOL: Final = "mlxlink"
+_NOTHING: Final = ("N/A", "", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    state: str
+    """Active, Disable, Polling …"""
+    physical_state: str | None
+    """LinkUp, ETH_AN_FSM_ENABLE …; None where the tool says N/A."""
+    speed: str | None
+    """``400GbE``, ``IB-NDR`` …"""
+    width: str | None
+    """``4x``."""
+    fec: str | None
+    status: int | None
+    """Opcode of the troubleshooting; 0 is fine."""
+    recommendation: str | None
+    firmware: str | None
+    raw_ber: float | None
+    """Before error correction; None without ``-c``."""
+    effective_ber: float | None
+    """After it."""
+    link_down: int | None
+    """How often the link went down since the counters were cleared."""
+
+
+def parse_mlxlink(output: str | bytes) -> LinkReport:
+    """Read the report of one port; colours of a terminal are ignored."""
+    values: dict[str, str] = {}
+    lines = whole_lines(TOOL, output)
+    for line in lines:
+        match = re.fullmatch(r"([A-Za-z][^:]*?)\s*:\s*(.*?)\s*", re.sub(r"\x1b\[[\d;]*m", "", line))
+        if match is None:
+            continue
+        if match[1] in values and match[1] == "State":
+            raise ParseError(TOOL, "speaks of more than one port")
+        values.setdefault(match[1], match[2])
+    state = values.get("State")
+    if not state:
+        raise ParseError(TOOL, f"no state of a link; the output ends with {last_words(chr(10).join(lines))}")
+
+    def said(key: str) -> str | None:
+        value = values.get(key, "")
+        return None if value in _NOTHING else value
+
+    status, down = said("Status Opcode"), said("Link Down Counter")
+    return LinkReport(
+        state=state,
+        physical_state=said("Physical state"),
+        speed=said("Speed"),
+        width=said("Width"),
+        fec=said("FEC"),
+        status=integer(TOOL, "Status Opcode", status) if status else None,
+        recommendation=said("Recommendation"),
+        firmware=said("Firmware Version"),
+        raw_ber=_rate("Raw Physical BER", said("Raw Physical BER")),
+        effective_ber=_rate("Effective Physical BER", said("Effective Physical BER")),
+        link_down=integer(TOOL, "Link Down Counter", down) if down else None,
+    )
+
+
+def _rate(key: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    value = real(TOOL, key, text)
+    if value > 1:
+        raise ParseError(TOOL, f"{key} is no rate: {excerpt(text)}")
+    return value

@@ -1,0 +1,287 @@
+"""Ports of a node as the kernel describes them, and which of them an architecture means. Pure.
+
+A port is an RDMA device's, a network interface, or both: most are both. Its facts come from three commands that all
+checks of NICs share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rackproof.core.architecture import Nic
+from rackproof.core.architecture.network import expand_names
+from rackproof.parse import ParseError
+from rackproof.parse.sysfs import files_of
+from rackproof.parse.text import excerpt, real
+from rackproof.validation.answers import STATUS, answer_of
+
+# grep ends with 2 where a file cannot be read (the speed of a port that is down) and with 1 where there is none; the
+# line about the status shows that all of them were reached.
+GREP_DONE: Final = (0, 1, 2)
+
+
+def sysfs(folder: str, *files: str) -> str:
+    """The command that prints all lines of these files (patterns of the shell) below a folder of /sys."""
+    return f"cd {folder} 2>/dev/null && grep -sH '' {' '.join(files)}{STATUS}"
+
+
+_FUNCTION: Final = tuple(
+    f"*/device/{name}" for name in ("uevent", "numa_node", "current_link_speed", "current_link_width", "physfn/vendor")
+)
+RDMA_DEVICES: Final = sysfs(
+    "/sys/class/infiniband",
+    "*/fw_ver",
+    *(f"*/ports/*/{name}" for name in ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")),
+    "*/ports/*/gid_attrs/ndevs/0",
+    "*/device/net/*/ifindex",
+    *_FUNCTION,
+)
+INTERFACES: Final = sysfs(
+    "/sys/class/net",
+    *(f"*/{name}" for name in ("ifindex", "type", "mtu", "operstate", "carrier", "carrier_down_count", "speed")),
+    *_FUNCTION,
+)
+ETHERNET, INFINIBAND = "1", "32"
+"""Types of interfaces, as the kernel numbers them."""
+
+GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""GT/s of a PCIe lane: generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """None where nobody says anything: such a value is neither good nor bad."""
+
+    device: str | None = None
+    """RDMA device, ``mlx5_0``."""
+    number: int = 1
+    """Of the port on that device."""
+    interface: str | None = None
+    slot: str | None = None
+    """PCI address."""
+    virtual: bool = False
+    """A virtual function, or no PCI device at all."""
+    link_layer: str | None = None
+    rdma_state: str | None = None
+    """ACTIVE, DOWN …"""
+    physical_state: str | None = None
+    """LinkUp, Disabled …"""
+    operstate: str | None = None
+    carrier: bool | None = None
+    speed_gbps: float | None = None
+    mtu: int | None = None
+    """Bytes, of the interface."""
+    lid: int | None = None
+    sm_lid: int | None = None
+    """Local identifier of the subnet manager; 0 where none has answered."""
+    firmware: str | None = None
+    numa_node: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    link_downs: int | None = None
+    """How often the interface lost its carrier."""
+
+    @property
+    def name(self) -> str:
+        if self.device is None:
+            return self.interface or self.slot or "?"
+        return self.device if self.number == 1 else f"{self.device}/{self.number}"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no traffic can pass; None when nothing speaks against it."""
+        if self.rdma_state not in (None, "ACTIVE") or self.physical_state not in (None, "LinkUp"):
+            return f"{self.rdma_state}/{self.physical_state}"
+        if self.carrier is False or self.operstate in ("down", "lowerlayerdown", "notpresent"):
+            return f"{self.operstate}, {'no ' if not self.carrier else ''}carrier"
+        if self.link_layer == "InfiniBand" and (self.sm_lid == 0 or self.lid == 0):
+            return "no subnet manager"
+        return None
+
+
+def ports_of(rdma: str, interfaces: str) -> tuple[Port, ...]:
+    """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
+    devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)
+    if "lo" not in nets:
+        raise ParseError("grep", "/sys/class/net: not even the loopback is there")
+    ports = [port for name, files in sorted(devices.items(), key=_natural) for port in _rdma_ports(name, files, nets)]
+    taken = {port.interface for port in ports}
+    ports += [
+        _with_interface(Port(), name, files)
+        for name, files in sorted(nets.items(), key=_natural)
+        if name not in taken and "device/uevent" in files
+    ]
+    return tuple(ports)
+
+
+def _natural(entry: tuple[str, object]) -> list[int | str]:
+    return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", entry[0])]
+
+
+def _folders(folder: str, output: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    answer = answer_of("grep", output)
+    if answer.status not in GREP_DONE:
+        raise ParseError("grep", f"{folder}: exit status {answer.status}")
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for path, lines in files_of(answer.body).items() if answer.body else ():
+        name, _, rest = path.partition("/")
+        found.setdefault(name, {})[rest] = lines
+    return found
+
+
+def _rdma_ports(
+    device: str, files: Mapping[str, tuple[str, ...]], nets: Mapping[str, Mapping[str, tuple[str, ...]]]
+) -> Iterable[Port]:
+    numbers = sorted({int(match[1]) for path in files if (match := re.match(r"ports/(\d+)/", path))})
+    if not numbers:
+        raise ParseError("grep", f"/sys/class/infiniband/{device} has no port")
+    below = [path.split("/")[2] for path in files if path.startswith("device/net/")]
+    for number in numbers:
+        here = f"ports/{number}/"
+        interface = _one(files, f"{here}gid_attrs/ndevs/0") or (below[0] if len(below) == len(numbers) == 1 else None)
+        port = Port(
+            device=device,
+            number=number,
+            link_layer=_one(files, f"{here}link_layer"),
+            rdma_state=_state(_one(files, f"{here}state")),
+            physical_state=_state(_one(files, f"{here}phys_state")),
+            speed_gbps=_rate(_one(files, f"{here}rate")),
+            lid=_hexadecimal(_one(files, f"{here}lid")),
+            sm_lid=_hexadecimal(_one(files, f"{here}sm_lid")),
+            firmware=_one(files, "fw_ver"),
+        )
+        port = _with_function(port, files)
+        if interface is not None and interface in nets:
+            port = _with_interface(port, interface, nets[interface])
+        yield port
+
+
+def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
+    event = dict(line.partition("=")[::2] for line in files.get("device/uevent", ()))
+    slot = event.get("PCI_SLOT_NAME")
+    numa = _one(files, "device/numa_node")
+    return replace(
+        port,
+        slot=slot,
+        virtual=slot is None or "device/physfn/vendor" in files,
+        numa_node=_number(numa) if numa not in (None, "-1") else None,
+        pcie_generation=_generation(_one(files, "device/current_link_speed")),
+        pcie_width=_number(_one(files, "device/current_link_width")),
+    )
+
+
+def _with_interface(port: Port, name: str, files: Mapping[str, tuple[str, ...]]) -> Port:
+    if port.device is None:
+        port = _with_function(port, files)
+        kind = _one(files, "type")
+        port = replace(port, link_layer={ETHERNET: "Ethernet", INFINIBAND: "InfiniBand"}.get(kind or ""))
+    carrier, speed = _one(files, "carrier"), _one(files, "speed")
+    if port.link_layer == "Ethernet" and speed is not None:
+        # Mb/s; -1 while the link is down, when RDMA reports a rate all the same
+        port = replace(port, speed_gbps=int(speed) / 1000 if re.fullmatch(r"[1-9]\d*", speed) else None)
+    return replace(
+        port,
+        interface=name,
+        operstate=_one(files, "operstate"),
+        carrier={"1": True, "0": False}.get(carrier or ""),
+        mtu=_number(_one(files, "mtu")),
+        link_downs=_number(_one(files, "carrier_down_count")),
+    )
+
+
+def _one(files: Mapping[str, tuple[str, ...]], path: str) -> str | None:
+    lines = files.get(path, ())
+    if len(lines) > 1:
+        raise ParseError("grep", f"{path} has {len(lines)} lines")
+    return lines[0] if lines and lines[0] else None
+
+
+def _state(text: str | None) -> str | None:
+    """``4: ACTIVE``"""
+    return text.rpartition(": ")[2] if text else None
+
+
+def _rate(text: str | None) -> float | None:
+    """``400 Gb/sec (4X NDR)``"""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([\d.]+) Gb/sec.*", text)
+    if match is None:
+        raise ParseError("grep", f"no rate: {excerpt(text)}")
+    return real("grep", "rate", match[1])
+
+
+def _generation(text: str | None) -> int | None:
+    """``32.0 GT/s PCIe``; ``Unknown`` where the kernel cannot tell."""
+    match = re.fullmatch(r"([\d.]+) GT/s.*", text or "")
+    return GENERATIONS.get(real("grep", "speed", match[1])) if match else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else None
+
+
+def _hexadecimal(text: str | None) -> int | None:
+    return int(text, 16) if text and re.fullmatch(r"0x[0-9a-f]{1,8}", text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The ports that an architecture means."""
+
+    ports: tuple[Port, ...]
+    """In the order of the rails where they are named."""
+    wanted: int
+    """How many there should be."""
+    missing: tuple[str, ...] = ()
+    """Names that stand for no port."""
+    among: int = 0
+    """Nobody names the ports: these are all that this many of them, of several purposes, can be."""
+    others: tuple[Port, ...] = ()
+    """Ports of the link layer that nobody expects, where ports are not named."""
+
+    @property
+    def named(self) -> bool:
+        return self.among == 0
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """Names of ports as the inventory gives them: ``mlx5_[0-7]``, or a list. Raises ValueError."""
+    found = expand_names(value)
+    if not isinstance(found, tuple):
+        raise ValueError(f"names of ports are text or a list of text, not {type(value).__name__}")
+    return found
+
+
+def which(nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping[str, Iterable[str]]) -> Meant:
+    """The ports of one entry of ``nics``; ``names`` are the inventory's, by purpose."""
+
+    def named(entry: Nic) -> tuple[str, ...]:
+        return tuple(names.get(entry.purpose, ())) or entry.ports or entry.interfaces
+
+    def find(name: str) -> Port | None:
+        found = [port for port in ports if name in (port.name, port.interface)]
+        return found[0] if found else None
+
+    if wanted := named(nic):
+        found = {name: find(name) for name in wanted}
+        return Meant(
+            tuple(port for port in found.values() if port),
+            nic.count,
+            tuple(name for name, port in found.items() if port is None),
+        )
+    entries = list(nics)
+    claimed = {find(name) for entry in entries for name in named(entry)}
+    free = [port for port in ports if port not in claimed and not port.virtual and port.link_layer == nic.link_layer]
+    unnamed = [entry for entry in entries if not named(entry) and entry.link_layer == nic.link_layer]
+    alike = sum(entry.count for entry in unnamed if entry.speed_gbps == nic.speed_gbps)
+    speeds = {entry.speed_gbps for entry in unnamed}
+    return Meant(
+        tuple(port for port in free if port.speed_gbps == nic.speed_gbps and not port.trouble),
+        nic.count,
+        among=alike,
+        others=tuple(port for port in free if port.speed_gbps not in speeds or port.trouble),
+    )

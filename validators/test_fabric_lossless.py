@@ -1,0 +1,258 @@
+"""RoCE without lost packets: what every port of the fabric does with classes, pauses and congestion."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Lossless
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
+from rackproof.parse.sysfs import files_of
+from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.gids import GIDS, gids_of, wrong_gid
+from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
+from rackproof.validation.nics import answered, ports_on
+
+CONGESTION = sysfs(
+    "/sys/class/net",
+    "*/ecn/roce_rp/enable/*", "*/ecn/roce_np/enable/*", "*/ecn/roce_np/cnp_dscp", "*/ecn/roce_np/cnp_802p_prio",
+)  # fmt: skip
+"""As NVIDIA's driver packages show it; the kernel's own driver has no such files."""
+TOS = sysfs("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos")
+TRAFFIC_CLASS = sysfs("/sys/class/infiniband", "*/tc/*/traffic_class")
+POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
+PRIORITIES = range(8)
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """The architecture says something about this key of ``fabric.lossless``."""
+    return lambda arch, node, rack: (
+        arch.fabric is not None and arch.fabric.lossless is not None and getattr(arch.fabric.lossless, key) is not None
+    )
+
+
+def promised(arch: Architecture) -> Lossless:
+    if arch.fabric is None or arch.fabric.lossless is None:
+        raise Unmeasured("the architecture says nothing about lossless traffic")
+    return arch.fabric.lossless
+
+
+def rails(arch: Architecture) -> list[str]:
+    return [f"{arch.fabric.interface_prefix}{rail}" for rail in range(arch.rails)] if arch.fabric else []
+
+
+def fabric_ports(host: Host, arch: Architecture) -> dict[str, Port]:
+    """RDMA ports of the fabric, by interface; raises Unmeasured where one is missing."""
+    found = {port.interface: port for port in ports_on(host) if port.device}
+    missing = [name for name in rails(arch) if name not in found]
+    if missing:
+        raise Unmeasured(f"no RDMA device on {', '.join(missing)}; see fabric.rdma")
+    return {name: found[name] for name in rails(arch)}
+
+
+def expect_rails(values: dict[str, object], expected: object) -> None:
+    """The same on every rail. Raises Unmeasured where one says nothing and no other one is wrong."""
+    expect_all(
+        f"{name}: expected {expected}, actual {value}"
+        for name, value in values.items()
+        if value is not None and value != expected
+    )
+    silent = [name for name, value in values.items() if value is None]
+    if silent or not values:
+        raise Unmeasured(f"nothing is said about {', '.join(silent) or 'any port'}")
+
+
+def qos(host: Host, arch: Architecture) -> dict[str, Qos]:
+    """What mlnx_qos says about every rail."""
+    commands = {name: f"mlnx_qos -i {shlex.quote(name)}{STATUS}" for name in rails(arch)}
+    announce(host, *commands.values())
+    return {name: parse_mlnx_qos(answered(host, command, "mlnx_qos").body) for name, command in commands.items()}
+
+
+def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
+    body = answered(host, command, "grep", GREP_DONE).body
+    return files_of(body) if body else {}
+
+
+@check(
+    "fabric.pfc",
+    reads="fabric.lossless.pfc_priority",
+    roles=("gpu",),
+    when=says("pfc_priority"),
+    protects="A port that pauses another class than the switch does loses RDMA packets under load, and only then.",
+    hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0 (priority 3) from a unit at boot: it is lost at every boot.",
+)
+def test_pfc(host: Host, arch: Architecture) -> None:
+    wanted = promised(arch).pfc_priority
+    found = {name: _classes(said.pfc) for name, said in qos(host, arch).items()}
+    expect_rails(dict(found), f"pauses of priority {wanted}")
+
+
+def _classes(priorities: frozenset[int]) -> str:
+    if not priorities:
+        return "no pauses"
+    return f"pauses of priority {' and '.join(map(str, sorted(priorities)))}"
+
+
+@check(
+    "fabric.trust",
+    reads="fabric.lossless.trust",
+    roles=("gpu",),
+    when=says("trust"),
+    protects="A port that trusts the VLAN tag puts untagged RDMA into the class that nobody pauses.",
+    hint="mlnx_qos -i PORT --trust dscp, from a unit at boot: it is lost at every boot.",
+)
+def test_trust(host: Host, arch: Architecture) -> None:
+    expect_rails({name: said.trust for name, said in qos(host, arch).items()}, promised(arch).trust)
+
+
+@check(
+    "fabric.dscp_priority",
+    reads="fabric.lossless.dscp_priority",
+    roles=("gpu",),
+    when=says("dscp_priority"),
+    protects="Packets with the right mark in the wrong class are neither paused nor slowed down: they are dropped.",
+    hint="mlnx_qos -i PORT --dscp2prio set,26,3; the switches need the same map.",
+)
+def test_dscp_priority(host: Host, arch: Architecture) -> None:
+    wanted = promised(arch).dscp_priority or {}
+    found = qos(host, arch)
+    expect_all(
+        f"{name}: expected DSCP {dscp} in priority {priority}, actual {said.dscp_priority[dscp]}"
+        for name, said in found.items()
+        for dscp, priority in wanted.items()
+        if said.dscp_priority.get(dscp, priority) != priority
+    )
+    # Under another trust there is no map, and the marks count for nothing.
+    expect_all(
+        f"{name}: expected trust dscp, actual {said.trust}" for name, said in found.items() if said.trust == "pcp"
+    )
+    silent = [name for name, said in found.items() if not wanted.keys() <= said.dscp_priority.keys()]
+    if silent:
+        raise Unmeasured(f"mlnx_qos prints no map of DSCP {', '.join(map(str, wanted))} for {', '.join(silent)}")
+
+
+@check(
+    "fabric.ecn",
+    reads="fabric.lossless.ecn",
+    roles=("gpu",),
+    when=says("ecn"),
+    protects="Without congestion control pauses spread through the whole fabric, and one slow node stops all others.",
+    hint="echo 1 > /sys/class/net/PORT/ecn/roce_rp/enable/PRIORITY, and roce_np: lost at every boot.",
+)
+def test_ecn(host: Host, arch: Architecture) -> None:
+    lossless = promised(arch)
+    found = files(host, CONGESTION)
+    priorities = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
+    wanted = "1" if lossless.ecn else "0"
+    values: dict[str, object] = {}
+    for name in rails(arch):
+        said = {(p, n): found.get(f"{name}/ecn/{p}/enable/{n}", (None,))[0] for p in POINTS for n in priorities}
+        wrong = [
+            f"{POINTS[p]} {_on(value)} for priority {n}"
+            for (p, n), value in said.items()
+            if value not in (None, wanted)
+        ]
+        values[name] = ", ".join(wrong) or (None if None in said.values() else _on(wanted))
+    expect_rails(values, _on(wanted))
+
+
+def _on(value: str | None) -> str:
+    return {"1": "on", "0": "off"}.get(value or "", str(value))
+
+
+def _cnp(host: Host, arch: Architecture, file: str, wanted: int | None) -> None:
+    found = files(host, CONGESTION)
+    expect_rails({name: _number(found.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}, wanted)
+
+
+@check(
+    "fabric.cnp_dscp",
+    reads="fabric.lossless.cnp_dscp",
+    roles=("gpu",),
+    when=says("cnp_dscp"),
+    protects="Congestion notifications that wait behind the congestion arrive when it is too late.",
+    hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; the switches need it in their strict queue.",
+)
+def test_cnp_dscp(host: Host, arch: Architecture) -> None:
+    _cnp(host, arch, "cnp_dscp", promised(arch).cnp_dscp)
+
+
+@check(
+    "fabric.cnp_priority",
+    reads="fabric.lossless.cnp_priority",
+    roles=("gpu",),
+    when=says("cnp_priority"),
+    protects="Congestion notifications in the class that is paused are paused with it.",
+    hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at every boot.",
+)
+def test_cnp_priority(host: Host, arch: Architecture) -> None:
+    _cnp(host, arch, "cnp_802p_prio", promised(arch).cnp_priority)
+
+
+@check(
+    "fabric.tos",
+    reads="fabric.lossless.tos",
+    roles=("gpu",),
+    when=says("tos"),
+    protects="Storage and MPI connections without the mark travel in the class that nobody pauses.",
+    hint="cma_roce_tos -d DEVICE -t 106 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
+)
+def test_tos(host: Host, arch: Architecture) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, TOS)
+    found = files(host, TOS)
+    ports = fabric_ports(host, arch)
+    values = {
+        f"{name} ({port.name})": _number(found.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
+        for name, port in ports.items()
+    }
+    expect_rails(dict(values), promised(arch).tos)
+
+
+@check(
+    "fabric.traffic_class",
+    reads="fabric.lossless.traffic_class",
+    roles=("gpu",),
+    when=says("traffic_class"),
+    protects="A program that sets no traffic class itself sends its RDMA in the class that nobody pauses.",
+    hint="echo 106 > /sys/class/infiniband/DEVICE/tc/1/traffic_class, from a unit at boot.",
+)
+def test_traffic_class(host: Host, arch: Architecture) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, TRAFFIC_CLASS)
+    found = files(host, TRAFFIC_CLASS)
+    values: dict[str, object] = {}
+    for name, port in fabric_ports(host, arch).items():
+        lines = found.get(f"{port.device}/tc/{port.number}/traffic_class")
+        # The file is there for every port of this driver, and empty until somebody sets a class.
+        said = re.search(r"(?m)^Global tclass=(\d{1,3})$", "\n".join(lines)) if lines else None
+        values[f"{name} ({port.name})"] = None if lines is None else int(said[1]) if said else "none"
+    expect_rails(values, promised(arch).traffic_class)
+
+
+@check(
+    "fabric.gid",
+    reads="fabric.lossless.gid_index",
+    roles=("gpu",),
+    when=says("gid_index"),
+    protects="NCCL_IB_GID_INDEX is one number for all ports of all nodes; where another holds, RDMA does not connect.",
+    hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
+)
+def test_gid(host: Host, arch: Architecture) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, GIDS)
+    index = promised(arch).gid_index or 0
+    table = gids_of(read(host, GIDS))
+    wanted = f"RoCE v2 with an address as GID {index}"
+    values: dict[str, object] = {}
+    for name, port in fabric_ports(host, arch).items():
+        wrong = wrong_gid(port, table, index)
+        values[name] = wanted if wrong == "" else wrong
+    expect_rails(values, wanted)
+
+
+def _number(lines: tuple[str, ...] | None) -> int | None:
+    return int(lines[0]) if lines and re.fullmatch(r"\d{1,3}", lines[0]) else None

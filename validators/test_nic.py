@@ -1,0 +1,400 @@
+"""Ports of every purpose: all there, the right ones, in their places, at full speed and without errors."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node
+from rackproof.parse.ethtool import parse_ethtool_driver, parse_ethtool_statistics
+from rackproof.parse.lspci import COMMAND as LSPCI
+from rackproof.parse.lspci import PciDevice, parse_lspci
+from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
+from rackproof.parse.mlxlink import parse_mlxlink
+from rackproof.parse.rdma import parse_ibv_devinfo
+from rackproof.parse.sysfs import files_of
+from rackproof.validation import Unmeasured, announce, check, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.expected import named
+from rackproof.validation.gids import GIDS, gids_of, wrong_gid
+from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
+from rackproof.validation.nics import answered, expect_in_order, expect_ports, judge_ports, meant_on, version_numbers
+
+COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
+DEVINFO = f"ibv_devinfo{STATUS}"
+
+
+def pci_devices(host: Host) -> Mapping[str, PciDevice]:
+    """By PCI address."""
+    announce(host, RDMA_DEVICES, INTERFACES, LSPCI)
+    return {device.slot: device for device in parse_lspci(read(host, LSPCI))}
+
+
+@check(
+    "nic.count",
+    reads="roles.{role}.expect.nics.*.count",
+    each=named("nics", "count"),
+    protects="A missing port is a rail less: collectives run at the pace of the GPUs that share what is left.",
+    hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core: the card's seat, its riser, its power, its firmware.",
+)
+def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    if found.named:
+        if found.missing:
+            raise AssertionError(
+                f"expected {nic.count} {item} ports, actual {len(found.ports)}: {', '.join(found.missing)} is not there"
+            )
+        if len(found.ports) != nic.count:
+            raise AssertionError(f"expected {nic.count} {item} ports, actual {len(found.ports)} named in the inventory")
+        return
+    if len(found.ports) != found.among:
+        others = ", ".join(f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in found.others)
+        raise AssertionError(
+            f"expected {found.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "
+            f"actual {len(found.ports)}" + (f"; others: {others}" if others else "")
+        )
+
+
+@check(
+    "nic.state",
+    reads="roles.{role}.expect.nics.*.count",
+    each=named("nics", "count"),
+    protects="A collective runs at the pace of the slowest rail; one that is down stops it.",
+    hint="ip link and rdma link; cable and optics (mlxlink -m), the switch port; on InfiniBand the subnet manager.",
+)
+def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    _, found = meant_on(host, arch, node, item)
+
+    def state(port: Port) -> str | None:
+        if port.trouble:
+            return port.trouble
+        known = port.rdma_state if port.device else port.carrier
+        if port.link_layer == "Ethernet" and port.interface is not None:
+            known = known and port.carrier
+        return "up" if known else None
+
+    expect_ports(found, "up", state)
+
+
+@check(
+    "nic.interfaces",
+    reads="roles.{role}.expect.nics.*.interfaces",
+    each=named("nics", "interfaces"),
+    protects="Rail 0 of one node on rail 1 of the other: traffic crosses the spine, or does not arrive.",
+    hint="rdma link; udev gives both names at boot, from the PCI address or the port's MAC address.",
+)
+def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_in_order(found, nic.interfaces, lambda port: port.interface)
+
+
+@check(
+    "nic.slots",
+    reads="roles.{role}.expect.nics.*.slots",
+    each=named("nics", "slots"),
+    protects="A card in another slot is beside another GPU: GPUDirect goes through the processors, at half the rate.",
+    hint="Compare lspci -D with a node that is known good; the card, or its name in udev, is in the wrong place.",
+)
+def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_in_order(found, nic.slots, lambda port: port.slot)
+
+
+@check(
+    "nic.numa",
+    reads="roles.{role}.expect.nics.*.numa_nodes",
+    each=named("nics", "numa_nodes"),
+    protects="Ranks are bound to the processor that the firmware says the port is on; a wrong one costs every message.",
+    hint="cat /sys/class/infiniband/DEVICE/device/numa_node; the slot, or the setting of NUMA nodes per socket.",
+)
+def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_in_order(found, nic.numa_nodes, lambda port: port.numa_node)
+
+
+@check(
+    "nic.model",
+    reads="roles.{role}.expect.nics.*.model",
+    each=named("nics", "model"),
+    protects="Cards of another model have other limits and firmware: one slow rail among eight.",
+    hint="Compare lspci -nn -d 15b3: with the delivery note; update-pciids where lspci does not know a name.",
+)
+def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    devices = pci_devices(host)
+    nic, found = meant_on(host, arch, node, item)
+    pattern = nic.model or ""
+
+    def model(port: Port) -> str | None:
+        device = devices.get(port.slot or "")
+        return None if device is None or re.search(r"\bDevice( [0-9a-f]{4})?$", device.name) else device.name
+
+    judge_ports(found, pattern, model, lambda name: re.search(pattern, name) is not None)
+
+
+@check(
+    "nic.speed",
+    reads="roles.{role}.expect.nics.*.speed_gbps",
+    each=named("nics", "speed_gbps"),
+    protects="A port that came up at half its rate halves every collective of the whole job.",
+    hint="mlxlink -d DEVICE -m: cable, optics and the switch port's speed and splitting.",
+)
+def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    values = {port: f"{port.speed_gbps:g} Gb/s" for port in found.ports if port.speed_gbps and not port.trouble}
+    expect_ports(found, f"{nic.speed_gbps:g} Gb/s", values.get)
+
+
+@check(
+    "nic.link_layer",
+    reads="roles.{role}.expect.nics.*.link_layer",
+    each=named("nics", "link_layer"),
+    protects="A port in the other mode never comes up on this network, or joins one that it is not meant for.",
+    hint="mlxconfig -d SLOT set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then mlxfwreset or a power cycle.",
+)
+def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_ports(found, nic.link_layer, lambda port: port.link_layer)
+
+
+@check(
+    "nic.mtu",
+    reads="roles.{role}.expect.nics.*.mtu",
+    each=named("nics", "mtu"),
+    protects="One port with a smaller MTU than its peers: large messages hang while ping and ssh work.",
+    hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition decides.",
+)
+def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    if nic.link_layer == "Ethernet":
+        expect_ports(found, nic.mtu, lambda port: port.mtu)
+        return
+    hcas = parse_ibv_devinfo(answered(host, DEVINFO, "ibv_devinfo").body)
+    active = {(hca.name, port.number): port.active_mtu_bytes for hca in hcas for port in hca.ports}
+    expect_ports(found, nic.mtu, lambda port: active.get((port.device or "", port.number)))
+
+
+@check(
+    "nic.gid",
+    reads="roles.{role}.expect.nics.*.gid_index",
+    each=named("nics", "gid_index"),
+    protects="Programs are told one GID index for all nodes; on a port where it is another one, RDMA does not connect.",
+    hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
+)
+def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, GIDS)
+    nic, found = meant_on(host, arch, node, item)
+    gids = gids_of(read(host, GIDS))
+    index = nic.gid_index or 0
+    values = {port: wrong_gid(port, gids, index) for port in found.ports}
+    judge_ports(found, f"RoCE v2 with an address as GID {index}", values.get, lambda wrong: wrong == "")
+
+
+@check(
+    "nic.pcie_generation",
+    reads="roles.{role}.expect.nics.*.pcie_generation",
+    each=named("nics", "pcie_generation"),
+    protects="A 400 Gb/s port behind a PCIe 4 link can fill half of its wire.",
+    hint="lspci -vv: LnkCap against LnkSta of the card and of the port above it; seat, riser, BIOS.",
+)
+def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_ports(found, nic.pcie_generation, lambda port: port.pcie_generation)
+
+
+@check(
+    "nic.pcie_width",
+    reads="roles.{role}.expect.nics.*.pcie_width",
+    each=named("nics", "pcie_width"),
+    protects="A card that trained with half of its lanes moves half of the bytes, and reports no error.",
+    hint="lspci -vv: LnkCap against LnkSta; clean and reseat the card, exchange the riser or the cable.",
+)
+def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    expect_ports(found, nic.pcie_width, lambda port: port.pcie_width)
+
+
+@check(
+    "nic.max_read_request",
+    reads="roles.{role}.expect.nics.*.max_read_request",
+    each=named("nics", "max_read_request"),
+    protects="With 512 B a read of GPU memory waits eight times as often: GPUDirect stays far below the line rate.",
+    hint="setpci -s SLOT CAP_EXP+8.w: the top nibble is 5 for 4096 B. It is lost at every boot: set it from a unit.",
+)
+def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    devices = pci_devices(host)
+    nic, found = meant_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].max_read_request for port in found.ports if port.slot in devices}
+    expect_ports(found, nic.max_read_request, values.get)
+
+
+@check(
+    "nic.max_payload",
+    reads="roles.{role}.expect.nics.*.max_payload",
+    each=named("nics", "max_payload"),
+    protects="Small PCIe packets spend the link on headers.",
+    hint="lspci -vv: DevCap against DevCtl of the card and of every bridge above it; pci=pcie_bus_perf, or the BIOS.",
+)
+def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    devices = pci_devices(host)
+    nic, found = meant_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].max_payload for port in found.ports if port.slot in devices}
+    expect_ports(found, nic.max_payload, values.get)
+
+
+@check(
+    "nic.firmware",
+    reads="roles.{role}.expect.nics.*.firmware",
+    each=named("nics", "firmware"),
+    protects="One firmware among others: congestion control and link training that differ from node to node.",
+    hint="mlxfwmanager, or flint -d SLOT query; a burnt image is in force after mlxfwreset or a power cycle.",
+)
+def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    wanted = nic.firmware or ""
+    without = {port: _driver(port) for port in found.ports if port.firmware is None and port.interface}
+    announce(host, *without.values())
+    values = {port: port.firmware for port in found.ports}
+    for port, command in without.items():
+        firmware = parse_ethtool_driver(answered(host, command, "ethtool").body).firmware
+        values[port] = firmware.split()[0] if firmware else None
+    if not wanted.startswith(">="):
+        expect_ports(found, wanted, values.get)
+        return
+    oldest = version_numbers("architecture", wanted.removeprefix(">=").strip())
+    judge_ports(found, wanted, values.get, lambda version: version_numbers("firmware", version) >= oldest)
+
+
+def _driver(port: Port) -> str:
+    return f"ethtool -i {shlex.quote(port.interface or '')}{STATUS}"
+
+
+@check(
+    "nic.firmware_settings",
+    reads="roles.{role}.expect.nics.*.firmware_settings",
+    each=named("nics", "firmware_settings"),
+    protects="A setting that waits for a reset changes how the node behaves after its next power cycle, unasked.",
+    hint="mlxconfig -d SLOT -e query; set it, then mlxfwreset or a power cycle: a warm boot may not apply it.",
+)
+def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    wanted = nic.firmware_settings or {}
+    names = " ".join(map(shlex.quote, wanted))
+    commands = {
+        port: f"mlxconfig -d {shlex.quote(port.slot)} -e query {names}{STATUS}" for port in found.ports if port.slot
+    }
+    announce(host, *commands.values())
+
+    def in_force(port: Port) -> str | None:
+        if port not in commands:
+            return None
+        settings = parse_mlxconfig(answered(host, commands[port], "mlxconfig").body).settings
+        wrong = []
+        for name, value in wanted.items():
+            found = settings.get(name)
+            if found is None or found.current is None:
+                return None
+            if not same_value(found.current, value):
+                wrong.append(f"{name} {found.current}")
+            elif not same_value(found.next_boot, value):
+                wrong.append(f"{name} {found.next_boot} from the next boot")
+        return " and ".join(wrong) or "as wanted"
+
+    expected = " and ".join(f"{name} {value}" for name, value in wanted.items())
+    judge_ports(found, expected, in_force, lambda said: said == "as wanted")
+
+
+@check(
+    "nic.counters",
+    reads="roles.{role}.expect.nics.*.counters",
+    each=named("nics", "counters"),
+    protects="Symbol errors, retries and dropped packets cost bandwidth long before a link goes down.",
+    hint="Clean or exchange the cable and optics; for out_of_buffer and discards look at PFC and ECN on both ends.",
+)
+def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
+    nic, found = meant_on(host, arch, node, item)
+    limits = nic.counters or {}
+    known = rdma_counters(host)
+    asked = [port for port in found.ports if port.interface and not limits.keys() <= known.get(_place(port), {}).keys()]
+    announce(host, *map(_statistics, asked))
+    values = {port: dict(known.get(_place(port), {})) for port in found.ports}
+    for port in asked:
+        of_interface = parse_ethtool_statistics(answered(host, _statistics(port), "ethtool").body)
+        values[port] = {**of_interface, **values[port]}
+    unknown = [name for name in limits if not any(name in counted for counted in values.values())]
+    expected = ", ".join(f"{name} ≤ {limit}" for name, limit in limits.items())
+
+    def beyond(port: Port) -> str | None:
+        counted = values[port]
+        over = [f"{name} {counted[name]}" for name, limit in limits.items() if counted.get(name, 0) > limit]
+        return ", ".join(over) or ("" if limits.keys() <= counted.keys() else None)
+
+    try:
+        judge_ports(found, expected, beyond, lambda over: over == "")
+    except Unmeasured as silent:
+        raise (
+            Unmeasured(f"no port has a counter {', '.join(unknown)}") if unknown and found.ports else silent
+        ) from None
+
+
+def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
+    """Counters of every RDMA port, by device and port."""
+    found: dict[tuple[str, int], dict[str, int]] = {}
+    body = answered(host, COUNTERS, "grep", GREP_DONE).body
+    for path, lines in (files_of(body) if body else {}).items():
+        match = re.fullmatch(r"([^/]+)/ports/(\d+)/(?:hw_)?counters/(\w+)", path)
+        # N/A (no PMA) where a device does not count it
+        if match and re.fullmatch(r"\d{1,20}", lines[0]):
+            found.setdefault((match[1], int(match[2])), {})[match[3]] = int(lines[0])
+    return found
+
+
+def _place(port: Port) -> tuple[str, int]:
+    return port.device or "", port.number
+
+
+def _statistics(port: Port) -> str:
+    return f"ethtool -S {shlex.quote(port.interface or '')}{STATUS}"
+
+
+@check(
+    "nic.link_flaps",
+    reads="roles.{role}.expect.nics.*.link_flaps_max",
+    each=named("nics", "link_flaps_max"),
+    protects="A link that comes and goes ends a job of days in a second, and looks healthy whenever somebody looks.",
+    hint="dmesg for 'Link down'; mlxlink -m -c: optics that are dirty or hot, a cable that is loose, the switch port.",
+)
+def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
+    nic, found = meant_on(host, arch, node, item)
+    allowed = nic.link_flaps_max or 0
+    values = {port: port.link_downs for port in found.ports}
+    if nic.link_layer == "InfiniBand":
+        counted = rdma_counters(host)
+        values = {port: counted.get(_place(port), {}).get("link_downed") for port in found.ports}
+    judge_ports(found, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
+
+
+@check(
+    "nic.bit_errors",
+    reads="roles.{role}.expect.nics.*.effective_ber_max",
+    each=named("nics", "effective_ber_max"),
+    protects="Bit errors that the correction does not catch are packets sent twice, and waiting on every rank.",
+    hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
+)
+def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    nic, found = meant_on(host, arch, node, item)
+    limit = nic.effective_ber_max or 0.0
+    commands = {port: f"mlxlink -d {shlex.quote(port.slot)} -c{STATUS}" for port in found.ports if port.slot}
+    announce(host, *commands.values())
+
+    def rate(port: Port) -> float | None:
+        if port not in commands:
+            return None
+        return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
+
+    judge_ports(found, f"at most {limit:g} bit errors a bit", rate, lambda found: found <= limit)

@@ -1,0 +1,123 @@
+"""PCI devices: links at their full rate, no errors, and packets between devices that take the short way."""
+
+from __future__ import annotations
+
+import re
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node
+from rackproof.parse import ParseError
+from rackproof.parse.lspci import COMMAND as LSPCI
+from rackproof.parse.lspci import PciDevice, parse_lspci
+from rackproof.parse.sysfs import files_of
+from rackproof.parse.text import integer, whole_lines
+from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.expected import pcie_of, says
+from rackproof.validation.nic_ports import GREP_DONE
+from rackproof.validation.nics import answered
+from rackproof.validation.pci_links import LINKS, TREE, degraded, links_of, tree_of
+
+AER = (
+    "cd /sys/bus/pci/devices && echo files $(ls -d */aer_dev_* 2>/dev/null | wc -l) && "
+    f"grep -sHv ' 0$' */aer_dev_*{STATUS}"
+)
+"""Counters of errors that are not 0, and of how many files these are."""
+
+REDIRECTS = ("ReqRedir", "CmpltRedir", "EgressCtrl")
+"""What ``pci=disable_acs_redir`` clears: packets between two devices below a bridge are sent up to the root."""
+ISOLATES = ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
+LISTED = 8
+
+
+def listed(problems: list[str]) -> list[str]:
+    return problems[:LISTED] + ([f"and {len(problems) - LISTED} more"] if len(problems) > LISTED else [])
+
+
+@check(
+    "pcie.acs",
+    reads="roles.{role}.expect.pcie.acs",
+    when=says("pcie", "acs"),
+    protects="With access control on, a GPU's packets to the NIC beside it go up to the processor: half the bandwidth.",
+    hint="lspci -vv: ACSCtl; pci=disable_acs_redir on the kernel's command line, setpci at boot, or the BIOS.",
+)
+def test_acs(host: Host, arch: Architecture, node: Node) -> None:
+    wanted = pcie_of(arch, node).acs or ""
+    devices = parse_lspci(read(host, LSPCI))
+    able = [device for device in devices if device.acs is not None]
+    expect_all(listed([problem for device in able if (problem := _acs_problem(device, wanted))]))
+    if hidden := sum(device.hidden for device in devices):
+        raise Unmeasured(f"lspci was not allowed to read {hidden} devices")
+    if not able:
+        raise Unmeasured("no PCI device has access control")
+
+
+def _acs_problem(device: PciDevice, wanted: str) -> str | None:
+    on = [name for name, active in (device.acs or {}).items() if active]
+    can = [name for name, able in (device.acs_can or {}).items() if able]
+    if wanted == "enabled":
+        off = [name for name in ISOLATES if name in can and name not in on]
+        return f"{device.slot}: expected {', '.join(off)} on, actual off" if off and "bridge" in device.kind else None
+    wrong = [name for name in on if wanted == "disabled" or name in REDIRECTS]
+    return f"{device.slot}: expected {', '.join(wrong)} off, actual on" if wrong else None
+
+
+@check(
+    "pcie.links",
+    reads="roles.{role}.expect.pcie.full_links",
+    when=says("pcie", "full_links"),
+    protects="A link that trained with fewer lanes, or a generation lower, is half as fast and reports no error.",
+    hint="lspci -vv: LnkCap against LnkSta of the device and the port above it; reseat, exchange riser or cable.",
+)
+def test_links(host: Host) -> None:
+    announce(host, LINKS, TREE)
+    links, tree = links_of(read(host, LINKS)), tree_of(read(host, TREE))
+    expect_all(listed(degraded(links, tree)))
+
+
+def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
+    answer = answered(host, AER, "grep", GREP_DONE)
+    head, *lines = whole_lines("grep", answer.body)
+    match = re.fullmatch(r"files (\d{1,6})", head)
+    if match is None:
+        raise ParseError("grep", "no number of files")
+    if int(match[1]) == 0:
+        raise Unmeasured("the kernel counts no PCIe errors: the firmware keeps them to itself")
+    counters = files_of("".join(f"{line}\n" for line in lines)) if lines else {}
+    problems = []
+    for path, entries in counters.items():
+        device, _, kind = path.partition("/aer_dev_")
+        if kind not in kinds:
+            continue
+        counted = dict(entry.rpartition(" ")[::2] for entry in entries)
+        by_type = {name: integer("grep", path, count) for name, count in counted.items()}
+        total = sum(count for name, count in by_type.items() if not name.startswith("TOTAL_"))
+        total = max([total, *by_type.values()])
+        if total > allowed:
+            types = ", ".join(f"{name} {count}" for name, count in by_type.items() if not name.startswith("TOTAL_"))
+            problems.append(f"{device}: expected at most {allowed} {kind} errors, actual {total} ({types})")
+    expect_all(listed(problems))
+
+
+@check(
+    "pcie.correctable_errors",
+    reads="roles.{role}.expect.pcie.correctable_errors_max",
+    when=says("pcie", "correctable_errors_max"),
+    protects="Packets that PCIe sends twice are bandwidth that is gone, and the first sign of a bad slot or cable.",
+    hint="dmesg for AER; reseat the device, exchange its riser or cable; a signal setting of the BIOS.",
+)
+def test_correctable_errors(host: Host, arch: Architecture, node: Node) -> None:
+    _errors(host, ("correctable",), pcie_of(arch, node).correctable_errors_max or 0)
+
+
+@check(
+    "pcie.uncorrectable_errors",
+    reads="roles.{role}.expect.pcie.uncorrectable_errors_max",
+    when=says("pcie", "uncorrectable_errors_max"),
+    protects="An error that PCIe cannot correct loses data or the device: a GPU or NIC that falls off in the next job.",
+    hint="dmesg for AER at the time; exchange the device or what it is plugged into.",
+)
+def test_uncorrectable_errors(host: Host, arch: Architecture, node: Node) -> None:
+    _errors(host, ("nonfatal", "fatal"), pcie_of(arch, node).uncorrectable_errors_max or 0)
