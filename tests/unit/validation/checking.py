@@ -1,116 +1,41 @@
-"""Validators on recordings, without pytest in between, and on recordings that were changed."""
+"""The validators on recordings, without pytest in between."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from rackproof.core.evidence import CheckResult
-from rackproof.remote.collect import RecordingReader
-from rackproof.remote.command import CommandResult
-from rackproof.validation.checks import Check, checks_in
-from rackproof.validation.context import Context, open_context
+from rackproof.selftest.trial import Subject
+from rackproof.selftest.validators import Validators, load_validators
+from rackproof.selftest.written import open_rack, racks_below
+from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 
 ROOT = Path(__file__).parents[3]
-RECORDINGS = ROOT / "tests" / "data" / "recordings" / "virtual-rack"
-
-Change = Callable[[CommandResult], CommandResult]
+DATA = ROOT / "tests" / "data"
 
 
 @cache
-def validators() -> dict[str, tuple[Check, Callable[..., None]]]:
+def validators() -> Validators:
     """Every check of ``validators/`` by id."""
-    found: dict[str, tuple[Check, Callable[..., None]]] = {}
-    for path in sorted((ROOT / "validators").glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"validators_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for check, function in checks_in(module):
-            assert check.id not in found, f"two checks are called {check.id}"
-            found[check.id] = check, function
-    return found
+    return load_validators(ROOT / "validators")
 
 
 @cache
+def subjects() -> tuple[Subject, ...]:
+    """Every healthy rack there is."""
+    return tuple(Subject(name, open_rack(DATA, name), validators()) for name in racks_below(DATA))
+
+
+def subject() -> Subject:
+    """The virtual rack, healthy, as it was recorded."""
+    return next(subject for subject in subjects() if subject.name == "virtual-rack")
+
+
 def healthy() -> Context:
-    return open_context(None, str(ROOT / "architectures" / "virtual-rack.yaml"), str(RECORDINGS))
-
-
-def cases(context: Context) -> Iterator[tuple[Callable[..., None], Case]]:
-    for check, function in validators().values():
-        for node in context.rack.nodes:
-            for item in check.items(context.arch, node, context.rack):
-                yield function, Case(check, node, item)
-
-
-def commands_of(function: Callable[..., None], case: Case) -> tuple[str, ...]:
-    """What a check reads on the healthy rack."""
-    context = healthy()
-    with context.readers[case.node.name].tracing() as seen:
-        context.evaluate(function, case)
-    return tuple(dict.fromkeys(result.command for result in seen))
-
-
-def changed(node: str, matches: Callable[[str], bool], change: Change) -> Context:
-    """The healthy rack with other answers to some commands of one node. Fails when nothing is changed by it."""
-    base = healthy()
-    used = [r for r in base.readers[node].known() if matches(r.command)]
-    assert used, "no such command in the recording"
-    others = [r for r in base.readers[node].known() if not matches(r.command)]
-    new = [change(result) for result in used]
-    assert new != used, "the change changes nothing"
-    readers = dict(base.readers) | {node: RecordingReader(node, known=[*others, *new])}
-    return Context(base.rack, base.arch, readers)
-
-
-@dataclass(frozen=True)
-class Replace:
-    """Other text in the output of a command."""
-
-    old: str
-    new: str
-
-    def __call__(self, result: CommandResult) -> CommandResult:
-        return replace(result, stdout=result.stdout.replace(self.old.encode(), self.new.encode()))
-
-
-@dataclass(frozen=True)
-class OnceReplaced:
-    """Other text at the first place only: one GPU of eight."""
-
-    old: str
-    new: str
-
-    def __call__(self, result: CommandResult) -> CommandResult:
-        return replace(result, stdout=result.stdout.replace(self.old.encode(), self.new.encode(), 1))
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Drop the lines that a pattern is found in."""
-
-    pattern: str
-
-    def __call__(self, result: CommandResult) -> CommandResult:
-        kept = [line for line in result.stdout.splitlines(keepends=True) if not re.search(self.pattern.encode(), line)]
-        return replace(result, stdout=b"".join(kept))
-
-
-@dataclass(frozen=True)
-class Says:
-    """Another answer altogether."""
-
-    text: str
-
-    def __call__(self, result: CommandResult) -> CommandResult:
-        return replace(result, stdout=self.text.encode())
+    return subject().context
 
 
 def outcome(check: str, node: str, item: str, context: Context) -> CheckResult:
