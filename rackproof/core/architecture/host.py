@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from rackproof.core.architecture.base import Claims, Model
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Microcode = Annotated[str, StringConstraints(pattern=r"^(>=)?0x[0-9a-f]+$")]
 
 
 class Cpu(Model):
@@ -16,7 +19,19 @@ class Cpu(Model):
     cores: int | None = None
     """Physical cores of the whole node."""
     threads: int | None = None
+    """Of the whole node, as far as they are online."""
     numa_nodes: int | None = None
+    """Those that have processors; a GPU's memory can be a node of its own."""
+    smt: bool | None = None
+    """Whether a core runs more than one thread."""
+    microcode: Microcode | None = None
+    """Revision of every processor, exactly (``0x2b000603``) or at least (``>=0x2b000603``)."""
+    idle_latency_max_us: int | None = Field(default=None, ge=0)
+    """µs that the deepest idle state (C-state) in use may take to wake up from. Passes where there are none."""
+    frequency_driver: str | None = None
+    """``intel_pstate``, ``amd-pstate-epp``, ``acpi-cpufreq`` …"""
+    turbo: bool | None = None
+    """Whether processors may run faster than their nominal frequency."""
     source: str
     claim: Claims = ()
 
@@ -27,29 +42,82 @@ class Memory(Model):
     installed_gb: float = Field(gt=0)
     """GB (10^9 B)."""
     tolerance_pct: float = Field(default=5.0, ge=0, le=20)
+    dimms: int | None = Field(default=None, ge=1)
+    """Modules that are populated, of the whole node."""
+    dimm_gib: float | None = Field(default=None, gt=0)
+    """GiB (2^30 B) of every module."""
+    dimm_speed_mts: int | None = Field(default=None, gt=0)
+    """MT/s at which every module runs, not what it could do."""
+    corrected_errors_max: int | None = Field(default=None, ge=0)
+    """Of one memory controller since its driver was loaded."""
+    uncorrected_errors_max: int | None = Field(default=None, ge=0)
+    """Of one memory controller since its driver was loaded."""
     source: str
     claim: Claims = ()
 
 
 class Drives(Model):
-    """Local drives of one use."""
+    """Local drives of one use.
+
+    A drive belongs to one use only: of its kind, the one whose size is nearest and at most three percent away; of
+    several the one whose model it is, and then the first one that is not full. A use without a size gets the rest.
+    """
 
     use: str
     kind: Literal["nvme", "sata_ssd"] = "nvme"
+    """``nvme``: in a PCIe slot, not over a fabric. ``sata_ssd``: SATA or SAS, or a volume of a RAID controller."""
     count: int | None
     """Null where no document says."""
     size_tb: float | None
     """TB (10^12 B) of one drive; null where no document says."""
     total_tb: float | None = None
+    model: str | None = None
+    """Regular expression on the drive's own name."""
+    firmware: Texts = ()
+    """Revisions that are allowed."""
+    wear_max_pct: float | None = Field(default=None, ge=0)
+    """% of its endurance that an NVMe drive may have used up."""
+    media_errors_max: int | None = Field(default=None, ge=0)
+    """Of one NVMe drive in its life."""
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
     source: str
     claim: Claims = ()
 
 
-CPU_CHECKS: Final = {key: f"cpu.{key}" for key in ("model", "sockets", "cores", "threads", "numa_nodes")}
+CPU_CHECKS: Final = {
+    "model": "cpu.model",
+    "sockets": "cpu.sockets",
+    "cores": "cpu.cores",
+    "threads": "cpu.threads",
+    "numa_nodes": "cpu.numa_nodes",
+    "smt": "cpu.smt",
+    "microcode": "cpu.microcode",
+    "idle_latency_max_us": "cpu.idle_states",
+    "frequency_driver": "cpu.frequency_driver",
+    "turbo": "cpu.turbo",
+}
 """Key of ``cpu``: check."""
 
-MEMORY_CHECKS: Final = {"installed_gb": "memory.size"}
+MEMORY_CHECKS: Final = {
+    "installed_gb": "memory.size",
+    "dimms": "memory.dimms",
+    "dimm_gib": "memory.dimm_size",
+    "dimm_speed_mts": "memory.dimm_speed",
+    "corrected_errors_max": "memory.corrected_errors",
+    "uncorrected_errors_max": "memory.uncorrected_errors",
+}
 """Key of ``memory``: check."""
 
-DRIVES_CHECKS: Final = {"count": "drives.count", "size_tb": "drives.size"}
+DRIVES_CHECKS: Final = {
+    "count": "drives.count",
+    "size_tb": "drives.size",
+    "total_tb": "drives.total",
+    "model": "drives.model",
+    "firmware": "drives.firmware",
+    "wear_max_pct": "drives.wear",
+    "media_errors_max": "drives.media_errors",
+    "pcie_generation": "drives.pcie_generation",
+    "pcie_width": "drives.pcie_width",
+}
 """Key of drives: check, whose item is the use."""

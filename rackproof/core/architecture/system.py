@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rackproof.core.architecture.base import Model
+
+Token = Annotated[str, StringConstraints(pattern=r"^[^\s\"']+$")]
+"""One argument of the kernel: ``iommu=pt``."""
+Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
+Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
+File = Annotated[str, StringConstraints(pattern=r"^/[^\n\\]*[^/\n\\]$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+KernelEvent = Literal[
+    "clock_unstable",
+    "file_system",
+    "hard_lockup",
+    "hung_task",
+    "io_error",
+    "kernel_bug",
+    "machine_check",
+    "memory_error",
+    "nfs_timeout",
+    "nvme_timeout",
+    "out_of_memory",
+    "rcu_stall",
+    "soft_lockup",
+    "thermal",
+]
 
 
 class TimeSync(Model):
@@ -30,6 +53,38 @@ class System(Model):
     """Applied and checked only where the kernel offers frequency scaling."""
     unattended_upgrades: Literal["frozen", "allowed"] = "frozen"
     time: TimeSync = TimeSync()
+    kernel: str | None = None
+    """Release of the running kernel, ``6.8.0-51-generic``; ``*`` stands for anything."""
+    cmdline_required: tuple[Token, ...] = ()
+    """Arguments that the running kernel was started with: ``iommu=pt``."""
+    cmdline_forbidden: tuple[Token, ...] = ()
+    """Arguments that it must not have been started with; a name alone means every value of it."""
+    modules: tuple[Module, ...] = ()
+    """Kernel modules that must be loaded, or built in."""
+    modules_forbidden: tuple[Module, ...] = ()
+    """Kernel modules that must be neither loaded nor built in: ``nouveau``."""
+    dkms: tuple[Module, ...] = ()
+    """Names of DKMS modules that must be installed for the running kernel."""
+    secure_boot: bool | None = None
+    holds: tuple[Package, ...] = ()
+    """Packages that the package manager must not change."""
+    package_versions: dict[Package, str] | None = Field(default=None, min_length=1)
+    """Package: version, to the last digit, or with ``*`` for anything."""
+    files: dict[File, Sha256] | None = Field(default=None, min_length=1)
+    """Path: sha256 of what the file must contain."""
+    kernel_log: tuple[KernelEvent, ...] = ()
+    """Kinds of messages that the kernel must not have printed since it started."""
+    swap: bool | None = None
+    """Whether there is swap space."""
+    clock_source: str | None = None
+    """``tsc``: everything slower costs a system call for each look at the clock."""
+    mitigations: Literal["active", "off"] | None = None
+    """``active``: no weakness of the processors is open; ``off``: the kernel was started with ``mitigations=off``."""
+    hugepages: dict[int, int] | None = Field(default=None, min_length=1)
+    """Size in KiB: how many pages of it are reserved."""
+    irqbalance: bool | None = None
+    """Whether the daemon runs that moves interrupts between processors."""
+    tuned_profile: str | None = None
 
 
 class Tools(Model):
@@ -39,5 +94,23 @@ class Tools(Model):
     programs: tuple[str, ...] = ()
 
 
-SYSTEM_CHECKS: Final[dict[str, str]] = {}
+SYSTEM_CHECKS: Final = {
+    "kernel": "os.kernel",
+    "cmdline_required": "os.cmdline_required",
+    "cmdline_forbidden": "os.cmdline_forbidden",
+    "modules": "os.modules",
+    "modules_forbidden": "os.modules_forbidden",
+    "dkms": "os.dkms",
+    "secure_boot": "os.secure_boot",
+    "holds": "os.holds",
+    "package_versions": "os.package_versions",
+    "files": "os.files",
+    "kernel_log": "os.kernel_log",
+    "swap": "os.swap",
+    "clock_source": "os.clock_source",
+    "mitigations": "os.mitigations",
+    "hugepages": "os.hugepages",
+    "irqbalance": "os.irqbalance",
+    "tuned_profile": "os.tuned_profile",
+}
 """Key of ``system`` whose value is asked for on every node where it is set: check."""
