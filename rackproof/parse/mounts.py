@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -51,6 +51,17 @@ class Transport:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """What became of one kind of call since the mount."""
+
+    calls: int
+    transmissions: int
+    """More than calls where some were sent again."""
+    timeouts: int
+    """Calls that were given up, or waited past all retransmissions."""
+
+
+@dataclass(frozen=True, slots=True)
 class NfsMount:
     source: str
     mountpoint: str
@@ -61,6 +72,8 @@ class NfsMount:
     """Since the mount."""
     transports: tuple[Transport, ...]
     """Connections that exist, which ``nconnect`` in the options does not prove."""
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+    """By the protocol's name: READ, WRITE, GETATTR …"""
 
     @property
     def connections(self) -> int:
@@ -176,7 +189,8 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
     mountpoint = _decode(device[2])
     if "per-op statistics" not in body:
         raise ParseError(_MOUNTSTATS, f"statistics of {mountpoint} are cut off")
-    head = body[: body.index("per-op statistics")]
+    at = body.index("per-op statistics")
+    head, operations = body[:at], dict(_operation(line, mountpoint) for line in body[at + 1 :] if line)
     transports = tuple(_transport(line, mountpoint) for line in head if line.startswith("xprt:"))
     options, age = _value(head, "opts:", mountpoint), _value(head, "age:", mountpoint)
     if not transports:
@@ -188,7 +202,17 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
         options=tuple(option.strip() for option in options.split(",") if option.strip()),
         age_s=integer(_MOUNTSTATS, "age", age),
         transports=transports,
+        operations=operations,
     )
+
+
+def _operation(line: str, mountpoint: str) -> tuple[str, Operation]:
+    name, colon, rest = line.partition(":")
+    words = rest.split()
+    if not colon or not re.fullmatch(r"[A-Z0-9_]+", name) or len(words) < 8:
+        raise ParseError(_MOUNTSTATS, f"no statistics of an operation on {mountpoint}: {excerpt(line)}")
+    counters = [integer(_MOUNTSTATS, f"{name} of {mountpoint}", word) for word in words]
+    return name, Operation(*counters[:3])
 
 
 def _value(head: list[str], key: str, mountpoint: str) -> str:

@@ -29,7 +29,7 @@ from rackproof.core.architecture.criterion import (
     Severity,
     Statistic,
 )
-from rackproof.core.architecture.gpu import Gpu, Nvlink
+from rackproof.core.architecture.gpu import Clocks, Gpu, Nvlink
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override

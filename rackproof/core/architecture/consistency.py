@@ -32,10 +32,11 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for name, storage in architecture.storage.items():
         yield from _storage(architecture, name, storage)
-        if storage.mountpoint in seen:
-            other = seen[storage.mountpoint]
-            yield Problem(("storage", name, "mountpoint"), f"{storage.mountpoint} is storage {other}'s already")
-        seen.setdefault(storage.mountpoint, name)
+        for mountpoint in storage.mountpoints:
+            if mountpoint in seen:
+                yield Problem(("storage", name, "mountpoint"), f"{mountpoint} is storage {seen[mountpoint]}'s already")
+            seen.setdefault(mountpoint, name)
+    yield from _services(architecture)
     for name, profile in architecture.profiles.items():
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
@@ -99,6 +100,23 @@ def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterato
             yield Problem(
                 (*here, "options", index), f"connections says {storage.connections}, this option says {value}"
             )
+
+    for key in ("max_retransmit_pct", "max_timeouts", "local_cache"):
+        if storage.class_ != "nfs" and getattr(storage, key) is not None:
+            yield Problem((*here, key), f"is for class nfs, actual {storage.class_}")
+    if storage.targets is not None and not storage.tells_targets:
+        yield Problem((*here, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
+    if storage.mounts_balance is not None and not (storage.mounts_per_client or 1) > 1:
+        yield Problem((*here, "mounts_balance"), "one mount balances nothing; mounts_per_client says no more")
+
+
+def _services(architecture: Architecture) -> Iterator[Problem]:
+    for name, part in (("slurm", architecture.slurm), ("containers", architecture.containers)):
+        if part is not None:
+            yield from each_known((name, "roles"), part.roles, architecture.roles, "role")
+    if architecture.containers:
+        here = ("containers", "mounts")
+        yield from each_known(here, architecture.containers.mounts, architecture.storage, "storage")
 
 
 def _figures(architecture: Architecture, part: Any, here: KeyPath) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from rackproof.core.architecture.gpu import Gpu
 from rackproof.core.architecture.hardware import Role
 from rackproof.core.architecture.network import Fabric
 from rackproof.core.architecture.profiles import Profile
+from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, Tools
 from rackproof.core.architecture.workloads import Sizing, Workload
@@ -68,6 +69,8 @@ class Architecture(Model):
     links: dict[Identifier, Link] = Field(default_factory=dict)
     storage: dict[Identifier, Storage] = Field(default_factory=dict)
     ceph: Ceph | None = None
+    slurm: Slurm | None = None
+    containers: Containers | None = None
     gpu: Gpu | None = None
     tools: Tools = Tools()
     profiles: dict[str, Profile] = Field(default_factory=dict)

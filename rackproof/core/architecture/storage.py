@@ -1,4 +1,4 @@
-"""File systems as their clients see them."""
+"""File systems as their clients see them, and the check that answers for each key."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from pydantic import Field
 
 from rackproof.core.architecture.base import Claims, Model
 
+CLIENTS: Final = ("lustre", "beegfs", "gpfs", "wekafs")
+"""Parallel file systems whose client says how it is, by fstype. Ceph's cluster is asked itself."""
+
+TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs")
+"""Parallel file systems whose client says what it moves its data over."""
+
+TELL_TARGETS: Final = ("lustre", "beegfs")
+"""Parallel file systems whose client lists the targets that it is connected to."""
+
 
 class Storage(Model):
     """One file system as the clients see it. ``class`` is one of the storage classes of the vocabulary."""
 
     class_: Literal["local", "nfs", "parallel", "object"] = Field(alias="class")
     mountpoint: str
+    """Of several mounts on a client (``mounts_per_client``) the k-th has its number behind it, from 1."""
     fstype: str
     """As /proc/mounts names it: ext4, nfs4, ceph …"""
     source: str
     """local: file-system label; nfs: exported path on the server; parallel: the file system's name."""
     server_role: str | None = None
+    servers: tuple[str, ...] = ()
+    """Addresses that clients may mount from, for a server that no node of the inventory is."""
     client_roles: tuple[str, ...] = ("gpu",)
     transport: Literal["tcp", "rdma"] | None = None
     port: int | None = None
@@ -32,16 +44,53 @@ class Storage(Model):
     """nconnect."""
     min_free_gb: float = 0.0
     """GB (10^9 B)."""
+    max_used_pct: float | None = Field(default=None, gt=0, lt=100)
+    """Of the blocks; most file systems slow down long before they are full."""
+    min_free_inodes: int | None = Field(default=None, ge=1)
+    """Files that can still be made."""
     mounts_per_client: int | None = Field(default=None, ge=1)
     """Separate mounts of the same export on every client, one for each server address."""
     mounts_balance: int | None = Field(default=None, ge=0)
-    """By so many the mounts of two server addresses may differ."""
+    """By so many the mounts of two server addresses may differ, on one client."""
+    stat_latency_ms: float | None = Field(default=None, gt=0)
+    """Median of several statfs calls on an idle client, each of which asks the server."""
+    read_ahead_kib: int | None = Field(default=None, ge=0)
+    """KiB that the kernel reads ahead of a sequential reader."""
+    max_retransmit_pct: float | None = Field(default=None, ge=0, lt=100)
+    """NFS: calls that were sent again since the mount, of all calls."""
+    max_timeouts: int | None = Field(default=None, ge=0)
+    """NFS: calls since the mount that the server did not answer in time after all retransmissions."""
+    local_cache: Literal["fscache"] | None = None
+    """NFS: what is read is kept on a local drive (option ``fsc``, and a cache that is active)."""
+    targets: int | None = Field(default=None, ge=1)
+    """Parallel: data targets (OST, storage target) that every client must be connected to."""
     managed: bool = True
     """False: an appliance; the deploys mount it and set nothing up behind it."""
     stat_timeout_s: float = Field(default=5.0, gt=0)
     """A mount that does not answer statfs within this many seconds is not usable."""
     note: str | None = None
     claim: Claims = ()
+
+    @property
+    def mountpoints(self) -> tuple[str, ...]:
+        """Where a client has it."""
+        count = self.mounts_per_client or 1
+        return (self.mountpoint,) if count == 1 else tuple(f"{self.mountpoint}{k}" for k in range(1, count + 1))
+
+    @property
+    def tells_transport(self) -> bool:
+        """Whether a client can say what the data moves over; with others it is the file system's own business."""
+        return self.class_ == "nfs" or (self.class_ == "parallel" and self.fstype in TELL_TRANSPORT)
+
+    @property
+    def tells_state(self) -> bool:
+        """Whether its client says how it is, beyond being mounted."""
+        return self.class_ == "parallel" and self.fstype in CLIENTS
+
+    @property
+    def tells_targets(self) -> bool:
+        """Whether its client lists the targets that hold the data."""
+        return self.class_ == "parallel" and self.fstype in TELL_TARGETS
 
 
 class Ceph(Model):
@@ -52,15 +101,32 @@ class Ceph(Model):
     osd_memory_target_mib: int = Field(default=896, ge=512)
 
 
+def _set(key: str) -> Callable[[Storage], bool]:
+    return lambda storage: getattr(storage, key) is not None
+
+
+def _nfs_set(key: str) -> Callable[[Storage], bool]:
+    return lambda storage: storage.class_ == "nfs" and getattr(storage, key) is not None
+
+
 STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
     # key of a storage: check of every client, and whether what the key says asks for it
     "mountpoint": ("mount.mounted", lambda storage: True),
     "source": ("mount.source", lambda storage: True),
     "options_required": ("mount.options", lambda storage: bool(storage.options_required)),
-    "transport": ("mount.transport", lambda storage: storage.transport is not None),
-    "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1),
+    "transport": ("mount.transport", lambda storage: storage.transport is not None and storage.tells_transport),
+    "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1 and storage.class_ == "nfs"),
     "stat_timeout_s": ("mount.answers", lambda storage: True),
     "min_free_gb": ("mount.free", lambda storage: storage.min_free_gb > 0),
-    "mounts_per_client": ("mount.count", lambda storage: storage.mounts_per_client is not None),
-    "mounts_balance": ("mount.balance", lambda storage: storage.mounts_balance is not None),
+    "max_used_pct": ("mount.used", _set("max_used_pct")),
+    "min_free_inodes": ("mount.inodes", _set("min_free_inodes")),
+    "mounts_per_client": ("mount.count", _set("mounts_per_client")),
+    "mounts_balance": ("mount.balance", _set("mounts_balance")),
+    "stat_latency_ms": ("mount.latency", _set("stat_latency_ms")),
+    "read_ahead_kib": ("mount.read_ahead", _set("read_ahead_kib")),
+    "max_retransmit_pct": ("mount.retransmissions", _nfs_set("max_retransmit_pct")),
+    "max_timeouts": ("mount.timeouts", _nfs_set("max_timeouts")),
+    "local_cache": ("mount.cache", _nfs_set("local_cache")),
+    "fstype": ("mount.client", lambda storage: storage.tells_state),
+    "targets": ("mount.targets", lambda storage: storage.targets is not None and storage.tells_targets),
 }

@@ -1,0 +1,124 @@
+"""What an architecture says about the batch system and the container runtime, and the check that answers each key."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rackproof.core.architecture.base import Claims, Identifier, Model
+
+DAEMONS: Final = ("docker", "containerd")
+"""Runtimes with a daemon of their own, which sees the mounts of its own namespace."""
+
+
+class Slurm(Model):
+    """Slurm as every node of ``roles`` sees it and is seen by it. Nodes have the inventory's names."""
+
+    roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
+    """Nodes of these run slurmd."""
+    version: str | None = None
+    """Leading part of controller's and node's versions: ``24.11``."""
+    gres: dict[Identifier, int] = Field(default_factory=dict)
+    """Generic resources of every node, all types together: ``gpu: 8``."""
+    partitions: tuple[str, ...] = ()
+    """Partitions that are up and hold every node of ``roles``."""
+    memory_tolerance_pct: float = Field(default=10.0, ge=0, le=50)
+    """By so much may the configured memory be below what the node finds; above it never."""
+    health_check: str | None = None
+    """Absolute path of the program that looks after the nodes."""
+    munge: bool = True
+    """False where another plugin authenticates."""
+    max_clock_skew_s: float = Field(default=5.0, ge=1)
+    """Between node and controller; credentials expire after minutes."""
+    pyxis: bool | None = None
+    """Jobs may ask for a container (``srun --container-image``)."""
+    source: str | None = None
+    claim: Claims = ()
+
+
+class Containers(Model):
+    """The container runtime of every node of ``roles``."""
+
+    roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
+    runtime: Literal["docker", "containerd", "podman", "enroot"]
+    version: str | None = None
+    """Leading part: ``27.3``."""
+    storage_driver: str | None = None
+    """overlay2, overlayfs, overlay …"""
+    data_root: str | None = None
+    """Where images and layers live."""
+    rootless: bool | None = None
+    default_runtime: str | None = None
+    """``runc``, ``nvidia`` …"""
+    nvidia_runtime: bool | None = None
+    """The runtime that puts GPUs into containers is there (enroot: its hook)."""
+    cdi: bool | None = None
+    """Every GPU of the node is a CDI device."""
+    mounts: tuple[Identifier, ...] = ()
+    """Storage that the daemon sees, and containers can be given."""
+    source: str | None = None
+    claim: Claims = ()
+
+    @model_validator(mode="after")
+    def _answerable(self) -> Self:
+        unanswered = [key for key in _UNANSWERED[self.runtime] if getattr(self, key) not in (None, ())]
+        if unanswered:
+            raise ValueError(f"{self.runtime} says nothing about {', '.join(unanswered)}")
+        return self
+
+
+_UNANSWERED: Final = {
+    "docker": (),
+    "containerd": ("rootless",),
+    "podman": ("mounts",),
+    "enroot": ("storage_driver", "data_root", "rootless", "default_runtime", "mounts"),
+}
+"""Keys of ``containers`` that there is no question for."""
+
+SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "slurm.config")
+"""Checks of every node of Slurm's roles, whatever else is said."""
+
+SLURM_CHECKS: Final = {
+    "version": "slurm.version",
+    "gres": "slurm.gres",
+    "partitions": "slurm.partition",
+    "memory_tolerance_pct": "slurm.registered",
+    "health_check": "slurm.health_check",
+    "munge": "slurm.munge",
+    "max_clock_skew_s": "slurm.clock",
+    "pyxis": "slurm.pyxis",
+}
+"""Key of ``slurm``: check. Items of slurm.partition are the partitions, of slurm.gres the resources."""
+
+CONTAINER_CHECKS: Final = {
+    "runtime": "container.answers",
+    "version": "container.version",
+    "storage_driver": "container.storage_driver",
+    "data_root": "container.data_root",
+    "rootless": "container.rootless",
+    "default_runtime": "container.default_runtime",
+    "nvidia_runtime": "container.nvidia_runtime",
+    "cdi": "container.cdi",
+    "mounts": "container.mount",
+}
+"""Key of ``containers``: check. Items of container.mount are the names of storage."""
+
+
+def asks(part: Slurm | Containers, key: str) -> bool:
+    """Whether what stands under a key of ``slurm`` or ``containers`` asks for its check."""
+    value: Any = getattr(part, key)
+    if key == "munge":
+        return bool(value)
+    return value is not None and value != () and value != {}
+
+
+def service_items(slurm: Slurm | None, containers: Containers | None, check: str) -> tuple[str, ...]:
+    """Items of a check of ``slurm`` or ``containers``; none for a check without items."""
+    if check == "slurm.gres" and slurm:
+        return tuple(slurm.gres)
+    if check == "slurm.partition" and slurm:
+        return slurm.partitions
+    if check == "container.mount" and containers:
+        return containers.mounts
+    return ()

@@ -1,0 +1,195 @@
+"""What clients of parallel file systems say of themselves: Lustre, BeeGFS, GPFS, WEKA."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A Lustre client's connection to one target."""
+
+    kind: str
+    """``osc`` of a data target, ``mdc`` of a metadata target."""
+    target: str
+    """``scratch-OST0000``."""
+    state: str
+    """FULL when it works; IDLE when an unused data target was let go; DISCONN, CONNECTING, EVICTED …"""
+    nid: str | None
+    """Address and network of the server in use: ``10.0.0.1@o2ib``; None without one."""
+
+    @property
+    def network(self) -> str | None:
+        """``o2ib``, ``tcp``; numbers of several networks of one kind dropped."""
+        return re.sub(r"\d+$", "", self.nid.rpartition("@")[2]) if self.nid else None
+
+
+_IMPORT: Final = re.compile(r"(osc|mdc)\.(\S+)\.import=")
+
+
+def parse_lustre_imports(output: str | bytes) -> tuple[Import, ...]:
+    """``lctl get_param osc.NAME-*.import mdc.NAME-*.import``; never empty."""
+    tool = "lctl"
+    blocks: list[tuple[str, dict[str, str]]] = []
+    for line in whole_lines(tool, output):
+        if match := _IMPORT.fullmatch(line.strip()):
+            blocks.append((match[1], {}))
+            continue
+        if not blocks:
+            if line.strip():
+                raise ParseError(tool, f"no import: {excerpt(line)}")
+            continue
+        key, colon, value = line.strip().partition(":")
+        if colon and key in ("target", "state", "current_connection"):
+            if key in blocks[-1][1]:
+                raise ParseError(tool, f"{key} of an import twice: {excerpt(line)}")
+            blocks[-1][1][key] = value.strip().strip('"')
+    if not blocks:
+        raise ParseError(tool, "no import")
+    return tuple(_import(tool, kind, values) for kind, values in blocks)
+
+
+def _import(tool: str, kind: str, values: dict[str, str]) -> Import:
+    missing = [key for key in ("target", "state", "current_connection") if not values.get(key)]
+    if missing:
+        raise ParseError(tool, f"an import without {', '.join(missing)}")
+    if not re.fullmatch(r"[A-Z_]+", values["state"]):
+        raise ParseError(tool, f"no state of an import: {excerpt(values['state'])}")
+    nid = values["current_connection"]
+    if nid != "<none>" and not re.fullmatch(r"[^@\s]+@[a-z]\w*", nid):
+        raise ParseError(tool, f"no address of a server: {excerpt(nid)}")
+    return Import(kind, values["target"].removesuffix("_UUID"), values["state"], None if nid == "<none>" else nid)
+
+
+@dataclass(frozen=True, slots=True)
+class BeegfsNode:
+    """A server as a BeeGFS client sees it."""
+
+    name: str
+    connections: dict[str, int]
+    """By transport: ``RDMA``, ``TCP``; empty while nothing was asked of it."""
+
+
+def parse_beegfs_nodes(output: str | bytes) -> tuple[BeegfsNode, ...]:
+    """``meta_nodes`` and ``storage_nodes`` of /proc/fs/beegfs/*, one after the other; never empty."""
+    tool = "beegfs"
+    nodes: list[tuple[str, dict[str, int] | None]] = []
+    for line in whole_lines(tool, output):
+        words = line.strip()
+        if match := re.fullmatch(r"(\S.*?) \[ID: \d+\].*", words):
+            nodes.append((match[1], None))
+        elif words.startswith("Connections:"):
+            if not nodes or nodes[-1][1] is not None:
+                raise ParseError(tool, f"connections of no node: {excerpt(line)}")
+            nodes[-1] = (nodes[-1][0], _connections(tool, words))
+    if not nodes:
+        raise ParseError(tool, "no node")
+    found = []
+    for name, connections in nodes:
+        if connections is None:
+            raise ParseError(tool, f"{name} has no line of connections")
+        found.append(BeegfsNode(name, connections))
+    return tuple(found)
+
+
+def _connections(tool: str, words: str) -> dict[str, int]:
+    rest = words.removeprefix("Connections:").strip()
+    if rest in ("<none>", "none"):
+        return {}
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in rest.split(";"))):
+        match = re.fullmatch(r"([A-Z]+): (\d+) \(.*\)", part)
+        if match is None:
+            raise ParseError(tool, f"no connections: {excerpt(words)}")
+        found[match[1]] = found.get(match[1], 0) + int(match[2])
+    if not found:
+        raise ParseError(tool, f"no connections: {excerpt(words)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BeegfsTarget:
+    id: int
+    reachability: str
+    """Online, Probably-offline, Offline."""
+    consistency: str
+    """Good, Needs-resync, Bad."""
+
+
+def parse_beegfs_targets(output: str | bytes) -> tuple[BeegfsTarget, ...]:
+    """``beegfs-ctl --listtargets --state``; never empty."""
+    tool = "beegfs-ctl"
+    lines = [line for line in whole_lines(tool, output) if line.strip()]
+    heads = [
+        index for index, line in enumerate(lines) if line.split()[:3] == ["TargetID", "Reachability", "Consistency"]
+    ]
+    if len(heads) != 1 or len(lines) < heads[0] + 3:
+        raise ParseError(tool, "no table of targets")
+    targets = []
+    for line in lines[heads[0] + 2 :]:
+        words = line.split()
+        if len(words) < 3 or not re.fullmatch(r"[A-Z][\w-]*", words[1]) or not re.fullmatch(r"[A-Z][\w-]*", words[2]):
+            raise ParseError(tool, f"no target: {excerpt(line)}")
+        targets.append(BeegfsTarget(integer(tool, "target", words[0]), words[1], words[2]))
+    return tuple(targets)
+
+
+def parse_mmgetstate(output: str | bytes) -> str:
+    """``mmgetstate -Y``: state of this node's GPFS daemon: active, arbitrating, down, unknown …"""
+    tool = "mmgetstate"
+    header: list[str] | None = None
+    states = []
+    for line in whole_lines(tool, output):
+        words = line.split(":")
+        if words[:3] == ["mmgetstate", "", "HEADER"]:
+            header = words
+        elif words[0] == "mmgetstate" and header is not None and len(words) >= len(header):
+            row = dict(zip(header, words, strict=False))
+            states.append(unquote(row.get("state", "")))
+        elif line.strip():
+            raise ParseError(tool, f"unexpected line {excerpt(line)}")
+    if len(states) != 1 or not re.fullmatch(r"[a-z_ ]+", states[0]):
+        raise ParseError(tool, f"expected the state of one node, actual {excerpt(' '.join(states))}")
+    return states[0]
+
+
+def parse_gpfs_verbs(output: str | bytes) -> bool:
+    """``mmfsadm test verbs status``: whether data goes over RDMA."""
+    tool = "mmfsadm"
+    lines = [line.strip() for line in whole_lines(tool, output) if line.strip()]
+    match = (
+        re.fullmatch(r"VERBS RDMA status: (started|stopped|disabled|enabled)", lines[0]) if len(lines) == 1 else None
+    )
+    if match is None:
+        raise ParseError(tool, f"no status of RDMA: {excerpt(lines[-1] if lines else '')}")
+    return match[1] == "started"
+
+
+@dataclass(frozen=True, slots=True)
+class WekaDriver:
+    connected: bool
+    """The container that serves the file system on this client is there."""
+    mounted: tuple[str, ...]
+    """Names of file systems."""
+
+
+def parse_weka_interface(output: str | bytes) -> WekaDriver:
+    """/proc/wekafs/interface."""
+    tool = "wekafs"
+    lines = whole_lines(tool, output)
+    if not any(line.startswith("IO node version ") or "not connected" in line for line in lines):
+        raise ParseError(tool, f"no state of the driver: {excerpt(lines[0])}")
+    mounted = []
+    for line in lines:
+        if line.startswith("mount:"):
+            match = re.fullmatch(r"mount:\[[^\]]*\] (\S+)(?: .*)?", line)
+            if match is None:
+                raise ParseError(tool, f"no mount: {excerpt(line)}")
+            mounted.append(match[1])
+    return WekaDriver(not any("not connected" in line for line in lines), tuple(mounted))

@@ -1,0 +1,131 @@
+"""Questions about the mounts of a storage, shared by the validators of storage.
+
+Only ``statfs`` touches a mount, under a limit: a dead server is found out in seconds. Everything else is read from
+/proc and /sys, which answer whatever the server does.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.architecture.storage import STORAGE_CHECKS
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
+from rackproof.parse.text import excerpt, whole_lines
+from rackproof.remote.recording import Unmeasured
+from rackproof.validation.answers import STATUS, Answer, answer_of
+from rackproof.validation.checks import announce, read
+
+MOUNTINFO = "cat /proc/self/mountinfo"
+MOUNTSTATS = "cat /proc/self/mountstats"
+STATFS_FORMAT = "%S %b %a"
+INODES_FORMAT = "%c %d"
+END = "end of mounts"
+
+Items = Callable[[Architecture, Node, Rack], Iterable[str]]
+
+
+def clients(key: str) -> Items:
+    """Names of the storage that a node mounts and that says something under ``key``."""
+    asked = STORAGE_CHECKS[key][1]
+
+    def names(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+        return [
+            name
+            for name, storage in arch.storage.items()
+            if set(storage.client_roles) & set(node.groups) and asked(storage)
+        ]
+
+    return names
+
+
+def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
+    """All mounts of the storage, for questions that only make sense when they are there."""
+    seen = parse_mountinfo(read(host, MOUNTINFO))
+    found = [(mountpoint, find_mount(seen, mountpoint)) for mountpoint in storage.mountpoints]
+    missing = [mountpoint for mountpoint, mount in found if mount is None]
+    if missing:
+        raise Unmeasured(f"{missing[0]} is not mounted; see mount.mounted")
+    return tuple(mount for _, mount in found if mount is not None)
+
+
+def nfs_of(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
+    """The same, with what the NFS client counts."""
+    announce(host, MOUNTINFO, MOUNTSTATS)
+    mounts_of(host, storage)
+    # Of several mounts on top of each other the last one is seen.
+    by_point = {mount.mountpoint: mount for mount in parse_mountstats(read(host, MOUNTSTATS))}
+    for mountpoint in storage.mountpoints:
+        if mountpoint not in by_point:
+            raise Unmeasured(f"{mountpoint} is no NFS mount; see mount.mounted")
+    return tuple(by_point[mountpoint] for mountpoint in storage.mountpoints)
+
+
+def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, Answer]:
+    """By mount point: whether the file system answers, and what it says of itself."""
+    points = storage.mountpoints
+    one = f"timeout -k 2 {storage.stat_timeout_s:g} stat -f -c '{asked}' --"
+    if len(points) == 1:
+        command = f"{one} {shlex.quote(points[0])} 2>&1{STATUS}"
+    else:
+        # All at once: dead servers together cost what one costs. A line is written in one piece.
+        words = " ".join(shlex.quote(point) for point in points)
+        command = f'for m in {words}; do {{ r=$({one} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait; echo {END}'
+    announce(host, MOUNTINFO, command)
+    mounts_of(host, storage)
+    output = read(host, command)
+    answers = {points[0]: answer_of("stat", output)} if len(points) == 1 else _answers_of(output, points)
+    for answer in answers.values():
+        if answer.not_run:
+            raise Unmeasured(f"stat: {answer.body.strip() or 'not found'}")
+    return answers
+
+
+def _answers_of(output: str, points: tuple[str, ...]) -> dict[str, Answer]:
+    *lines, last = whole_lines("stat", output)
+    if last != END:
+        raise ParseError("stat", "the answer is cut off")
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
+        if match is None or match[1] not in points:
+            raise ParseError("stat", f"unexpected line {excerpt(line)}")
+        found[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
+    missing = [point for point in points if point not in found]
+    if missing:
+        raise ParseError("stat", f"no answer about {', '.join(missing)}")
+    return found
+
+
+def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, str]:
+    """What every mount says of itself; for questions that only make sense when all answer."""
+    answers = statfs(host, storage, asked)
+    for mountpoint, answer in answers.items():
+        if answer.status != 0:
+            raise Unmeasured(f"{mountpoint} does not answer; see mount.answers")
+    return {mountpoint: answer.body for mountpoint, answer in answers.items()}
+
+
+def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
+    """Addresses that the storage may be mounted from; none where neither file nor inventory says."""
+    if storage.servers:
+        return tuple(dict.fromkeys(storage.servers))
+    nodes = rack.group(storage.server_role) if storage.server_role else ()
+    addresses = (str(a).split("/")[0] for node in nodes for a in node.data.get("fabric_addresses") or ())
+    return tuple(dict.fromkeys(addresses))
+
+
+def server_of(mount: Mount) -> str:
+    """The address that an NFS mount really talks to."""
+    return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
+
+
+def about(storage: Storage, mountpoint: str) -> str:
+    """Begins a message about one of several mounts; empty where there is one."""
+    return f"{mountpoint}: " if len(storage.mountpoints) > 1 else ""

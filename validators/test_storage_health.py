@@ -1,0 +1,179 @@
+"""How well mounts are tuned, and how they fare: room, latency, read-ahead, retransmissions, local cache."""
+
+from __future__ import annotations
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.parse.mounts import NfsMount
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import statfs_of
+from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, clients, mounts_of, nfs_of
+from rackproof.validation.storage_answers import (
+    FSCACHE,
+    fscache_of,
+    inodes_of,
+    latency_command,
+    latency_ms_of,
+    read_ahead_command,
+    read_ahead_of,
+)
+
+NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
+"""Operations of both NFS versions; statistics without them are not whole."""
+
+
+@check(
+    "mount.used",
+    reads="storage.*.max_used_pct",
+    each=clients("max_used_pct"),
+    protects="Most file systems search longer for room, and write slower, long before they are full.",
+    hint="df on the node; du for the largest folders. Users' quotas keep this from coming back.",
+)
+def test_used(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    for mountpoint, body in answering(host, storage).items():
+        size = statfs_of(body)
+        if size.total_bytes == 0:
+            raise Unmeasured(f"{mountpoint} has no size; see mount.answers")
+        used_pct = 100 * (1 - size.free_bytes / size.total_bytes)
+        if not used_pct <= (storage.max_used_pct or 0):
+            raise AssertionError(
+                f"{about(storage, mountpoint)}expected at most {storage.max_used_pct:g} % used, actual {used_pct:.1f} %"
+            )
+
+
+@check(
+    "mount.inodes",
+    reads="storage.*.min_free_inodes",
+    each=clients("min_free_inodes"),
+    protects="A file system without inodes refuses new files while df shows terabytes free.",
+    hint="df -i on the node; millions of small files belong into archives, or the server needs more inodes.",
+)
+def test_inodes(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    for mountpoint, body in answering(host, storage, INODES_FORMAT).items():
+        total, free = inodes_of(body)
+        if total == 0:
+            raise Unmeasured(f"{mountpoint} does not count inodes")
+        if not free >= (storage.min_free_inodes or 0):
+            raise AssertionError(
+                f"{about(storage, mountpoint)}expected at least {storage.min_free_inodes} free inodes, actual {free}"
+            )
+
+
+@check(
+    "mount.latency",
+    reads="storage.*.stat_latency_ms",
+    each=clients("stat_latency_ms"),
+    protects="Opening a million small files takes a million round trips: late metadata starves the GPUs.",
+    hint="Compare with ping to the server; look for a busy metadata server, a lossy port, or another job on the node.",
+)
+def test_latency(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    commands = {point: latency_command(point, storage.stat_timeout_s) for point in storage.mountpoints}
+    announce(host, MOUNTINFO, *commands.values())
+    mounts_of(host, storage)
+    problems = []
+    for mountpoint, command in commands.items():
+        latency_ms = latency_ms_of(read(host, command))
+        if latency_ms is None:
+            raise Unmeasured(f"{mountpoint} does not answer; see mount.answers")
+        if not latency_ms <= (storage.stat_latency_ms or 0):
+            problems.append(
+                f"{about(storage, mountpoint)}expected statfs within {storage.stat_latency_ms:g} ms, "
+                f"actual {latency_ms:.1f} ms"
+            )
+    expect_all(problems)
+
+
+@check(
+    "mount.read_ahead",
+    reads="storage.*.read_ahead_kib",
+    each=clients("read_ahead_kib"),
+    protects="NFS reads 128 KiB ahead by default: a single sequential reader sees a fraction of the link.",
+    hint="cat /sys/class/bdi/DEVICE/read_ahead_kb; a udev rule of the subsystem bdi, or nfsrahead, sets it at mount.",
+)
+def test_read_ahead(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    commands = {}
+    for mount in mounts_of(host, storage):
+        if mount.device is None:
+            raise Unmeasured(f"{mount.mountpoint} has no device number")
+        commands[mount.mountpoint] = read_ahead_command(mount.device)
+    announce(host, *commands.values())
+    for mountpoint, command in commands.items():
+        found = read_ahead_of(read(host, command))
+        if found is None:
+            raise Unmeasured(f"the kernel says no read-ahead of {mountpoint}")
+        expect(found, storage.read_ahead_kib, f"{about(storage, mountpoint)}read-ahead (KiB)")
+
+
+def counted(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
+    """NFS mounts with whole statistics."""
+    mounts = nfs_of(host, storage)
+    for mount in mounts:
+        if NEEDED - mount.operations.keys():
+            raise Unmeasured(f"statistics of {mount.mountpoint} are not whole")
+        if not sum(operation.calls for operation in mount.operations.values()):
+            raise Unmeasured(f"nothing was asked of {mount.mountpoint} yet")
+    return mounts
+
+
+@check(
+    "mount.retransmissions",
+    reads="storage.*.max_retransmit_pct",
+    each=clients("max_retransmit_pct"),
+    protects="A call that is sent again waited for a minute before: one lossy cable stops a job now and then.",
+    hint="nfsstat -rc and mountstats; ethtool -S for drops and PFC pauses on the way; counters start at the mount.",
+)
+def test_retransmissions(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    problems = []
+    for mount in counted(host, storage):
+        calls = sum(operation.calls for operation in mount.operations.values())
+        again = sum(max(0, operation.transmissions - operation.calls) for operation in mount.operations.values())
+        if not 100 * again / calls <= (storage.max_retransmit_pct or 0):
+            problems.append(
+                f"{about(storage, mount.mountpoint)}expected at most {storage.max_retransmit_pct:g} % of calls sent "
+                f"again, actual {100 * again / calls:.3g} % ({again} of {calls})"
+            )
+    expect_all(problems)
+
+
+@check(
+    "mount.timeouts",
+    reads="storage.*.max_timeouts",
+    each=clients("max_timeouts"),
+    protects="A call that timed out kept a process waiting for minutes, and failed it where the mount is soft.",
+    hint="dmesg shows 'server not responding' with its time; look there at the server and the fabric.",
+)
+def test_timeouts(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    problems = []
+    for mount in counted(host, storage):
+        late = {name: o.timeouts for name, o in mount.operations.items() if o.timeouts}
+        if sum(late.values()) > (storage.max_timeouts or 0):
+            said = ", ".join(f"{name} {count}" for name, count in late.items())
+            problems.append(
+                f"{about(storage, mount.mountpoint)}expected at most {storage.max_timeouts} timeouts, "
+                f"actual {sum(late.values())} ({said})"
+            )
+    expect_all(problems)
+
+
+@check(
+    "mount.cache",
+    reads="storage.*.local_cache",
+    each=clients("local_cache"),
+    protects="Without its local cache every epoch reads the whole data set over the network again.",
+    hint="systemctl status cachefilesd; the option fsc must be in force, and the cache's drive mounted with room.",
+)
+def test_cache(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    announce(host, MOUNTINFO, FSCACHE)
+    without = [mount.mountpoint for mount in mounts_of(host, storage) if mount.option("fsc") is None]
+    expect_all(f"{mountpoint}: expected fsc in force, actual not in force" for mountpoint in without)
+    states = fscache_of(read(host, FSCACHE))
+    if "active" not in states:
+        raise AssertionError(f"expected an active cache, actual {', '.join(states) or 'none'}")

@@ -1,0 +1,138 @@
+"""What storage really runs over, and what the clients of parallel file systems say of their servers."""
+
+from __future__ import annotations
+
+import shlex
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.parse.parallel_fs import (
+    Import,
+    parse_beegfs_nodes,
+    parse_beegfs_targets,
+    parse_gpfs_verbs,
+    parse_lustre_imports,
+    parse_mmgetstate,
+    parse_weka_interface,
+)
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS, answer_of
+from rackproof.validation.mounts import MOUNTINFO, about, clients, mounts_of, nfs_of
+
+LNET = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
+WORKING = {"osc": ("FULL", "IDLE"), "mdc": ("FULL",)}
+"""States of Lustre's connections; one to a data target is let go while nothing uses it."""
+
+BEEGFS_NODES = f"cat /proc/fs/beegfs/*/meta_nodes /proc/fs/beegfs/*/storage_nodes 2>&1{STATUS}"
+BEEGFS_TARGETS = f"timeout -k 2 15 beegfs-ctl --listtargets --state --nodetype=storage 2>&1{STATUS}"
+GPFS_STATE = f"timeout -k 2 15 /usr/lpp/mmfs/bin/mmgetstate -Y 2>&1{STATUS}"
+GPFS_VERBS = f"timeout -k 2 15 /usr/lpp/mmfs/bin/mmfsadm test verbs status 2>&1{STATUS}"
+WEKA = f"cat /proc/wekafs/interface 2>&1{STATUS}"
+
+
+def said(host: Host, tool: str, storage: Storage, command: str) -> str:
+    """What a client's tool says of a storage that is mounted."""
+    announce(host, MOUNTINFO, command)
+    mounts_of(host, storage)
+    answer = answer_of(tool, read(host, command))
+    if answer.status != 0:
+        lines = answer.body.strip().splitlines()
+        raise Unmeasured(f"{tool}: exit status {answer.status}" + (f": {lines[-1]}" if lines else ""))
+    return answer.body
+
+
+def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
+    """Of this file system only: a client may have several."""
+    name = shlex.quote(storage.source)
+    patterns = " ".join(f"{kind}.{name}-'*'.import" for kind in ("osc", "mdc"))
+    return parse_lustre_imports(said(host, "lctl", storage, f"timeout -k 2 15 lctl get_param {patterns} 2>&1{STATUS}"))
+
+
+@check(
+    "mount.transport",
+    reads="storage.*.transport",
+    each=clients("transport"),
+    protects="An RDMA mount that runs over TCP looks the same and reads at a fraction of the speed.",
+    hint="NFS: grep xprt /proc/self/mountstats, and unmount all mounts of the server first. Lustre: lnetctl net show.",
+)
+def test_transport(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    if storage.class_ == "nfs":
+        found = {
+            f"{about(storage, mount.mountpoint)}transport in use": {t.protocol for t in mount.transports}
+            for mount in nfs_of(host, storage)
+        }
+    else:
+        found = {"transport in use": _transports(host, storage)}
+    expect_all(
+        f"{what}: expected {storage.transport}, actual {', '.join(sorted(used))}"
+        for what, used in found.items()
+        if used != {storage.transport}
+    )
+
+
+def _transports(host: Host, storage: Storage) -> set[str]:
+    if storage.fstype == "lustre":
+        used = {LNET.get(i.network, i.network) for i in imports(host, storage) if i.network}
+    elif storage.fstype == "beegfs":
+        nodes = parse_beegfs_nodes(said(host, "beegfs", storage, BEEGFS_NODES))
+        used = {name.lower() for node in nodes for name, count in node.connections.items() if count}
+    elif storage.fstype == "gpfs":
+        used = {"rdma" if parse_gpfs_verbs(said(host, "mmfsadm", storage, GPFS_VERBS)) else "tcp"}
+    else:
+        raise Unmeasured(f"nothing tells what {storage.fstype} runs over")
+    if not used:
+        raise Unmeasured(f"{storage.mountpoint} has no connection to a server at the moment")
+    return used
+
+
+@check(
+    "mount.client",
+    reads="storage.*.fstype",
+    each=clients("fstype"),
+    protects="A client that lost one target hangs on the files that lie there, and on no others.",
+    hint="lfs check all, beegfs-ctl --listtargets --state, mmgetstate or weka local ps; then the server it names.",
+)
+def test_client(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    if storage.fstype == "lustre":
+        expect_all(
+            f"{i.target}: expected FULL, actual {i.state}"
+            for i in imports(host, storage)
+            if i.state not in WORKING[i.kind]
+        )
+    elif storage.fstype == "beegfs":
+        expect_all(
+            f"target {t.id}: expected Online, Good, actual {t.reachability}, {t.consistency}"
+            for t in parse_beegfs_targets(said(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
+            if (t.reachability, t.consistency) != ("Online", "Good")
+        )
+    elif storage.fstype == "gpfs":
+        expect(parse_mmgetstate(said(host, "mmgetstate", storage, GPFS_STATE)), "active", "GPFS daemon")
+    elif storage.fstype == "wekafs":
+        driver = parse_weka_interface(said(host, "wekafs", storage, WEKA))
+        expect("connected" if driver.connected else "not connected", "connected", "frontend")
+        if storage.source not in driver.mounted:
+            raise AssertionError(f"expected {storage.source} mounted, actual {', '.join(driver.mounted) or 'none'}")
+    else:
+        raise Unmeasured(f"nothing tells how {storage.fstype} is")
+
+
+@check(
+    "mount.targets",
+    reads="storage.*.targets",
+    each=clients("targets"),
+    protects="A target that a client does not know takes no data: the bandwidth of its drives is missing.",
+    hint="lfs osts, or beegfs-ctl --listtargets; a target that was added or deactivated since the mount is not used.",
+)
+def test_targets(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    if storage.fstype == "lustre":
+        known = {i.target for i in imports(host, storage) if i.kind == "osc"}
+        active = {i.target for i in imports(host, storage) if i.kind == "osc" and i.state in WORKING["osc"]}
+    else:
+        targets = parse_beegfs_targets(said(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
+        known = {str(t.id) for t in targets}
+        active = {str(t.id) for t in targets if t.reachability == "Online"}
+    expect(len(active), storage.targets, f"targets in use (of {len(known)} known)")
