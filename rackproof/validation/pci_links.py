@@ -93,12 +93,14 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
 
     Raises ParseError where the two answers are about different devices or no link is known at all.
     """
-    if links.keys() != above.keys():
+    if links.keys() != above.keys() or not {parent for parent in above.values() if parent} <= links.keys():
         raise ParseError("readlink", "names other devices than /sys/bus/pci/devices has")
     problems, known = [], 0
     for slot, link in sorted(links.items()):
         parent = links.get(above[slot] or "")
-        if parent is None or link.width is None or link.width_can is None:
+        # Ports of the processor, and those of a switch towards its devices, speak of the link below them: every other
+        # level of the tree is the lower end of a link, and has it above.
+        if _depth(slot, above) % 2 == 0 or parent is None or link.width is None or link.width_can is None:
             continue
         known += 1
         width = min(link.width_can, parent.width_can or link.width_can)
@@ -115,6 +117,11 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
     if not known:
         raise ParseError("grep", "no PCI device has a link that the kernel knows")
     return problems
+
+
+def _depth(slot: str, above: Mapping[str, str | None]) -> int:
+    parent = above.get(slot)
+    return 0 if parent is None else 1 + _depth(parent, above)
 
 
 def _above_gpu(slot: str, links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> bool:
