@@ -1,10 +1,11 @@
-"""``rackproof validate | bench | certify | judge``."""
+"""``rackproof bench | certify | judge``; ``validate`` shares its way of running."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rackproof import architectures
 from rackproof.architectures import LoadedArchitecture
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
+from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.inventory import load_rack
@@ -46,21 +48,13 @@ _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: la
 
 @click.command()
 @_options
-def validate(inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool) -> None:
-    """Check the declared state of every node of INVENTORY."""
-    run = _prepare(inventory, architecture, output, None, None, ("connect", "validate"))
-    _finish(run, quiet, as_json, only="check")
-
-
-@click.command()
-@_options
 @_PROFILE
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None
 ) -> None:
     """Measure the rack of INVENTORY."""
-    run = _prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
-    _finish(run, quiet, as_json, only="criterion")
+    run = prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
+    finish(run, quiet, as_json, only="criterion")
 
 
 @click.command()
@@ -74,8 +68,8 @@ def certify(
 ) -> None:  # fmt: skip
     """Deploy, validate, measure and judge the rack of INVENTORY."""
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
-    run = _prepare(inventory, architecture, output, profile, resume, stages)
-    _finish(run, quiet, as_json, whole=True)
+    run = prepare(inventory, architecture, output, profile, resume, stages)
+    finish(run, quiet, as_json, whole=True)
 
 
 @click.command()
@@ -101,7 +95,7 @@ def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> No
     _tell(folder, certificate, whole=True, as_json=as_json)
 
 
-def _prepare(
+def prepare(
     inventory: str,
     architecture: str | None,
     output: Path,
@@ -132,8 +126,31 @@ def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:
     return architectures.load(named.pop())
 
 
-def _finish(run: Run, quiet: bool, as_json: bool, only: VerdictKind | None = None, whole: bool = False) -> None:
+def finish(
+    run: Run,
+    quiet: bool,
+    as_json: bool,
+    only: VerdictKind | None = None,
+    whole: bool = False,
+    on_records: Callable[[list[Record]], object] = lambda records: None,
+) -> None:
     """Execute, judge, write, tell, and leave with the outcome's exit status."""
+    try:
+        with executed(run, quiet, as_json) as records:
+            run.display.stage("judge", None)
+            certificate = judged(records, run.architecture, only, folder=run.folder)
+            write_outputs(run.folder, certificate, whole)
+            on_records(records)
+    except KeyboardInterrupt:
+        if whole:
+            click.echo(f"continue with: rackproof certify {run.rack.source} --resume {run.folder.name}", err=True)
+        raise
+    _tell(run.folder, certificate, whole, as_json)
+
+
+@contextmanager
+def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
+    """A run's evidence once its stages are done, with its log written and its progress shown through the block."""
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(run.folder / RUN_LOG)
@@ -146,18 +163,10 @@ def _finish(run: Run, quiet: bool, as_json: bool, only: VerdictKind | None = Non
     try:
         with display(quiet, as_json) as face:
             run.display = face
-            records = run.execute()
-            face.stage("judge", None)
-            certificate = judged(records, run.architecture, only, folder=run.folder)
-            write_outputs(run.folder, certificate, whole)
-    except KeyboardInterrupt:
-        if whole:
-            click.echo(f"continue with: rackproof certify {run.rack.source} --resume {run.folder.name}", err=True)
-        raise
+            yield run.execute()
     finally:
         logger.removeHandler(handler)
         handler.close()
-    _tell(run.folder, certificate, whole, as_json)
 
 
 def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from rackproof.run.folder import check_resumable, deploy_checks, earlier_seconds
 from rackproof.run.session import Session
 from rackproof.run.store import EvidenceStore, read_records
 from rackproof.validation.run import run_validators
+from rackproof.validation.selection import EVERYTHING, Selection
 
 log = logging.getLogger("rackproof")
 
@@ -40,6 +41,8 @@ class Run:
     stages: Sequence[str] = STAGES[:-1]
     limit: Sequence[str] = ()
     resume: bool = False
+    selection: Selection = EVERYTHING
+    """Of nodes and checks to validate; a run that leaves something out says so in its evidence."""
     _done: set[str] = field(default_factory=set)
     _steps_done: set[str] = field(default_factory=set)
 
@@ -60,6 +63,8 @@ class Run:
             else:
                 store.raw(self.architecture.text.encode())
                 store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
+                if self.selection.said:
+                    store.append(Kind.NOTE, {"text": f"validation {self.selection.said}"})
             session = Session(self.rack, self.architecture.model, fleet, store)
             work: dict[str, Callable[[Session], bool]] = {
                 "connect": self._connect,
@@ -97,7 +102,8 @@ class Run:
 
     def _connect(self, session: Session) -> bool:
         """Every node answers and says what it is; the others are named once, here."""
-        answers = session.run({node.name: FACTS for node in self.rack.nodes}, 30)
+        nodes = [node.name for node in self.rack.nodes if self.selection.has_node(node.name)]
+        answers = session.run(dict.fromkeys(nodes, FACTS), 30)
         lost = {name: answer.why for name, answer in answers.items() if not answer.ok}
         for name, answer in answers.items():
             if not answer.ok:
@@ -146,7 +152,7 @@ class Run:
                 where = result.check + (f"[{result.item}]" if result.item else "")
                 self._say(f"{result.node}: {where}: {result.outcome.value}: {result.message}")
 
-        results = run_validators(session, on_check=show)
+        results = run_validators(session, on_check=show, selection=self.selection)
         count = sum(r.outcome is CheckOutcome.PASSED for r in results)
         self._say(f"{count} of {len(results)} checks passed")
         return bool(results)

@@ -37,6 +37,22 @@ ROLE = "{role}"
 _ATTRIBUTE = "rackproof_check"
 
 Function = TypeVar("Function", bound=Callable[..., None])
+TAGS_TOO: dict[str, tuple[str, ...]] = {
+    # first part of an id: what people call it as well
+    "fabric": ("network",),
+    "nic": ("network",),
+    "mount": ("storage",),
+    "storage_server": ("storage",),
+    "storage_client": ("storage",),
+    "ceph": ("storage",),
+    "drives": ("storage",),
+    "nvme": ("storage",),
+    "cpu": ("host",),
+    "memory": ("host",),
+    "os": ("host",),
+    "base": ("host",),
+}
+
 Each = Callable[[Architecture, Node, Rack], Iterable[str]]
 When = Callable[[Architecture, Node, Rack], bool]
 
@@ -60,6 +76,8 @@ class Check:
     required: bool
     each: Each | None
     when: When | None
+    tags: frozenset[str] = frozenset()
+    """By which ``--tags`` finds it: the first part of its id, what people call that as well, and its own."""
 
     def items(self, arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
         """Items of this check on a node: ``("",)`` for a check without items, nothing where it does not apply."""
@@ -80,12 +98,15 @@ def check(
     each: Each | None = None,
     when: When | None = None,
     required: bool = True,
+    tags: Iterable[str] = (),
 ) -> Callable[[Function], Function]:
     """Declare a test function as a check.
 
     It runs on the nodes of ``roles`` for which ``when`` holds, once for each item that ``each`` gives.
     """
-    declared = Check(id, tuple(roles), protects, hint, reads, required, each, when)
+    part = id.partition(".")[0]
+    every = frozenset({part, *TAGS_TOO.get(part, ()), *tags})
+    declared = Check(id, tuple(roles), protects, hint, reads, required, each, when, every)
 
     def declare(function: Function) -> Function:
         unknown = set(inspect.signature(function).parameters) - GIVEN

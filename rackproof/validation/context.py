@@ -24,6 +24,7 @@ from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation.evaluate import Case, call, result_of
 from rackproof.validation.recordings import read_recordings
+from rackproof.validation.selection import EVERYTHING, Selection, refuse_malformed, tags_of
 
 
 @dataclass
@@ -34,8 +35,7 @@ class Context:
     arch: Architecture
     readers: dict[str, RecordingReader]
     fleet: Fleet | None = None
-    limit: frozenset[str] | None = None
-    """Nodes to look at; None is all of them."""
+    selection: Selection = EVERYTHING
     owned: bool = False
     """The fleet belongs to this context and is closed with it."""
     _hosts: dict[str, Host] = field(default_factory=dict)
@@ -161,6 +161,13 @@ def nodes_of(rack: Rack, limit: str) -> frozenset[str]:
     if not found:
         raise InventoryError(f"--limit {limit}: names no node")
     return frozenset(found)
+
+
+def selected(rack: Rack, limit: str | None, tags: str | None, expression: str | None) -> Selection:
+    """What a user's ``--limit``, ``--tags`` and ``-k`` select. Raises InventoryError, RunError."""
+    refuse_malformed(expression or "")
+    nodes = nodes_of(rack, limit) if limit else None
+    return Selection(limit or "", nodes, tags_of(tags or ""), expression or "")
 
 
 def _architecture(rack: Rack, named: str | None) -> Architecture:

@@ -18,24 +18,18 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack, fold
-from rackproof.errors import (
-    EXIT_FAILED,
-    EXIT_INCOMPLETE,
-    EXIT_OK,
-    EXIT_USAGE,
-    EvidenceWriteError,
-    RackproofError,
-    RunError,
-)
+from rackproof.errors import EXIT_USAGE, EvidenceWriteError, RackproofError, RunError
 from rackproof.remote import learnt
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording
 from rackproof.validation import terminal
-from rackproof.validation.checks import check_of
-from rackproof.validation.context import Embedding, nodes_of, open_context
+from rackproof.validation.checks import Check, check_of
+from rackproof.validation.context import Embedding, open_context, selected
 from rackproof.validation.evaluate import Case, call, result_of
+from rackproof.validation.outcome import exit_status, write_junit
 from rackproof.validation.recordings import write_recordings
+from rackproof.validation.selection import refuse_unknown
 
 _VALIDATION = "rackproof-validation"
 _CASE = "rackproof_case"
@@ -50,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--architecture", metavar="ID", help="reference architecture, by id or file (default: named by group data)"
     )
     group.addoption("--limit", metavar="NODES", help="nodes or groups only, e.g. gpu-[01-03]")
+    group.addoption("--tags", metavar="TAGS", help="checks with one of these tags only, e.g. gpu,storage")
+    group.addoption("--rackproof-junit", metavar="FILE", help="write JUnit XML, one case for each node and check")
     group.addoption("--rackproof-results", metavar="FILE", help="write every result to FILE, one JSON object a line")
     group.addoption("--record", metavar="DIR", help="write what was read to DIR, one recording a node")
     group.addoption(
@@ -63,9 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     run = next((p for p in config.pluginmanager.get_plugins() if isinstance(p, Embedding)), None)
     try:
-        run = run or Embedding(open_context(option.inventory, option.architecture, option.recordings))
-        if option.limit:
-            run.context.limit = nodes_of(run.context.rack, option.limit)
+        if run is None:
+            run = Embedding(open_context(option.inventory, option.architecture, option.recordings))
+            run.context.selection = selected(run.context.rack, option.limit, option.tags, option.keyword)
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)
@@ -130,6 +126,7 @@ class Validation:
         self._run = run
         self._file = results_file
         self._broken: list[str] = []
+        self._checks: dict[str, Check] = {}
 
     def pytest_unconfigure(self) -> None:
         self.context.close()
@@ -141,6 +138,7 @@ class Validation:
         return [
             f"rack: {rack.source} ({fold(node.name for node in rack.nodes)})",
             f"architecture: {arch.id} {arch.version}",
+            *([self.context.selection.said] if self.context.selection.said else []),
         ]
 
     # Which checks there are
@@ -149,11 +147,12 @@ class Validation:
         declared = check_of(metafunc.function)
         if declared is None:
             pytest.fail(f"{metafunc.function.__name__} is no check: it lacks @check(…)", pytrace=False)
-        limit = self.context.limit
+        self._checks[declared.id] = declared
+        selection = self.context.selection
         cases = [
             Case(declared, node, item)
             for node in self.context.rack.nodes
-            if limit is None or node.name in limit
+            if selection.has_node(node.name) and selection.has_check(declared)
             for item in declared.items(self.context.arch, node, self.context.rack)
         ]
         metafunc.fixturenames.append(_CASE)
@@ -165,6 +164,13 @@ class Validation:
         order = {node.name: index for index, node in enumerate(self.context.rack.nodes)}
         items[:] = [item for item in items if isinstance(_parameter(item), Case)]
         items.sort(key=lambda item: order[_case(item).node.name])
+        for item in items:
+            item.extra_keyword_matches.add(_case(item).check.id)
+        if not self._broken:
+            try:
+                refuse_unknown(self.context.selection.tags, self._checks.values())
+            except RackproofError as error:
+                self._abort(error)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -258,7 +264,7 @@ class Validation:
                 terminalreporter.write_line(report.longreprtext)
         for problem in self._broken:
             terminalreporter.write_line(f"ERROR {problem}", red=True)
-        for line, style in terminal.summary(self.results):
+        for line, style in terminal.summary(self.results, self.context.selection.said):
             terminalreporter.write_line(line, **style)
         for line in self.context.reading():
             terminalreporter.write_line(line)
@@ -272,18 +278,15 @@ class Validation:
                 write_recordings(Path(self._config.option.record), seen)
             except RackproofError as error:
                 self._abort(error)
+        if self._config.option.rackproof_junit and not self._config.option.collectonly:
+            try:
+                write_junit(Path(self._config.option.rackproof_junit), self.results, self.context)
+            except RackproofError as error:
+                self._abort(error)
         if self._broken:
             session.exitstatus = EXIT_USAGE
         elif exitstatus in _RAN_TO_THE_END and not self._config.option.collectonly:
             session.exitstatus = exit_status(self.results)
-
-
-def exit_status(results: list[CheckResult]) -> int:
-    """0 all passed, 1 something failed, 2 something was not measured or nothing was checked; required checks only."""
-    outcomes = {result.outcome for result in results if result.required}
-    if CheckOutcome.FAILED in outcomes:
-        return EXIT_FAILED
-    return EXIT_OK if outcomes == {CheckOutcome.PASSED} else EXIT_INCOMPLETE
 
 
 def _create(path: str) -> TextIO:

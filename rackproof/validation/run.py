@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from rackproof.core.evidence import CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
 from rackproof.run.session import Session
 from rackproof.validation.context import Embedding, live_context
+from rackproof.validation.selection import EVERYTHING, Selection
 
 FOLDER = "validators"
 _QUIET = (
@@ -36,18 +37,16 @@ def run_validators(
     session: Session,
     on_check: Callable[[CheckResult], object] = lambda result: None,
     *,
-    limit: Iterable[str] | None = None,
-    select: str | None = None,
+    selection: Selection = EVERYTHING,
     folder: Path | None = None,
 ) -> list[CheckResult]:
     """Run the validators on a session's nodes; every command that a check read is recorded as evidence first.
 
-    ``limit`` names nodes, ``select`` is pytest's ``-k``. Results come in the order of the inventory, and one by one
-    to ``on_check``. Raises RunError when a validator cannot be loaded, EvidenceWriteError, KeyboardInterrupt, and
-    whatever ``on_check`` raises.
+    Results come in the order of the inventory, and one by one to ``on_check``. Raises RunError when a validator cannot
+    be loaded, EvidenceWriteError, KeyboardInterrupt, and whatever ``on_check`` raises.
     """
     context = live_context(session.rack, session.architecture, session.fleet, session.record)
-    context.limit = None if limit is None else frozenset(limit)
+    context.selection = selection
     results: list[CheckResult] = []
 
     def seen(result: CheckResult) -> None:
@@ -58,7 +57,14 @@ def run_validators(
     where = folder or validators_folder()
     status = pytest.main(
         # Whatever pytest is told in the working directory is about somebody's tests, not about a rack.
-        ["-c", os.devnull, f"--rootdir={where}", *_QUIET, *(("-k", select) if select else ()), str(where)],
+        [
+            "-c",
+            os.devnull,
+            f"--rootdir={where}",
+            *_QUIET,
+            *(("-k", context.selection.expression) if context.selection.expression else ()),
+            str(where),
+        ],
         plugins=[run],
     )
     if run.fatal is not None:

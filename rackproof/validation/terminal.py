@@ -23,8 +23,11 @@ def block(result: CheckResult) -> str:
     return "\n".join(line for line, _ in _block(result.node, result))
 
 
-def summary(results: Sequence[CheckResult]) -> Iterator[Line]:
-    """Everything that is not good, failures first; nodes that say the same are folded into one entry."""
+def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]:
+    """Everything that is not good, failures first; nodes that say the same are folded into one entry.
+
+    ``limited`` says what was left out, so that a part is not taken for the whole.
+    """
     for outcome in (CheckOutcome.FAILED, CheckOutcome.UNMEASURED):
         entries: dict[tuple[str, str], list[CheckResult]] = {}
         for result in results:
@@ -38,6 +41,8 @@ def summary(results: Sequence[CheckResult]) -> Iterator[Line]:
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in CheckOutcome}
     words = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) or "nothing was checked"
     yield f"{len({result.node for result in results})} nodes: {words}", {}
+    if limited:
+        yield f"{limited}: this says nothing about the rest of the rack", {}
 
 
 def _unmeasured(entries: Iterable[list[CheckResult]]) -> Iterator[Line]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,7 +25,7 @@ from rackproof.validation import Unmeasured, check, expect, read
 def declared(id, **more):
     return check(id, protects="Something breaks.", hint="Mend it.", reads="system", **more)
 
-@declared("t.passes")
+@declared("t.passes", tags=["zoo"])
 def test_passes(host):
     warnings.warn("of no interest", DeprecationWarning)
     assert host.check_output("uname -r") == "6.12"
@@ -198,6 +199,14 @@ ENDS: dict[str, tuple[str, list[str], int, str]] = {
     "good": (GOOD, [ARCH, FROM, "--record=kept"], 0, "3 nodes: 3 passed"),
     "limit": (GOOD, [ARCH, FROM, "--limit=gpu-[01-02]"], 0, "2 nodes: 2 passed"),
     "group": (GOOD, [ARCH, FROM, "--limit=storage"], 0, "1 nodes: 1 passed"),
+    "limit-said": (GOOD, [ARCH, FROM, "--limit=gpu-01"], 0, "limited to gpu-01: this says nothing about the rest"),
+    "tags": (CHECKS, [ARCH, FROM, "--tags=t,zoo", "-k", "t.passes"], 0, "limited to tags t, zoo, -k 't.passes': "),
+    "tags-of-none": (GOOD, [ARCH, FROM, "--tags=t, storag"], 3, "--tags storag: no check has that tag; known: t"),
+    "tags-left": (CHECKS, [ARCH, FROM, "--tags=zoo"], 0, "3 nodes: 3 passed"),
+    "no-expression": (GOOD, [ARCH, FROM, "-k", "a and"], 3, "Exit: -k 'a and': expected "),
+    "check-id": (CHECKS, [ARCH, FROM, "-k", "t.passes and gpu-02"], 0, "1 nodes: 1 passed"),
+    "junit": (CHECKS, [ARCH, FROM, "--rackproof-junit=x.xml", "--limit=storage"], 1, "1 nodes: "),
+    "junit-nowhere": (GOOD, [ARCH, FROM, "--rackproof-junit=no/where.xml"], 3, "no/where.xml: cannot be written"),
     "select": (GOOD, [ARCH, FROM, "-k", "gpu-02"], 0, "1 nodes: 1 passed"),
     "failed": (GOOD.replace("6.12", "7"), [ARCH, FROM], 1, "3 failed"),
     "incomplete": (GOOD.replace("uname -r", "date"), [ARCH, FROM], 2, "3 unmeasured"),
@@ -236,6 +245,22 @@ def test_the_exit_status_says_what_came_out(ran: Ran, name: str) -> None:
         assert printed.strip().count("\n") == 0
 
 
+def test_a_build_server_gets_a_case_for_each_node_check_and_item(ran: Ran) -> None:
+    root = ElementTree.parse(ran[0] / "junit" / "x.xml").getroot()  # noqa: S314
+    cases = {case.get("name"): case for case in root.iter("testcase")}
+    assert {case.get("classname") for case in cases.values()} == {"storage-01"}
+    assert str(len(cases)) == root.get("tests")
+    assert len(cases["t.passes"]) == 0
+    failure = cases["t.expects[net.core.rmem_max]"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "kernel: expected 7.0, actual 6.12"
+    error = cases["t.hangs"].find("error")
+    assert error is not None
+    assert error.get("message") == "not finished within 20 s"
+    assert next(root.iter("property")).get("name") == "rack"
+    assert "limited to storage" in {entry.get("value") for entry in root.iter("property")}
+
+
 def test_what_was_read_can_be_kept(ran: Ran) -> None:
     folder = ran[0] / "good" / "kept"
     assert sorted(path.name for path in folder.iterdir()) == ["gpu-01.json", "gpu-02.json", "storage-01.json"]
@@ -253,6 +278,9 @@ from rackproof.remote.command import CommandResult
 from rackproof.run.session import Session
 from rackproof.run.store import EvidenceStore, read_records
 from rackproof.validation.run import run_validators
+from rackproof.validation.selection import EVERYTHING, Selection
+
+PART = Selection("gpu-03", frozenset(["gpu-03"]), frozenset(["t"]), "t.kernel")
 
 class Connection:
     def __init__(self, node): self.node = node
@@ -275,7 +303,7 @@ with EvidenceStore(Path("run")) as store:
         if mode == "interrupt": raise KeyboardInterrupt
         if mode == "full": raise EvidenceWriteError("disk is full")
     try:
-        results = run_validators(session, on_check=show, **({"limit": ["gpu-03"]} if mode == "limit" else {}))
+        results = run_validators(session, on_check=show, selection=PART if mode == "limit" else EVERYTHING)
         print("results", len(results))
     except (RackproofError, KeyboardInterrupt) as error:
         print("raised", type(error).__name__, error)

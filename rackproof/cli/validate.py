@@ -1,0 +1,113 @@
+"""``rackproof validate``: the declared state, on live nodes or on recordings, of everything or of a part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rackproof.cli.runs import FOLDER, executed, finish, prepare
+from rackproof.core.evidence import CheckResult, Kind, Record
+from rackproof.core.rack import fold
+from rackproof.run.folder import REPORTS
+from rackproof.run.stages import Run
+from rackproof.validation import terminal
+from rackproof.validation.context import Context, open_context, selected
+from rackproof.validation.junit import render_checks
+from rackproof.validation.known import load_checks
+from rackproof.validation.outcome import exit_status, write_document, write_junit
+from rackproof.validation.run import validators_folder
+from rackproof.validation.selection import refuse_unknown
+from rackproof.validation.survey import survey
+
+REACHABLE = "node.reachable"
+
+
+@click.command()
+@click.argument("inventory", required=False)
+@click.option("--from", "recordings", metavar="DIR", help="Judge recordings in DIR, or those of a run; ask no node.")
+@click.option("--architecture", help="Id or file.  [default: the inventory's own]")
+@click.option("--limit", metavar="NODES", help="These nodes or groups only: gpu-[01-16].")
+@click.option("--tags", metavar="TAGS", help="Checks with one of these tags only: gpu,storage.")
+@click.option("-k", "expression", metavar="EXPR", help="Checks and nodes whose names match, as in pytest.")
+@click.option(
+    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML, a case for each node and check."
+)
+@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go.")
+@click.option("--quiet", is_flag=True, help="Say nothing but the result.")
+@click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
+def validate(
+    inventory: str | None, recordings: str | None, architecture: str | None, limit: str | None, tags: str | None,
+    expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Check the declared state of every node of INVENTORY, or of the recordings in DIR.
+
+    With --limit, --tags or -k the result says what it is limited to, counts what was selected only, and writes no
+    verdicts. Exit status: 0 all passed, 1 something failed, 2 something was not measured or nothing was selected, 3
+    usage.
+    """
+    if recordings is not None:
+        context = open_context(inventory, architecture, recordings)
+        context.selection = selected(context.rack, limit, tags, expression)
+        _offline(context, recordings, junit, as_json)
+    if inventory is None:
+        raise click.UsageError("give an INVENTORY, or recordings with --from DIR")
+    run = prepare(inventory, architecture, output, None, None, ("connect", "validate"))
+    run.selection = selected(run.rack, limit, tags, expression)
+    refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder()).values()))
+    if run.selection.said:
+        _part(run, junit, quiet, as_json)
+    finish(run, quiet, as_json, only="check", on_records=lambda records: _junit(run, results_of(records), junit))
+
+
+def _offline(context: Context, recordings: str, junit: Path | None, as_json: bool) -> None:
+    checks = load_checks(validators_folder())
+    refuse_unknown(context.selection.tags, (check for check, _ in checks.values()))
+    results = list(survey(context, checks))
+    if junit is not None:
+        write_junit(junit, results, context)
+    if not as_json:
+        arch = context.arch.metadata
+        click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
+    _tell(results, context.selection.said, f"from recordings in {recordings}; no node was asked", as_json)
+
+
+def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
+    """Part of a rack is judged by what was selected; the run's evidence says that it is a part."""
+    with executed(run, quiet, as_json) as records:
+        results = results_of(records)
+    _junit(run, results, junit)
+    if all(result.check == REACHABLE for result in results):
+        results = []
+    _tell(results, run.selection.said, f"evidence in {run.folder}", as_json)
+
+
+def results_of(records: Sequence[Record]) -> list[CheckResult]:
+    """Results of all checks in a run's evidence, in its order."""
+    return [CheckResult.model_validate(record.body) for record in records if record.kind is Kind.CHECK]
+
+
+def _junit(run: Run, results: Sequence[CheckResult], junit: Path | None) -> None:
+    if junit is not None:
+        arch = run.architecture.model.metadata
+        properties = {"rack": run.rack.source, "architecture": f"{arch.id} {arch.version}", "run": run.folder.name}
+        if run.selection.said:
+            properties["limited"] = run.selection.said
+        write_document(junit, render_checks(results, properties))
+
+
+def _tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -> None:
+    """Say what came out, and leave with its exit status."""
+    status = exit_status(results)
+    if as_json:
+        counts: dict[str, int] = {}
+        for result in results:
+            counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1
+        click.echo(json.dumps({"exit_status": status, "counts": counts, "limited": limited or None, "source": source}))
+    else:
+        for line, style in terminal.summary(results, limited):
+            click.secho(line, fg=next((c for c in ("red", "yellow") if style.get(c)), None), bold=style.get("bold"))
+        click.echo(source)
+    raise click.exceptions.Exit(status)

@@ -1,0 +1,42 @@
+"""What comes out of a validation, beside words: an exit status, a file for the build server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
+from rackproof.validation.context import Context
+from rackproof.validation.junit import render_checks
+
+
+def exit_status(results: Sequence[CheckResult]) -> int:
+    """0 all passed, 1 something failed, 2 something was not measured or nothing was checked; required checks only."""
+    outcomes = {result.outcome for result in results if result.required}
+    if CheckOutcome.FAILED in outcomes:
+        return EXIT_FAILED
+    return EXIT_OK if outcomes == {CheckOutcome.PASSED} else EXIT_INCOMPLETE
+
+
+def write_junit(path: Path, results: Sequence[CheckResult], context: Context) -> None:
+    """Raises RunError."""
+    arch = context.arch.metadata
+    properties = {"rack": context.rack.source, "architecture": f"{arch.id} {arch.version}"}
+    if context.selection.said:
+        properties["limited"] = context.selection.said
+    write_document(path, render_checks(results, properties))
+
+
+def write_document(path: Path, text: str) -> None:
+    """Replace a file as a whole. Raises RunError."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None

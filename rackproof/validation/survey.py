@@ -1,0 +1,47 @@
+"""All checks of a rack without pytest in between: to record what they read, and to judge recordings quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from rackproof.core.evidence import CheckResult
+from rackproof.remote import learnt
+from rackproof.remote.collect import Question
+from rackproof.validation.checks import Check
+from rackproof.validation.context import Context
+from rackproof.validation.evaluate import Case, call
+
+Checks = Mapping[str, tuple[Check, Callable[..., None]]]
+
+
+def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
+    """Results of every selected check, node by node in the order of the inventory.
+
+    What live nodes are asked is read beforehand, all nodes at once. Raises RunError where ``-k`` is no expression.
+    """
+    chosen = list(cases(context, checks))
+    if context.fleet is not None:
+        questions: dict[str, list[Question]] = {}
+        for function, case in chosen:
+            questions.setdefault(case.node.name, []).append(partial(call, function, context.given(case)))
+        functions = {id: function for id, (_, function) in checks.items()}
+        context.gather(questions, learnt.subject_of(functions.items(), context.arch.model_dump_json()))
+    for function, case in chosen:
+        yield context.evaluate(function, case)
+    context.remember()
+
+
+def cases(context: Context, checks: Checks) -> Iterator[tuple[Callable[..., None], Case]]:
+    """What the context's selection leaves."""
+    selection = context.selection
+    selected = [(check, function) for check, function in checks.values() if selection.has_check(check)]
+    for node in context.rack.nodes:
+        if not selection.has_node(node.name):
+            continue
+        for check, function in selected:
+            for item in check.items(context.arch, node, context.rack):
+                case = Case(check, node, item)
+                names = (function.__code__.co_filename.rpartition("/")[2], f"{function.__name__}[{case.id}]", check.id)
+                if selection.has_name(*names):
+                    yield function, case

@@ -1,0 +1,162 @@
+"""``rackproof validate`` on recordings and on a part of a rack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rackproof.cli import runs
+from rackproof.cli.validate import validate
+from rackproof.core.evidence import Kind
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Recording, by_command
+from rackproof.remote.recording_folder import write_recordings
+from rackproof.run import stages
+from rackproof.run.store import read_records
+from tests.unit.fakes import FakeFleet, lab_rack, said
+
+CHECKS = """\
+from rackproof.validation import check, expect, read
+
+@check("t.kernel", protects="Something breaks.", hint="Mend it.", reads="system", tags=["quick"])
+def test_kernel(host):
+    expect(read(host, "uname -r").strip(), "6.12")
+
+@check("storage_server.kernel", protects="Something breaks.", hint="Mend it.", reads="system", roles=["storage"])
+def test_server(host):
+    expect(read(host, "uname -r").strip(), "7.0")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with validators and recordings."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "validators").mkdir()
+    (tmp_path / "validators" / "conftest.py").write_text('pytest_plugins = ["rackproof.validation.plugin"]\n')
+    (tmp_path / "validators" / "test_t.py").write_text(CHECKS)
+    recordings = [
+        Recording(node, by_command([CommandResult(node.name, "uname -r", 0, b"6.12\n", elapsed_s=0.2)]))
+        for node in lab_rack().nodes
+    ]
+    write_recordings(tmp_path / "rec", recordings)
+    return tmp_path
+
+
+def ran(*arguments: str) -> Result:
+    return CliRunner().invoke(validate, ["--architecture=virtual-rack", *arguments])
+
+
+def test_recordings_are_judged_without_a_node(here: Path) -> None:
+    done = ran("--from=rec", "--junit=out.xml")
+    assert done.exit_code == 1
+    assert "FAIL storage-01: storage_server.kernel: expected 7.0, actual 6.12" in done.output
+    assert "3 nodes: 3 passed, 1 failed" in done.output
+    assert done.output.endswith("from recordings in rec; no node was asked\n")
+    root = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
+    assert (root.get("tests"), root.get("failures")) == ("4", "1")
+    assert not (here / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--limit=gpu-[01-02]"], 0, ["2 nodes: 2 passed", "limited to gpu-[01-02]: this says nothing about the rest"]),
+        (["--tags=storage"], 1, ["1 nodes: 1 failed", "limited to tags storage"]),
+        (["-k", "t.kernel"], 0, ["3 nodes: 3 passed", "limited to -k 't.kernel'"]),
+        (["--tags=storage", "--limit=gpu"], 2, ["nothing was checked"]),
+    ],
+)
+def test_a_part_says_that_it_is_one(here: Path, arguments: list[str], status: int, words: list[str]) -> None:
+    done = ran("--from=rec", *arguments)
+    assert (done.exit_code, [word for word in words if word not in done.output]) == (status, [])
+
+
+def test_the_answer_can_be_read_by_a_program(here: Path) -> None:
+    done = ran("--from=rec", "--limit=gpu", "--json")
+    assert json.loads(done.output) == {
+        "exit_status": 0,
+        "counts": {"passed": 2},
+        "limited": "limited to gpu",
+        "source": "from recordings in rec; no node was asked",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--from=rec", "--tags=storge"], "--tags storge: no check has that tag; did you mean 'storage'?"),
+        (["--from=rec", "--limit=gpu-7"], "no node or group 'gpu-7'"),
+        (["--from=rec", "-k", "("], "-k '(': expected"),
+        (["--from=none"], "none: no recording there"),
+        ([], "give an INVENTORY, or recordings with --from DIR"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(here: Path, arguments: list[str], complaint: str) -> None:
+    done = ran(*arguments)
+    assert complaint in f"{done.output} {done.exception}"
+    assert done.exit_code != 0
+
+
+def test_a_recording_that_was_edited_is_not_judged(here: Path) -> None:
+    path = here / "rec" / "gpu-01.json"
+    path.write_text(path.read_text().replace('"6.12\\n"', '"7.0\\n"'))
+    done = ran("--from=rec")
+    assert str(done.exception) == (
+        "rec/gpu-01.json: edited by hand or damaged: sha256 of the output of 'uname -r' does not match"
+    )
+
+
+# Live nodes
+
+
+@pytest.fixture
+def live(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFleet:
+    """Nodes that answer one by one; what they were asked is in ``asked``."""
+
+    def answer(node: str, command: str) -> CommandResult:
+        return said(node, command, "6.12\n") if command == "uname -r" else said(node, command, rc=0)
+
+    class Fleet(FakeFleet):
+        def __enter__(self) -> FakeFleet:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    fleet = Fleet(lab_rack(), answer)
+    monkeypatch.setattr(stages, "Fleet", lambda rack: fleet)
+    monkeypatch.setattr(runs, "load_rack", lambda inventory: fleet.rack)
+    return fleet
+
+
+def test_a_part_of_a_live_rack_asks_only_that_part_and_its_evidence_says_so(here: Path, live: FakeFleet) -> None:
+    done = ran("inventories/lab.py", "--limit=gpu-01", "--quiet", "--junit=out.xml")
+    assert done.exit_code == 0, done.output
+    assert {node for node, _ in live.asked} == {"gpu-01"}
+    assert "limited to gpu-01: this says nothing about the rest of the rack" in done.output
+    (run,) = (here / "reports").iterdir()
+    notes = [record.body["text"] for record in read_records(run) if record.kind is Kind.NOTE]
+    assert notes == ["validation limited to gpu-01"]
+    assert not (run / "verdicts.json").exists()
+    root: Any = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
+    assert {case.get("classname") for case in root.iter("testcase")} == {"gpu-01"}
+
+
+def test_the_judge_does_not_take_a_part_for_the_whole(here: Path, live: FakeFleet) -> None:
+    ran("inventories/lab.py", "--limit=gpu-01", "--quiet")
+    (run,) = (here / "reports").iterdir()
+    judged = CliRunner().invoke(runs.judge, [str(run), "--json"])
+    assert json.loads(judged.output)["outcome"] != "CERTIFIED"
+    assert judged.exit_code != 0
+
+
+def test_nothing_selected_on_a_live_rack_is_no_success(here: Path, live: FakeFleet) -> None:
+    done = ran("inventories/lab.py", "--limit=gpu-01", "-k", "zzz", "--quiet")
+    assert done.exit_code == 2
+    assert "nothing was checked" in done.output
