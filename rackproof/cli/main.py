@@ -17,12 +17,14 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
-    "validate": ("rackproof.cli.runs", "validate", "Check the declared state on every node (testinfra)."),
+    "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
     "compare": ("rackproof.cli.compare", "compare", "What is worse, better or gone between two runs."),
     "selftest": ("rackproof.cli.selftest", "selftest", "Prove that every check can fail, and none without a reason."),
+    "record": ("rackproof.cli.record", "record", "Write down what nodes answer to the validators."),
+    "diff": ("rackproof.cli.diff", "diff", "What differs between recordings of nodes or of dates."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
     "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }

@@ -1,0 +1,100 @@
+"""``rackproof record``: what nodes answer to the validators, written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof.core.nearest import suggestion
+from rackproof.core.rack import fold
+from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK, InventoryError
+from rackproof.remote.recording import Recording
+from rackproof.validation.context import Context, open_context, selected
+from rackproof.validation.known import load_checks
+from rackproof.validation.recordings import write_recordings
+from rackproof.validation.run import validators_folder
+from rackproof.validation.survey import survey
+
+INVENTORIES = Path("inventories")
+LAB = INVENTORIES / "lab.py"
+
+
+@click.command()
+@click.argument("nodeset")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for recordings."
+)
+@click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
+@click.option("--architecture", help="Id or file.  [default: the inventory's own]")
+@click.option("--deploy", metavar="FILE", help="Also what a plan of this deploy asks: deploys/cluster.py.")
+@click.pass_context
+def record(
+    ctx: click.Context, nodeset: str, output: Path, inventory: str, architecture: str | None, deploy: str | None
+) -> None:
+    """Write down what the nodes of NODESET (gpu-[01-16], a group, `all`) answer to the validators.
+
+    One connection a node; everything that the checks of the architecture ask, and nothing else; secrets are redacted.
+    One file a node, to be read by `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`.
+    Exit status: 0 every node was asked everything, 2 a node did not answer, or not to the end, 3 usage.
+    """
+    if deploy is not None and not Path(deploy).is_file():
+        known = [str(path) for path in sorted(Path("deploys").glob("*.py")) if path.stem != "__init__"]
+        raise InventoryError(f"{deploy}: no such deploy file; {suggestion(deploy, known)}")
+    checks = load_checks(validators_folder())
+    context = open_context(inventory, architecture, None)
+    try:
+        context.selection = selected(context.rack, nodeset, None, None)
+        for _ in survey(context, checks):
+            pass
+        if deploy is not None:
+            from rackproof.run.plan_questions import ask_plan
+
+            ask_plan(context, deploy)
+        written = write_recordings(output, recordings_of(context))
+    finally:
+        context.close()
+    for line in report(context):
+        click.echo(line)
+    for line in context.reading():
+        click.echo(line)
+    click.echo(f"{len(written)} recordings in {output}")
+    lost = [node for node, reason in losses(context).items() if reason]
+    if lost:
+        click.echo(f"not, or not completely, recorded: {fold(lost)}", err=True)
+    ctx.exit(EXIT_INCOMPLETE if lost else EXIT_OK)
+
+
+def recordings_of(context: Context) -> list[Recording]:
+    """What was read of the selected nodes."""
+    return [
+        Recording(node, context.readers[node.name].used)
+        for node in context.rack.nodes
+        if context.selection.has_node(node.name)
+    ]
+
+
+def losses(context: Context) -> dict[str, str | None]:
+    """Why a selected node could not be asked to the end, by node; None where it could."""
+    found = {}
+    for recording in recordings_of(context):
+        name = recording.node.name
+        nothing = None if recording.results else "no check of the architecture asks it anything"
+        found[name] = context.readers[name].lost or nothing
+    return found
+
+
+def report(context: Context) -> list[str]:
+    """A line for each node."""
+    lines = []
+    for name, reason in losses(context).items():
+        reader = context.readers[name]
+        unended = sum(result.rc is None for result in reader.used.values())
+        parts = [
+            f"{len(reader.used)} commands",
+            *([f"{reader.misses} asked one by one"] if reader.misses else []),
+            *([f"{unended} without an end"] if unended else []),
+            *([reason] if reason else []),
+        ]
+        lines.append(f"{name}: {', '.join(parts)}")
+    return lines
