@@ -162,6 +162,8 @@ def _rdma_ports(
 def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
     event = dict(line.partition("=")[::2] for line in files.get("device/uevent", ()))
     slot = event.get("PCI_SLOT_NAME")
+    if slot is not None and not re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", slot):
+        raise ParseError("grep", f"no PCI address: {excerpt(slot)}")
     numa = _one(files, "device/numa_node")
     return replace(
         port,
