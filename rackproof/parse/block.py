@@ -1,0 +1,127 @@
+"""Drives of a machine, from the kernel's own list."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+_TOOL: Final = "sysfs"
+_SECTOR: Final = 512
+"""B; what /sys counts in, whatever the drive's own sectors are."""
+
+# Of NVMe the controllers are listed: a drive without a namespace shows there, and only there.
+DRIVES: Final = (
+    'for c in /sys/class/nvme/nvme[0-9]*; do [ -e "$c" ] || continue; echo "nvme ${c##*/}";'
+    ' for f in transport state model serial firmware_rev; do [ ! -e "$c/$f" ] || echo " $f $(cat "$c/$f")"; done;'
+    ' echo " slot $(basename "$(readlink -f "$c/device")")";'
+    " for f in current_link_speed max_link_speed current_link_width max_link_width;"
+    ' do [ ! -e "$c/device/$f" ] || echo " $f $(cat "$c/device/$f")"; done;'
+    ' for n in "$c"/nvme*n[0-9]*; do [ ! -e "$n/size" ] || echo " namespace ${n##*/} $(cat "$n/size")"; done; done;'
+    ' for d in /sys/block/sd[a-z]*; do [ -e "$d" ] || continue; echo "disk ${d##*/}";'
+    ' echo " path $(readlink -f "$d/device")"; echo " size $(cat "$d/size")";'
+    ' echo " rotational $(cat "$d/queue/rotational")"; echo " removable $(cat "$d/removable")";'
+    ' for f in model rev; do [ ! -e "$d/device/$f" ] || echo " $f $(cat "$d/device/$f")"; done; done;'
+    " echo end of drives"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDrive:
+    name: str
+    """``nvme0`` (the controller) or ``sda``."""
+    kind: Literal["nvme", "sata_ssd"]
+    size_bytes: int
+    """Of all namespaces together."""
+    model: str
+    firmware: str
+    state: str = "live"
+    slot: str = ""
+    """PCI address of an NVMe drive."""
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    """None where the link does not say."""
+
+    @property
+    def size_tb(self) -> float:
+        return self.size_bytes / 1e12
+
+    @property
+    def described(self) -> str:
+        return f"{self.name} ({self.size_tb:.2f} TB)"
+
+
+def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:
+    """Answer to ``DRIVES``: drives in PCIe slots and solid-state disks of local controllers.
+
+    Left out are disks that rotate, that can be taken out, on USB, and those that are reached over a network.
+    """
+    *lines, last = whole_lines(_TOOL, output)
+    if last != "end of drives":
+        raise ParseError(_TOOL, f"the answer is cut off after {excerpt(last)}")
+    records: list[tuple[str, str, list[tuple[str, str]]]] = []
+    for line in lines:
+        if match := re.fullmatch(r"(nvme) (nvme\d+)|(disk) (sd[a-z]+)", line):
+            records.append((match[1] or match[3], match[2] or match[4], []))
+        elif records and (match := re.fullmatch(r" ([a-z_]+) ?(.*)", line)):
+            records[-1][2].append((match[1], match[2].strip()))
+        else:
+            raise ParseError(_TOOL, f"unexpected line {excerpt(line)}")
+    drives = [_nvme(name, fields) if kind == "nvme" else _disk(name, fields) for kind, name, fields in records]
+    names = [name for _, name, _ in records]
+    if len(set(names)) != len(names):
+        raise ParseError(_TOOL, "a drive stands there twice")
+    return tuple(drive for drive in drives if drive is not None)
+
+
+def _nvme(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
+    known = _known(name, fields, ("transport", "state", "model", "firmware_rev", "slot"))
+    if known["transport"] != "pcie":
+        return None
+    sectors = 0
+    for key, value in fields:
+        if key == "namespace":
+            match = re.fullmatch(r"nvme\S+ (\d{1,18})", value)
+            if match is None:
+                raise ParseError(_TOOL, f"{name}: no size of a namespace: {excerpt(value)}")
+            sectors += int(match[1])
+    return LocalDrive(
+        name, "nvme", sectors * _SECTOR, known["model"], known["firmware_rev"], known["state"], known["slot"],
+        generation(known.get("current_link_speed")), _width(known.get("current_link_width")),
+    )  # fmt: skip
+
+
+def _disk(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
+    known = _known(name, fields, ("path", "size", "rotational", "removable", "model", "rev"))
+    if not known["path"].startswith("/sys/devices/"):
+        raise ParseError(_TOOL, f"{name}: no path: {excerpt(known['path'])}")
+    flags = {key: integer(_TOOL, f"{name}: {key}", known[key]) for key in ("rotational", "removable")}
+    elsewhere = re.search(r"/(usb\d+|session\d+|rport-[\d:-]+|nvme)/", known["path"])
+    if flags["rotational"] or flags["removable"] or elsewhere:
+        return None
+    size = integer(_TOOL, f"{name}: size", known["size"]) * _SECTOR
+    return LocalDrive(name, "sata_ssd", size, known["model"], known["rev"])
+
+
+def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) -> dict[str, str]:
+    known = {key: value for key, value in fields if key != "namespace"}
+    for key in needed:
+        if not known.get(key):
+            raise ParseError(_TOOL, f"{name}: no {key}")
+    return known
+
+
+_RATES: Final = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6}
+
+
+def generation(speed: str | None) -> int | None:
+    """PCIe generation of ``16.0 GT/s PCIe``; None for ``Unknown`` and where nothing is said."""
+    match = re.fullmatch(r"([\d.]+) GT/s(?: PCIe)?", speed or "")
+    return _RATES.get(match[1]) if match else None
+
+
+def _width(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"[1-9]\d?", text) else None

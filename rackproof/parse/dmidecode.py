@@ -1,0 +1,80 @@
+"""``dmidecode -t 17``: memory modules as the firmware found them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+_TOOL: Final = "dmidecode"
+_MIB: Final = {"kB": 1 / 1024, "MB": 1, "GB": 1024, "TB": 1024 * 1024}
+"""dmidecode's units are binary."""
+_NOT_DRAM: Final = frozenset({"Flash", "ROM", "EPROM", "EEPROM", "FEPROM", "Logical non-volatile device"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModule:
+    """One slot."""
+
+    locator: str
+    size_mib: int
+    """0 where no module is installed."""
+    speed_mts: int | None
+    """At which it runs; None where the firmware does not say."""
+    part_number: str | None
+
+
+def parse_memory_modules(body: str | bytes) -> tuple[MemoryModule, ...]:
+    """Every slot for DRAM, in the firmware's order. The text must be known to be all there: it has no end."""
+    modules = []
+    for record in _records(whole_lines(_TOOL, body)):
+        if record.get("Type") in _NOT_DRAM:
+            continue
+        for key in ("Locator", "Size"):
+            if key not in record:
+                raise ParseError(_TOOL, f"a module has no {key}")
+        size = _size(record["Size"])
+        speed = record.get("Configured Memory Speed", record.get("Configured Clock Speed"))
+        modules.append(
+            MemoryModule(record["Locator"], size, _speed(speed) if size else None, record.get("Part Number"))
+        )
+    if not modules:
+        raise ParseError(_TOOL, "no memory modules")
+    return tuple(modules)
+
+
+def _records(lines: list[str]) -> list[dict[str, str]]:
+    records: list[dict[str, str]] = []
+    inside = False
+    for number, line in enumerate(lines):
+        if re.match(r"Handle 0x[0-9A-Fa-f]+, DMI type \d+", line):
+            inside = "DMI type 17," in line
+            if inside:
+                if lines[number + 1 : number + 2] != ["Memory Device"]:
+                    raise ParseError(_TOOL, f"no memory device after {excerpt(line)}")
+                records.append({})
+        elif inside and (match := re.fullmatch(r"\t([^\t:][^:]*):(?: (.*))?", line)):
+            records[-1].setdefault(match[1], (match[2] or "").strip())
+    return records
+
+
+def _size(text: str) -> int:
+    if text == "No Module Installed":
+        return 0
+    match = re.fullmatch(r"(\d{1,9}) (kB|MB|GB|TB)", text)
+    if match is None:
+        raise ParseError(_TOOL, f"no size: {excerpt(text)}")
+    return int(int(match[1]) * _MIB[match[2]])
+
+
+def _speed(text: str | None) -> int | None:
+    """Older versions call MT/s MHz."""
+    if text is None or text == "Unknown":
+        return None
+    match = re.fullmatch(r"(\d{1,6}) (?:MT/s|MHz)", text)
+    if match is None:
+        raise ParseError(_TOOL, f"no speed: {excerpt(text)}")
+    return int(match[1])

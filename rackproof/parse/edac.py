@@ -1,0 +1,42 @@
+"""Error counters of memory controllers, as the kernel's EDAC drivers keep them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+EDAC: Final = (
+    'for c in /sys/devices/system/edac/mc/mc[0-9]*; do [ ! -e "$c/ce_count" ] ||'
+    ' echo "${c##*/} corrected $(cat "$c/ce_count") uncorrected $(cat "$c/ue_count")'
+    ' since $(cat "$c/seconds_since_reset")"; done; echo end of edac'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Counters of one memory controller since they were reset, at the latest when its driver was loaded."""
+
+    name: str
+    corrected: int
+    uncorrected: int
+    seconds: int
+
+
+def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
+    """Answer to ``EDAC``; none where no driver reports errors."""
+    *lines, last = whole_lines("edac", output)
+    if last != "end of edac":
+        raise ParseError("edac", f"the answer is cut off after {excerpt(last)}")
+    found = []
+    for line in lines:
+        match = re.fullmatch(r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})", line)
+        if match is None:
+            raise ParseError("edac", f"no counters: {excerpt(line)}")
+        found.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
+    if len({controller.name for controller in found}) != len(found):
+        raise ParseError("edac", "a controller stands there twice")
+    return tuple(found)

@@ -1,0 +1,96 @@
+"""``lscpu -J``: processors of a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import find_json
+from rackproof.parse.text import excerpt, integer
+
+_TOOL: Final = "lscpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Processors:
+    model: str | None
+    """None where the machine does not say."""
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    online: int
+    """Threads that the kernel uses."""
+    offline: int
+    numa_nodes: int
+    """With processors; nodes of memory alone are left out."""
+
+    @property
+    def cores(self) -> int:
+        return self.sockets * self.cores_per_socket
+
+
+def parse_lscpu(output: str | bytes) -> Processors:
+    """Fields stand in one list, or below each other (since util-linux 2.37)."""
+    document = find_json(_TOOL, output, lambda value: isinstance(value, dict) and "lscpu" in value).value
+    fields: dict[str, str | None] = {}
+    for name, data in _fields(document["lscpu"]):
+        if name in fields and fields[name] != data and name != "Model name":
+            raise ParseError(_TOOL, f"{name} stands there twice")
+        fields.setdefault(name, data)
+    nodes = _number(fields, "NUMA node(s)")
+    lists = [fields.get(name) for name in fields if re.fullmatch(r"NUMA node\d+ CPU\(s\)", name)]
+    if len(lists) != nodes:
+        raise ParseError(_TOOL, f"{nodes} NUMA nodes and processors of {len(lists)}")
+    found = Processors(
+        model=fields.get("Model name"),
+        sockets=_number(fields, "Socket(s)"),
+        cores_per_socket=_number(fields, "Core(s) per socket"),
+        threads_per_core=_number(fields, "Thread(s) per core"),
+        online=len(processor_list(_text(fields, "On-line CPU(s) list"))),
+        offline=len(processor_list(fields.get("Off-line CPU(s) list") or "")),
+        numa_nodes=sum(1 for text in lists if text),
+    )
+    if found.online + found.offline != _number(fields, "CPU(s)") or not found.online:
+        raise ParseError(_TOOL, f"{fields['CPU(s)']} processors, {found.online} on line, {found.offline} off line")
+    return found
+
+
+def processor_list(text: str) -> frozenset[int]:
+    """``0-55,112-167``; empty for an empty text."""
+    numbers: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ParseError(_TOOL, f"no list of processors: {excerpt(text)}")
+        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(numbers)
+
+
+def _fields(entries: Any) -> Iterator[tuple[str, str | None]]:
+    pending = [entries]
+    while pending:
+        several = pending.pop()
+        if not isinstance(several, list):
+            raise ParseError(_TOOL, "fields are no list")
+        for entry in several:
+            name = entry.get("field") if isinstance(entry, dict) else None
+            data = entry.get("data") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not isinstance(data, str | None):
+                raise ParseError(_TOOL, "an entry has no field")
+            yield name.removesuffix(":"), data
+            if "children" in entry:
+                pending.append(entry["children"])
+
+
+def _text(fields: dict[str, str | None], name: str) -> str:
+    value = fields.get(name)
+    if not value:
+        raise ParseError(_TOOL, f"no {name}")
+    return value
+
+
+def _number(fields: dict[str, str | None], name: str) -> int:
+    return integer(_TOOL, name, _text(fields, name))

@@ -1,0 +1,53 @@
+"""Which of a machine's drives serves which use. Pure: each drive is counted once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rackproof.core.architecture import Drives
+from rackproof.parse.block import LocalDrive
+
+SIZE_TOLERANCE = 0.03
+"""Share by which a drive may differ from the size that is written down, which is often rounded."""
+
+
+def same_size(actual_tb: float, expected_tb: float) -> bool:
+    return abs(actual_tb - expected_tb) <= SIZE_TOLERANCE * expected_tb
+
+
+def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[str, tuple[LocalDrive, ...]]:
+    """Drives of each use; those that fit none are left out.
+
+    A drive goes to the use of its kind with the nearest size, at most three percent away. Of several such uses it goes
+    to one whose model it is, and of those to the first that is not full. What is left goes to uses without a size.
+    """
+    found: dict[str, list[LocalDrive]] = {use.use: [] for use in uses}
+    for drive in drives:
+        fitting = _fitting(uses, drive)
+        if fitting:
+            open_uses = [use for use in fitting if use.count is None or len(found[use.use]) < use.count]
+            found[(open_uses or fitting)[0].use].append(drive)
+    return {use: tuple(several) for use, several in found.items()}
+
+
+def strays(uses: Sequence[Drives], drives: Sequence[LocalDrive], kind: str) -> tuple[LocalDrive, ...]:
+    """Drives of this kind that no use has a place for."""
+    taken = {drive.name for several in drives_by_use(uses, drives).values() for drive in several}
+    return tuple(drive for drive in drives if drive.kind == kind and drive.name not in taken)
+
+
+def is_model(use: Drives, drive: LocalDrive) -> bool:
+    return use.model is None or re.search(use.model, drive.model) is not None
+
+
+def _fitting(uses: Sequence[Drives], drive: LocalDrive) -> list[Drives]:
+    """Uses that the drive may serve, all equally well."""
+    of_kind = [use for use in uses if use.kind == drive.kind]
+    sized = [use for use in of_kind if use.size_tb is not None and same_size(drive.size_tb, use.size_tb)]
+    if sized:
+        nearest = min(abs(drive.size_tb - (use.size_tb or 0)) for use in sized)
+        fitting = [use for use in sized if abs(drive.size_tb - (use.size_tb or 0)) == nearest]
+    else:
+        fitting = [use for use in of_kind if use.size_tb is None]
+    return [use for use in fitting if use.model is not None and is_model(use, drive)] or fitting

@@ -1,0 +1,166 @@
+"""Processors: all there, the right ones, and set to answer at once."""
+
+from __future__ import annotations
+
+import re
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node
+from rackproof.parse.lscpu import Processors, parse_lscpu
+from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.expected import cpu_of, says
+from rackproof.validation.system_answers import (
+    FREQUENCY,
+    IDLE_STATES,
+    answered,
+    frequency_of,
+    idle_states_of,
+    microcode_of,
+)
+
+LSCPU = "lscpu -J"
+MICROCODE = "sed -n 's/^microcode[^:]*: //p' /proc/cpuinfo | sort | uniq -c" + STATUS
+
+
+def processors(host: Host) -> Processors:
+    return parse_lscpu(read(host, LSCPU))
+
+
+@check(
+    "cpu.model",
+    reads="roles.{role}.expect.cpu.model",
+    when=says("cpu", "model"),
+    protects="A node with other processors feeds its GPUs at another pace, and every collective waits for it.",
+    hint="lscpu; compare with the delivery note.",
+)
+def test_model(host: Host, arch: Architecture, node: Node) -> None:
+    expected, found = cpu_of(arch, node).model or "", processors(host)
+    if found.model is None:
+        raise Unmeasured("lscpu names no model")
+    if not re.search(expected, found.model):
+        raise AssertionError(f"expected a processor like {expected}, actual {found.model}")
+
+
+@check(
+    "cpu.sockets",
+    reads="roles.{role}.expect.cpu.sockets",
+    when=says("cpu", "sockets"),
+    protects="Without one of its processors a node also lacks the memory, the GPUs and the ports behind it.",
+    hint="The management controller's event log; firmware switches a processor off that fails its test at power-on.",
+)
+def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
+    expect(processors(host).sockets, cpu_of(arch, node).sockets, "sockets")
+
+
+@check(
+    "cpu.cores",
+    reads="roles.{role}.expect.cpu.cores",
+    when=says("cpu", "cores"),
+    protects="Data loaders are sized by cores; with fewer the GPUs wait for samples.",
+    hint="Firmware setup: cores per processor; the kernel's arguments nr_cpus and maxcpus.",
+)
+def test_cores(host: Host, arch: Architecture, node: Node) -> None:
+    expect(processors(host).cores, cpu_of(arch, node).cores, "cores")
+
+
+@check(
+    "cpu.threads",
+    reads="roles.{role}.expect.cpu.threads",
+    when=says("cpu", "threads"),
+    protects="Slurm drains a node that shows fewer processors than its configuration says.",
+    hint="lscpu: off-line processors; firmware setup: hyper-threading; nosmt and nr_cpus on the kernel's command line.",
+)
+def test_threads(host: Host, arch: Architecture, node: Node) -> None:
+    expect(processors(host).online, cpu_of(arch, node).threads, "threads on line")
+
+
+@check(
+    "cpu.numa_nodes",
+    reads="roles.{role}.expect.cpu.numa_nodes",
+    when=says("cpu", "numa_nodes"),
+    protects="With another division into NUMA nodes every pinning is wrong, and memory traffic crosses over.",
+    hint="Firmware setup: nodes per socket (NPS), sub-NUMA clustering, interleaving; numa=off on the command line.",
+)
+def test_numa_nodes(host: Host, arch: Architecture, node: Node) -> None:
+    expect(processors(host).numa_nodes, cpu_of(arch, node).numa_nodes, "NUMA nodes with processors")
+
+
+@check(
+    "cpu.smt",
+    reads="roles.{role}.expect.cpu.smt",
+    when=says("cpu", "smt"),
+    protects="Two ranks on the threads of one core run at half speed each, and pinning by number hits the wrong core.",
+    hint="Firmware setup: hyper-threading or SMT; cat /sys/devices/system/cpu/smt/control.",
+)
+def test_smt(host: Host, arch: Architecture, node: Node) -> None:
+    threads = processors(host).threads_per_core
+    expected = "more than one thread" if cpu_of(arch, node).smt else "one thread"
+    if (threads > 1) != cpu_of(arch, node).smt:
+        raise AssertionError(f"expected {expected} a core, actual {threads}")
+
+
+@check(
+    "cpu.microcode",
+    reads="roles.{role}.expect.cpu.microcode",
+    when=says("cpu", "microcode"),
+    protects="Errata that hang or slow a processor are fixed in microcode, on some nodes and not on others.",
+    hint="Update the firmware, or the package intel-microcode or amd64-microcode, then reboot.",
+)
+def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
+    answer = answered("/proc/cpuinfo", read(host, MICROCODE))
+    expected = cpu_of(arch, node).microcode or ""
+    least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
+    wrong = [
+        f"{found} on {count} processors"
+        for found, count in microcode_of(answer.body.splitlines()).items()
+        if (int(found, 16) < revision if least else int(found, 16) != revision)
+    ]
+    if wrong:
+        raise AssertionError(f"expected {expected}, actual {', '.join(wrong)}")
+
+
+@check(
+    "cpu.idle_states",
+    reads="roles.{role}.expect.cpu.idle_latency_max_us",
+    when=says("cpu", "idle_latency_max_us"),
+    protects="A core that sleeps deeply answers an interrupt of the network a hundred microseconds late.",
+    hint="cpupower idle-info; intel_idle.max_cstate or processor.max_cstate on the command line, a tuned profile.",
+)
+def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
+    limit = cpu_of(arch, node).idle_latency_max_us or 0
+    deep = [
+        f"{state.name} with {state.latency_us} us on {state.processors} processors"
+        for state in idle_states_of(read(host, IDLE_STATES))
+        if state.latency_us > limit and not state.disabled
+    ]
+    if deep:
+        raise AssertionError(f"expected no idle state with more than {limit} us, actual {', '.join(deep)}")
+
+
+@check(
+    "cpu.frequency_driver",
+    reads="roles.{role}.expect.cpu.frequency_driver",
+    when=says("cpu", "frequency_driver"),
+    protects="Without its driver the kernel cannot ask for speed, and the firmware saves power as it likes.",
+    hint="cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver; firmware setup: who controls the frequency.",
+)
+def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
+    expect(frequency_of(read(host, FREQUENCY)).driver, cpu_of(arch, node).frequency_driver, "frequency driver")
+
+
+@check(
+    "cpu.turbo",
+    reads="roles.{role}.expect.cpu.turbo",
+    when=says("cpu", "turbo"),
+    protects="A node without turbo starts kernels and unpacks samples a third slower than its neighbours.",
+    hint="cat /sys/devices/system/cpu/intel_pstate/no_turbo or cpufreq/boost; firmware setup: turbo boost.",
+)
+def test_turbo(host: Host, arch: Architecture, node: Node) -> None:
+    found = frequency_of(read(host, FREQUENCY)).turbo
+    if found is None:
+        raise Unmeasured("the kernel has no switch for turbo")
+    words = {True: "on", False: "off"}
+    expect(words[found], words[bool(cpu_of(arch, node).turbo)], "turbo")

@@ -1,0 +1,220 @@
+"""Local drives by their use: all there, of the right size, and not worn out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.block import DRIVES, LocalDrive, parse_drives
+from rackproof.parse.nvme import SMART_LOGS, SmartLog, parse_smart_logs
+from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation.drive_uses import SIZE_TOLERANCE, drives_by_use, is_model, strays
+from rackproof.validation.expected import drives_of, hardware, named
+
+
+def uses_of_nvme(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    expected = hardware(arch, node, "drives")
+    return [drives.use for drives in (expected.drives if expected else ()) if drives.kind == "nvme"]
+
+
+def all_drives(host: Host) -> tuple[LocalDrive, ...]:
+    return parse_drives(read(host, DRIVES))
+
+
+def of_use(host: Host, arch: Architecture, node: Node, use: str) -> tuple[LocalDrive, ...]:
+    """Drives of a use, for questions about them that only make sense when there are some."""
+    expected = hardware(arch, node, "drives")
+    found = drives_by_use(expected.drives if expected else (), all_drives(host))[use]
+    if not found:
+        raise Unmeasured(f"there is no drive for {use}; see drives.count")
+    return found
+
+
+def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[[LocalDrive], object]) -> None:
+    """Every drive has the expected value. Raises Unmeasured when one says none and no other one is wrong."""
+    values = {drive.name: value(drive) for drive in drives}
+    wrong = {name: found for name, found in values.items() if found is not None and found != expected}
+    if wrong:
+        listed = ", ".join(f"{found} on {name}" for name, found in wrong.items())
+        raise AssertionError(f"expected {expected} on {len(values)} drives, actual {listed}")
+    silent = [name for name, found in values.items() if found is None]
+    if silent:
+        raise Unmeasured(f"the kernel says nothing about {', '.join(silent)}")
+
+
+@check(
+    "drives.count",
+    reads="roles.{role}.expect.drives.*.count",
+    each=named("drives", "count"),
+    protects="With a drive less a stripe set does not come up, or a node boots without its mirror.",
+    hint="lsblk and nvme list against the bays; dmesg for 'Removing after probe failure'; reseat the drive.",
+)
+def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    expected = hardware(arch, node, "drives")
+    promised = drives_of(arch, node, item)
+    drives = all_drives(host)
+    found = drives_by_use(expected.drives if expected else (), drives)[item]
+    if len(found) != promised.count:
+        there = ", ".join(drive.described for drive in drives if drive.kind == promised.kind) or "none"
+        raise AssertionError(f"{item} drives: expected {promised.count}, actual {len(found)} (there are {there})")
+    dead = [f"{drive.name} {drive.state}" for drive in found if drive.state != "live"]
+    if dead:
+        raise AssertionError(f"{item} drives: expected {promised.count} live, actual {', '.join(dead)}")
+
+
+@check(
+    "drives.size",
+    reads="roles.{role}.expect.drives.*.size_tb",
+    each=named("drives", "size_tb"),
+    protects="A stripe set is as large as its smallest drive makes it, and so is the cache on it.",
+    hint="nvme list; a namespace can be smaller than its drive: nvme id-ctrl -H shows tnvmcap.",
+)
+def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    expected = hardware(arch, node, "drives")
+    promised, uses = drives_of(arch, node, item), expected.drives if expected else ()
+    drives = all_drives(host)
+    found = drives_by_use(uses, drives)[item]
+    if promised.count is None or len(found) < promised.count:
+        other = strays(uses, drives, promised.kind)
+        if other:
+            listed = ", ".join(drive.described for drive in other)
+            raise AssertionError(f"{item} drives: expected {promised.size_tb:g} TB each, actual {listed}")
+    if not found:
+        raise Unmeasured(f"there is no drive for {item}; see drives.count")
+
+
+@check(
+    "drives.total",
+    reads="roles.{role}.expect.drives.*.total_tb",
+    each=named("drives", "total_tb"),
+    protects="A data set that was planned for the local drives does not fit, and is read over the network instead.",
+    hint="lsblk and nvme list against the bays.",
+)
+def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    promised = drives_of(arch, node, item).total_tb or 0
+    total = sum(drive.size_tb for drive in of_use(host, arch, node, item))
+    if not abs(total - promised) <= SIZE_TOLERANCE * promised:
+        raise AssertionError(f"{item} drives: expected {promised:g} TB together, actual {total:.2f} TB")
+
+
+@check(
+    "drives.model",
+    reads="roles.{role}.expect.drives.*.model",
+    each=named("drives", "model"),
+    protects="One drive of a slower model sets the pace of its stripe set.",
+    hint="nvme list; compare with the delivery note.",
+)
+def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    promised = drives_of(arch, node, item)
+    wrong = [
+        f"{drive.model} in {drive.name}" for drive in of_use(host, arch, node, item) if not is_model(promised, drive)
+    ]
+    if wrong:
+        raise AssertionError(f"{item} drives: expected models like {promised.model}, actual {', '.join(wrong)}")
+
+
+@check(
+    "drives.firmware",
+    reads="roles.{role}.expect.drives.*.firmware",
+    each=named("drives", "firmware"),
+    protects="Old firmware of drives has lost data after so many hours, and has slowed down when nearly full.",
+    hint="nvme fw-log; nvme fw-download and fw-commit with the vendor's image, one drive at a time.",
+)
+def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    allowed = drives_of(arch, node, item).firmware
+    wrong = [
+        f"{drive.firmware} in {drive.name}" for drive in of_use(host, arch, node, item) if drive.firmware not in allowed
+    ]
+    if wrong:
+        raise AssertionError(f"{item} drives: expected {' or '.join(allowed)}, actual {', '.join(wrong)}")
+
+
+@check(
+    "drives.pcie_generation",
+    reads="roles.{role}.expect.drives.*.pcie_generation",
+    each=named("drives", "pcie_generation"),
+    protects="A drive whose link came up a generation lower reads at half its speed.",
+    hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
+)
+def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    promised = drives_of(arch, node, item).pcie_generation
+    expect_each(of_use(host, arch, node, item), promised, lambda drive: drive.pcie_generation)
+
+
+@check(
+    "drives.pcie_width",
+    reads="roles.{role}.expect.drives.*.pcie_width",
+    each=named("drives", "pcie_width"),
+    protects="A drive on two of its four lanes reads at half its speed.",
+    hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
+)
+def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    promised = drives_of(arch, node, item).pcie_width
+    expect_each(of_use(host, arch, node, item), promised, lambda drive: drive.pcie_width)
+
+
+def smart_logs(host: Host, arch: Architecture, node: Node, use: str) -> tuple[list[SmartLog], list[str]]:
+    """What the NVMe drives of a use say about themselves, and the names of those that say nothing."""
+    announce(host, DRIVES, SMART_LOGS)
+    names = [drive.name for drive in of_use(host, arch, node, use)]
+    logs = parse_smart_logs(read(host, SMART_LOGS))
+    answers = {name: logs.get(name) for name in names}
+    return [log for log in answers.values() if log is not None], [name for name in names if answers[name] is None]
+
+
+def expect_healthy(host: Host, arch: Architecture, node: Node, use: str, problem: Callable[[SmartLog], str]) -> None:
+    """No drive of the use has a problem. Raises Unmeasured when one says nothing and no other one has a problem."""
+    logs, silent = smart_logs(host, arch, node, use)
+    expect_all(said for log in logs if (said := problem(log)))
+    if silent:
+        raise Unmeasured(f"nvme smart-log says nothing about {', '.join(silent)}")
+
+
+@check(
+    "drives.warning",
+    reads="roles.{role}.expect.drives.*",
+    each=uses_of_nvme,
+    protects="A drive that warns of itself turns read-only, or is gone, within days.",
+    hint="nvme smart-log -H; exchange the drive.",
+)
+def test_warning(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    expect_healthy(
+        host, arch, node, item,
+        lambda log: f"{log.name}: expected no warning, actual {', '.join(log.warnings)}" if log.warnings else "",
+    )  # fmt: skip
+
+
+@check(
+    "drives.wear",
+    reads="roles.{role}.expect.drives.*.wear_max_pct",
+    each=named("drives", "wear_max_pct"),
+    protects="A new rack with worn drives was not new; a drive past its endurance has no guarantee.",
+    hint="nvme smart-log: percentage_used; exchange the drive, and find out what writes so much.",
+)
+def test_wear(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    limit = drives_of(arch, node, item).wear_max_pct or 0
+
+    def problem(log: SmartLog) -> str:
+        return f"{log.name}: expected at most {limit:g} % worn, actual {log.used_pct} %" if log.used_pct > limit else ""
+
+    expect_healthy(host, arch, node, item, problem)
+
+
+@check(
+    "drives.media_errors",
+    reads="roles.{role}.expect.drives.*.media_errors_max",
+    each=named("drives", "media_errors_max"),
+    protects="A block that cannot be read ends a checkpoint's restore, and the next one is not far.",
+    hint="nvme smart-log and nvme error-log; exchange the drive.",
+)
+def test_media_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    limit = drives_of(arch, node, item).media_errors_max or 0
+
+    def problem(log: SmartLog) -> str:
+        wrong = log.media_errors > limit
+        return f"{log.name}: media errors: expected at most {limit}, actual {log.media_errors}" if wrong else ""
+
+    expect_healthy(host, arch, node, item, problem)

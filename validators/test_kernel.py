@@ -1,0 +1,242 @@
+"""The kernel: the one that was promised, started and built as promised, and what it complained about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.kernel_log import EVENTS, Message, events_in, parse_kernel_log
+from rackproof.parse.text import whole_lines
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.expected import NOTHING
+from rackproof.validation.system_answers import (
+    HUGEPAGES,
+    SECURE_BOOT,
+    VULNERABILITIES,
+    answered,
+    cmdline_of,
+    dkms_of,
+    hugepages_of,
+    in_cmdline,
+    is_version,
+    modules_of,
+    secure_boot_of,
+    vulnerabilities_of,
+)
+
+RELEASE = "uname -r"
+CMDLINE = "cat /proc/cmdline"
+MODULES = (
+    'cat /proc/modules && echo built in && sed -n "s/.*[/]//;s/[.]ko.*//p" "/lib/modules/$(uname -r)/modules.builtin"'
+) + STATUS
+DKMS = "dkms status" + STATUS
+KERNEL_LOG = "dmesg" + STATUS
+JOURNAL = "journalctl -k -b -q --no-pager -o short-monotonic" + STATUS
+BEGINNING_S = 1.0
+"""A log that begins later than this after the kernel started has lost its beginning."""
+CLOCK_SOURCE = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
+SHOWN = 3
+"""Messages of the kernel that are quoted."""
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """The architecture says something about this key of ``system``."""
+    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
+
+
+@check(
+    "os.kernel",
+    reads="system.kernel",
+    when=says("kernel"),
+    protects="Drivers are built for one kernel; on another one a node lacks its GPUs, its fabric or its file systems.",
+    hint="uname -r against the boot loader's default; reboot into the kernel that was promised, and hold its package.",
+)
+def test_kernel(host: Host, arch: Architecture) -> None:
+    lines = whole_lines("uname", read(host, RELEASE))
+    if len(lines) != 1 or not re.fullmatch(r"\d+\.\d+\S*", lines[0]):
+        raise ParseError("uname", f"no kernel release: {lines[0]}")
+    if not is_version(lines[0], arch.system.kernel or ""):
+        raise AssertionError(f"kernel: expected {arch.system.kernel}, actual {lines[0]}")
+
+
+@check(
+    "os.cmdline_required",
+    reads="system.cmdline_required",
+    when=says("cmdline_required"),
+    protects="An argument of the kernel that is missing halves a bandwidth, and nothing else shows it.",
+    hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) writes what /etc/default/grub says, then reboot.",
+)
+def test_cmdline_required(host: Host, arch: Architecture) -> None:
+    cmdline = cmdline_of(read(host, CMDLINE))
+    missing = [argument for argument in arch.system.cmdline_required if not in_cmdline(argument, cmdline)]
+    if missing:
+        raise AssertionError(f"expected on the kernel's command line, actual missing: {', '.join(missing)}")
+
+
+@check(
+    "os.cmdline_forbidden",
+    reads="system.cmdline_forbidden",
+    when=says("cmdline_forbidden"),
+    protects="Arguments left over from a search for an error hide errors, or slow the node down for good.",
+    hint="cat /proc/cmdline; take it out of /etc/default/grub, run update-grub, reboot.",
+)
+def test_cmdline_forbidden(host: Host, arch: Architecture) -> None:
+    cmdline = cmdline_of(read(host, CMDLINE))
+    there = [argument for argument in arch.system.cmdline_forbidden if in_cmdline(argument, cmdline)]
+    if there:
+        raise AssertionError(f"expected not on the kernel's command line, actual there: {', '.join(there)}")
+
+
+def module_states(host: Host) -> dict[str, str]:
+    return modules_of(answered("/proc/modules", read(host, MODULES)).body)
+
+
+@check(
+    "os.modules",
+    reads="system.modules",
+    when=says("modules"),
+    protects="Without nvidia-peermem or nvme-rdma everything works, by way of the processors' memory.",
+    hint="modprobe NAME and dmesg; a file in /etc/modules-load.d for the next boot.",
+)
+def test_modules(host: Host, arch: Architecture) -> None:
+    states = module_states(host)
+    expect_all(
+        f"{name}: expected loaded, actual {states.get(name.replace('-', '_'), 'not loaded')}"
+        for name in arch.system.modules
+        if states.get(name.replace("-", "_")) not in ("Live", "built in")
+    )
+
+
+@check(
+    "os.modules_forbidden",
+    reads="system.modules_forbidden",
+    when=says("modules_forbidden"),
+    protects="A module that takes the device first keeps the right driver from it.",
+    hint="A file in /etc/modprobe.d with `blacklist NAME` and `install NAME /bin/false`; update-initramfs -u; reboot.",
+)
+def test_modules_forbidden(host: Host, arch: Architecture) -> None:
+    states = module_states(host)
+    expect_all(
+        f"{name}: expected not loaded, actual {states[name.replace('-', '_')]}"
+        for name in arch.system.modules_forbidden
+        if name.replace("-", "_") in states
+    )
+
+
+@check(
+    "os.dkms",
+    reads="system.dkms",
+    when=says("dkms"),
+    protects="A driver that was built for the last kernel is gone after the reboot that a new one needs.",
+    hint="dkms autoinstall -k $(uname -r); are the kernel's headers installed? The log is in /var/lib/dkms.",
+)
+def test_dkms(host: Host, arch: Architecture) -> None:
+    announce(host, RELEASE, DKMS)
+    running = whole_lines("uname", read(host, RELEASE))[-1]
+    if not re.fullmatch(r"\d+\.\d+\S*", running):
+        raise ParseError("uname", f"no kernel release: {running}")
+    known = dkms_of(answered("dkms", read(host, DKMS)).body.splitlines())
+    problems = []
+    for name in arch.system.dkms:
+        states = {entry.kernel: entry.state for entry in known if entry.name == name}
+        if states.get(running) != "installed":
+            listed = ", ".join(f"{state} for {kernel or 'no kernel'}" for kernel, state in states.items()) or "unknown"
+            problems.append(f"{name}: expected installed for {running}, actual {listed}")
+    expect_all(problems)
+
+
+@check(
+    "os.secure_boot",
+    reads="system.secure_boot",
+    when=says("secure_boot"),
+    protects="With Secure Boot a kernel refuses drivers built on the node, until someone enrols a key by hand.",
+    hint="mokutil --sb-state; firmware setup: Secure Boot; or sign the modules and enrol the key at the console.",
+)
+def test_secure_boot(host: Host, arch: Architecture) -> None:
+    words = {True: "on", False: "off"}
+    expect(words[secure_boot_of(read(host, SECURE_BOOT))], words[bool(arch.system.secure_boot)], "Secure Boot")
+
+
+def kernel_messages(host: Host) -> tuple[Message, ...]:
+    """Since the kernel started; where its own buffer has lost the beginning, as the journal keeps them.
+
+    Raises Unmeasured where the beginning is lost in both.
+    """
+    messages = parse_kernel_log(answered("dmesg", read(host, KERNEL_LOG)).body)
+    if messages[0].seconds <= BEGINNING_S:
+        return messages
+    kept = parse_kernel_log(answered("journalctl", read(host, JOURNAL)).body)
+    if kept[0].seconds > BEGINNING_S:
+        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
+    return (*kept, *messages)
+
+
+@check(
+    "os.kernel_log",
+    reads="system.kernel_log",
+    when=says("kernel_log"),
+    protects="What the kernel complained about once ends a job the next time.",
+    hint="dmesg -T, or journalctl -k: the lines before and after; the messages stay until the next boot.",
+)
+def test_kernel_log(host: Host, arch: Architecture) -> None:
+    problems = []
+    for name, messages in events_in(kernel_messages(host), arch.system.kernel_log).items():
+        quoted = "; ".join(dict.fromkeys(message.text[:120] for message in messages[:SHOWN]))
+        problems.append(f"{name} ({EVENTS[name].means}): expected none, actual {len(messages)}: {quoted}")
+    expect_all(problems)
+
+
+@check(
+    "os.clock_source",
+    reads="system.clock_source",
+    when=says("clock_source"),
+    protects="With a slow clock each look at the time is a system call, and frameworks look a million times a second.",
+    hint="dmesg for 'Marking clocksource'; the kernel gives up a tsc that disagrees; clocksource= on the command line.",
+)
+def test_clock_source(host: Host, arch: Architecture) -> None:
+    lines = whole_lines("sysfs", read(host, CLOCK_SOURCE))
+    if len(lines) != 1 or not re.fullmatch(r"[\w-]+", lines[0]):
+        raise ParseError("sysfs", f"no clock source: {lines[0]}")
+    expect(lines[0], arch.system.clock_source, "clock source")
+
+
+@check(
+    "os.mitigations",
+    reads="system.mitigations",
+    when=says("mitigations"),
+    protects="Mitigations differ in speed by tens of percent, and their absence lets jobs read each other's memory.",
+    hint="grep . /sys/devices/system/cpu/vulnerabilities/*; mitigations= on the kernel's command line; microcode.",
+)
+def test_mitigations(host: Host, arch: Architecture) -> None:
+    if arch.system.mitigations == "off":
+        if not in_cmdline("mitigations=off", cmdline_of(read(host, CMDLINE))):
+            raise AssertionError("expected mitigations=off on the kernel's command line, actual not there")
+        return
+    found = vulnerabilities_of(read(host, VULNERABILITIES))
+    expect_all(
+        f"{name}: expected a mitigation, actual {state}"
+        for name, state in found.items()
+        if re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state)
+    )
+
+
+@check(
+    "os.hugepages",
+    reads="system.hugepages",
+    when=says("hugepages"),
+    protects="Huge pages that are not reserved at boot cannot be found later in memory that is in use.",
+    hint="hugepagesz= and hugepages= on the kernel's command line, or vm.nr_hugepages early at boot.",
+)
+def test_hugepages(host: Host, arch: Architecture) -> None:
+    found = hugepages_of(read(host, HUGEPAGES))
+    expect_all(
+        f"huge pages of {size} KiB: expected {count}, actual {found.get(size, 'no such size')}"
+        for size, count in (arch.system.hugepages or {}).items()
+        if found.get(size) != count
+    )

@@ -1,0 +1,137 @@
+"""Memory: all modules there, running at their speed, and without errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node
+from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
+from rackproof.parse.edac import EDAC, Controller, parse_edac
+from rackproof.validation import Unmeasured, check, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.expected import memory_of, says
+from rackproof.validation.system_answers import answered, meminfo_of
+
+MEMINFO = "cat /proc/meminfo"
+MODULES = "dmidecode -t 17" + STATUS
+MIB_PER_GIB = 1024
+
+
+def slots(host: Host) -> tuple[MemoryModule, ...]:
+    """All slots; some of them with a module. Raises Unmeasured where the firmware describes none."""
+    found = parse_memory_modules(answered("dmidecode", read(host, MODULES)).body)
+    if not any(module.size_mib for module in found):
+        raise Unmeasured("the firmware describes no memory module")
+    return found
+
+
+def installed(host: Host) -> list[MemoryModule]:
+    return [module for module in slots(host) if module.size_mib]
+
+
+@check(
+    "memory.size",
+    reads="roles.{role}.expect.memory.installed_gb",
+    when=says("memory", "installed_gb"),
+    protects="A node with less memory ends jobs that fit everywhere else, and caches less of the data set.",
+    hint="dmidecode -t 17 shows the modules that are left; the firmware switches off those that fail at power-on.",
+)
+def test_size(host: Host, arch: Architecture, node: Node) -> None:
+    memory = memory_of(arch, node)
+    found = meminfo_of(read(host, MEMINFO))["MemTotal"] * 1024 / 1e9
+    allowed = memory.installed_gb * memory.tolerance_pct / 100
+    if not abs(found - memory.installed_gb) <= allowed:
+        raise AssertionError(
+            f"expected {memory.installed_gb:g} GB within {memory.tolerance_pct:g} %, actual {found:.1f} GB"
+        )
+
+
+@check(
+    "memory.dimms",
+    reads="roles.{role}.expect.memory.dimms",
+    when=says("memory", "dimms"),
+    protects="A module that is missing takes its channel's bandwidth with it, not only its size.",
+    hint="The management controller's event log; reseat or exchange the module of the empty slot.",
+)
+def test_dimms(host: Host, arch: Architecture, node: Node) -> None:
+    expected, found = memory_of(arch, node).dimms, installed(host)
+    if len(found) != expected:
+        empty = [module.locator for module in slots(host) if not module.size_mib]
+        listed = f"; empty: {', '.join(empty)}" if empty else ""
+        raise AssertionError(f"modules: expected {expected}, actual {len(found)}{listed}")
+
+
+@check(
+    "memory.dimm_size",
+    reads="roles.{role}.expect.memory.dimm_gib",
+    when=says("memory", "dimm_gib"),
+    protects="Modules of different sizes cannot be interleaved: part of the memory runs on fewer channels.",
+    hint="dmidecode -t 17; exchange the module for one of the right size.",
+)
+def test_dimm_size(host: Host, arch: Architecture, node: Node) -> None:
+    expected = memory_of(arch, node).dimm_gib or 0
+    wrong = [
+        f"{module.size_mib / MIB_PER_GIB:g} GiB in {module.locator}"
+        for module in installed(host)
+        if module.size_mib != expected * MIB_PER_GIB
+    ]
+    if wrong:
+        raise AssertionError(f"expected {expected:g} GiB in every slot, actual {', '.join(wrong)}")
+
+
+@check(
+    "memory.dimm_speed",
+    reads="roles.{role}.expect.memory.dimm_speed_mts",
+    when=says("memory", "dimm_speed_mts"),
+    protects="One slow module slows all of them, and with them every copy to a GPU.",
+    hint="dmidecode -t 17: Speed against Configured Memory Speed; firmware setup: memory frequency.",
+)
+def test_dimm_speed(host: Host, arch: Architecture, node: Node) -> None:
+    expected = memory_of(arch, node).dimm_speed_mts
+    modules = installed(host)
+    wrong = [
+        f"{module.speed_mts} MT/s in {module.locator}"
+        for module in modules
+        if module.speed_mts is not None and module.speed_mts != expected
+    ]
+    if wrong:
+        raise AssertionError(f"expected {expected} MT/s in every slot, actual {', '.join(wrong)}")
+    silent = [module.locator for module in modules if module.speed_mts is None]
+    if silent:
+        raise Unmeasured(f"the firmware says no speed of {', '.join(silent)}")
+
+
+def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller], int], what: str) -> None:
+    controllers = parse_edac(read(host, EDAC))
+    if not controllers:
+        raise Unmeasured("no driver reports memory errors (EDAC)")
+    over = [f"{count(found)} on {found.name}" for found in controllers if count(found) > (limit or 0)]
+    if over:
+        raise AssertionError(f"{what} errors: expected at most {limit}, actual {', '.join(over)}")
+
+
+@check(
+    "memory.corrected_errors",
+    reads="roles.{role}.expect.memory.corrected_errors_max",
+    when=says("memory", "corrected_errors_max"),
+    protects="Each corrected error interrupts a processor; a storm of them stalls ranks, and often ends uncorrected.",
+    hint="ras-mc-ctl --error-count, or edac-util -v, names the module; exchange it.",
+)
+def test_corrected_errors(host: Host, arch: Architecture, node: Node) -> None:
+    limit = memory_of(arch, node).corrected_errors_max
+    _expect_at_most(host, limit, lambda found: found.corrected, "corrected")
+
+
+@check(
+    "memory.uncorrected_errors",
+    reads="roles.{role}.expect.memory.uncorrected_errors_max",
+    when=says("memory", "uncorrected_errors_max"),
+    protects="An uncorrected error kills the process that reads it, or the whole node.",
+    hint="ras-mc-ctl --error-count, or edac-util -v, names the module; exchange it before the node takes jobs.",
+)
+def test_uncorrected_errors(host: Host, arch: Architecture, node: Node) -> None:
+    limit = memory_of(arch, node).uncorrected_errors_max
+    _expect_at_most(host, limit, lambda found: found.uncorrected, "uncorrected")

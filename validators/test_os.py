@@ -1,0 +1,165 @@
+"""Packages, files, services and settings of the operating system: what is in force, not what was written down."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.validation import check, expect, expect_all, read
+from rackproof.validation.answers import STATUS, answer_of, properties
+from rackproof.validation.expected import NOTHING, hardware
+from rackproof.validation.system_answers import (
+    HOLDS,
+    NOT_INSTALLED,
+    answered,
+    hashes_of,
+    holds_of,
+    is_version,
+    meminfo_of,
+    tuned_profile_of,
+    versions_of,
+)
+
+MEMINFO = "cat /proc/meminfo"
+IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.service"
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """The architecture says something about this key of ``system``."""
+    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
+
+
+@check(
+    "os.holds",
+    reads="system.holds",
+    when=says("holds"),
+    protects="A driver that is updated without its kernel, fabric manager or file system no longer fits to them.",
+    hint="apt-mark hold NAME, or dnf versionlock add NAME.",
+)
+def test_holds(host: Host, arch: Architecture) -> None:
+    names = arch.system.holds
+    held = holds_of(answered("apt-mark", read(host, HOLDS + STATUS)).body.splitlines(), names)
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise AssertionError(f"expected on hold, actual not held: {', '.join(missing)}")
+
+
+@check(
+    "os.package_versions",
+    reads="system.package_versions",
+    when=says("package_versions"),
+    protects="One node with another version of a library gives other results, or none, in jobs that include it.",
+    hint="apt-get install NAME=VERSION, or dnf install NAME-VERSION; then hold it.",
+)
+def test_package_versions(host: Host, arch: Architecture) -> None:
+    promised = arch.system.package_versions or {}
+    names = " ".join(shlex.quote(name) for name in promised)
+    command = (
+        "if command -v dpkg-query >/dev/null; then"
+        f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1;"
+        f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1; fi{STATUS}"
+    )
+    answer = answer_of("dpkg-query", read(host, command))
+    if answer.not_run or answer.timed_out:
+        raise ParseError("dpkg-query", f"exit status {answer.status}")
+    found = versions_of(answer.body.splitlines(), tuple(promised))
+    expect_all(
+        f"{name}: expected {version}, actual {', '.join(found[name]) or NOT_INSTALLED}"
+        for name, version in promised.items()
+        if not found[name] or not all(is_version(actual, version) for actual in found[name])
+    )
+
+
+@check(
+    "os.files",
+    reads="system.files",
+    when=says("files"),
+    protects="A file that was changed by hand on one node makes it different from all others, until the next rebuild.",
+    hint="Compare the file with another node's; run the deploy again.",
+)
+def test_files(host: Host, arch: Architecture) -> None:
+    promised = arch.system.files or {}
+    command = f"sha256sum -- {' '.join(shlex.quote(path) for path in promised)} 2>&1{STATUS}"
+    answer = answer_of("sha256sum", read(host, command))
+    if answer.not_run or answer.timed_out:
+        raise ParseError("sha256sum", f"exit status {answer.status}")
+    found = hashes_of(answer.body.splitlines(), tuple(promised))
+    expect_all(
+        f"{path}: expected sha256 {sha256[:12]}, actual {found[path][:12] if len(found[path]) == 64 else found[path]}"
+        for path, sha256 in promised.items()
+        if found[path] != sha256
+    )
+
+
+@check(
+    "os.swap",
+    reads="system.swap",
+    when=says("swap"),
+    protects="One rank that waits for a page from a drive stalls all ranks.",
+    hint="swapoff -a, and take the entry out of /etc/fstab; zram-generator and swap files count as well.",
+)
+def test_swap(host: Host, arch: Architecture) -> None:
+    found = meminfo_of(read(host, MEMINFO))["SwapTotal"]
+    if (found > 0) != arch.system.swap:
+        expected = "swap space" if arch.system.swap else "no swap space"
+        raise AssertionError(f"expected {expected}, actual {found / 1024:.0f} MiB")
+
+
+@check(
+    "os.irqbalance",
+    reads="system.irqbalance",
+    when=says("irqbalance"),
+    protects="A daemon that moves interrupts about undoes the pinning of ports to processors, minutes after the boot.",
+    hint="systemctl status irqbalance; disable or enable it as the architecture says.",
+)
+def test_irqbalance(host: Host, arch: Architecture) -> None:
+    (shown,) = _units(read(host, IRQBALANCE), 1)
+    running = shown["ActiveState"] in ("active", "activating", "reloading")
+    if running != arch.system.irqbalance:
+        expected = "running" if arch.system.irqbalance else "not running"
+        raise AssertionError(f"irqbalance: expected {expected}, actual {shown['ActiveState']} ({shown['LoadState']})")
+
+
+@check(
+    "os.tuned_profile",
+    reads="system.tuned_profile",
+    when=says("tuned_profile"),
+    protects="Another profile sets other governors, idle states and kernel parameters at each boot.",
+    hint="tuned-adm active; tuned-adm profile NAME.",
+)
+def test_tuned_profile(host: Host, arch: Architecture) -> None:
+    expect(tuned_profile_of(read(host, "tuned-adm active")), arch.system.tuned_profile, "tuned profile")
+
+
+def services(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    expected = hardware(arch, node, "services")
+    return expected.services if expected else ()
+
+
+@check(
+    "service.active",
+    reads="roles.{role}.expect.services",
+    each=services,
+    protects="Without its daemon a node takes jobs and ends them: no NVLink, no remote memory, no local cache.",
+    hint="systemctl status UNIT and journalctl -u UNIT; systemctl enable --now UNIT.",
+)
+def test_service(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
+    units = list(services(arch, node, rack))
+    names = " ".join(shlex.quote(unit) for unit in units)
+    shown = _units(read(host, f"systemctl show --property=Id,LoadState,ActiveState -- {names}"), len(units))
+    found = shown[units.index(item)]
+    if found["ActiveState"] != "active":
+        state = found["ActiveState"] if found["LoadState"] == "loaded" else found["LoadState"]
+        raise AssertionError(f"{item}: expected active, actual {state}")
+
+
+def _units(output: str, count: int) -> tuple[dict[str, str], ...]:
+    shown = properties(output)
+    if len(shown) != count or any({"ActiveState", "LoadState"} - set(unit) for unit in shown):
+        raise ParseError("systemctl", f"answered for {len(shown)} of {count} units")
+    return shown
