@@ -345,4 +345,6 @@ def _line(error: BaseException) -> str:
         return "authentication failed"
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
     return " ".join(str(error).split()) or type(error).__name__

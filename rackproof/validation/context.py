@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
-from testinfra.host import Host
 
 from rackproof import architectures
 from rackproof.core.architecture import Architecture
@@ -38,16 +37,15 @@ class Context:
     selection: Selection = EVERYTHING
     owned: bool = False
     """The fleet belongs to this context and is closed with it."""
-    _hosts: dict[str, Host] = field(default_factory=dict)
     _gathering: Gathering | None = None
     _learnt: learnt.Learnt | None = None
 
     def given(self, case: Case) -> dict[str, Any]:
         """Everything that a check can ask for, by name."""
-        name = case.node.name
-        if name not in self._hosts:
-            self._hosts[name] = host_of(name, self.readers[name])
-        return {"host": self._hosts[name], "node": case.node, "rack": self.rack, "arch": self.arch, "item": case.item}
+        # A host of its own for everybody who asks: testinfra's keep what they have read, and a check that is answered
+        # from there has read nothing.
+        host = host_of(case.node.name, self.readers[case.node.name])
+        return {"host": host, "node": case.node, "rack": self.rack, "arch": self.arch, "item": case.item}
 
     def evaluate(self, function: Callable[..., None], case: Case) -> CheckResult:
         """Run a check outside of pytest and say what came out."""
