@@ -13,7 +13,7 @@ import tty
 import click
 
 from rackproof.errors import LabError
-from rackproof.lab import keeper, state
+from rackproof.lab import faults, keeper, state
 from rackproof.lab.image import ensure_image
 from rackproof.lab.rack import Lab, UpOptions
 
@@ -152,3 +152,45 @@ def _attach(sock: socket.socket) -> None:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         time.sleep(0.05)
         click.echo("")
+
+
+@lab.command()
+@click.argument("name")
+@click.argument("state", type=click.Choice(["on", "off"]), required=False)
+@click.option("--node", help="Another node than the fault's own.")
+def fault(name: str, state: str | None, node: str | None) -> None:
+    """Put fault NAME on the running rack, or take it off; `fault list` names them, `fault all off` takes all off.
+
+    Nothing of a fault outlives a boot of its node.
+    """
+    lab_ = _lab()
+    if name == "list":
+        on = faults.remembered(lab_.folder)
+        rows = [("FAULT", "NODE", "NOW", "NOTICED BY", "WHAT")]
+        rows += [
+            (f.name, on.get(f.name, f.node), "on" if f.name in on else "-", _noticed_by(f), f.title)
+            for f in faults.live_faults().values()
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        for row in rows:
+            click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+    elif state is None:
+        raise click.UsageError(f"say what: rackproof lab fault {name} on, or off")
+    elif name == faults.ALL:
+        if state == "on":
+            raise click.UsageError("faults are put on one by one")
+        gone = faults.take_all_off(lab_)
+        click.echo(f"off: {', '.join(gone)}" if gone else "no fault is on")
+    elif state == "on":
+        where = faults.put_on(lab_, name, node)
+        click.echo(f"{name} is on, on {where}; noticed by {_noticed_by(faults.live_fault(name))}")
+    else:
+        where_ = faults.take_off(lab_, name)
+        click.echo(f"{name} is off" + (f", on {where_}" if where_ else "; it was not on"))
+
+
+def _noticed_by(fault: faults.LiveFault) -> str:
+    if not fault.check:
+        return f"benchmark: {fault.benchmark}"
+    what = f"{fault.check}[{fault.item}]" if fault.item else fault.check
+    return what + (f" (needs {fault.needs})" if fault.needs else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.errors import LabError
-from rackproof.lab import keeper, seed, state
+from rackproof.lab import keeper, monitor, seed, state
 from rackproof.lab.accel import choose
 from rackproof.lab.image import Image, ensure_image
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
@@ -51,7 +50,7 @@ class Lab:
         """Start what is not running and wait until every node answers over ssh."""
         _need(_QEMU_TOOLS)
         state.private_folder(self.folder)
-        with self._lock():
+        with self.lock():
             image = ensure_image(self.say)
             spec = self._spec(options, image)
             running = self.pids()
@@ -209,9 +208,10 @@ class Lab:
 
     def down(self, now: bool = False) -> None:
         """Switch every node off, clients before storage; ``now`` pulls the plug."""
-        with self._lock():
+        with self.lock():
             spec = state.read_spec(self.folder)
             if spec is None or not state.keeper_alive(self.folder):
+                (self.folder / state.FAULTS).unlink(missing_ok=True)
                 self.say("the rack is down already")
                 return
             with keeper.KeeperClient(self.folder) as client:
@@ -224,12 +224,16 @@ class Lab:
                 time.sleep(0.1)
             if state.keeper_alive(self.folder):
                 raise LabError(f"the lab's keeper does not end; see {self.folder / keeper.LOG}")
+            (self.folder / state.FAULTS).unlink(missing_ok=True)  # no fault outlives a boot
             self.say("the rack is down")
 
     def _power_off(self, names: list[str], client: keeper.KeeperClient) -> None:
         waiting = [name for name in names if name in client.request("status")]
         for name in waiting:
-            self._qmp(name, "system_powerdown")
+            try:
+                monitor.ask(self.node_folder(name), {"execute": "system_powerdown"})
+            except LabError as error:
+                self.say(f"  {error}")
         deadline = time.monotonic() + POWEROFF_S
         while waiting and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -239,20 +243,6 @@ class Lab:
             self.say(f"  {name} does not power off within {POWEROFF_S:.0f} s: pulling its plug")
             client.request("stop", node=name)
 
-    def _qmp(self, name: str, command: str) -> None:
-        try:
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(5)
-                keeper.connect_in(sock, self.node_folder(name), "qmp.sock")
-                with sock.makefile("rwb") as stream:
-                    stream.readline()
-                    for execute in ("qmp_capabilities", command):
-                        stream.write(json.dumps({"execute": execute}).encode() + b"\n")
-                        stream.flush()
-                        stream.readline()
-        except OSError as error:
-            self.say(f"  {name}: its monitor does not answer ({error})")
-
     def kill(self, name: str) -> None:
         """Pull one node's plug (fault tests)."""
         with keeper.KeeperClient(self.folder) as client:
@@ -260,7 +250,7 @@ class Lab:
 
     def reset(self) -> None:
         """Forget all disks; the next ``up`` starts from the image."""
-        with self._lock():
+        with self.lock():
             if self.pids():
                 raise LabError("the rack is up; run `rackproof lab down` first")
             self._wipe()
@@ -291,6 +281,12 @@ class Lab:
             raise LabError(f"no node {name!r} in the rack; it has {', '.join(n.name for n in spec.nodes)}")
         return spec
 
+    def require_running(self, name: str) -> None:
+        """Raises LabError when the node does not exist or does not run."""
+        self.require_node(name)
+        if name not in self.pids():
+            raise LabError(f"{name} does not run: {state.START}")
+
     def ssh_command(self, spec: RackSpec, name: str) -> list[str]:
         """ssh with strict host key checking and nothing of the user's own configuration."""
         return [
@@ -301,7 +297,7 @@ class Lab:
         ]  # fmt: skip
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """One ``lab`` command at a time; the kernel releases it with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as handle:

@@ -13,6 +13,7 @@ from rackproof.lab.spec import NodeSpec, RackSpec
 
 FOLDER = ".lab"
 RACK = "rack.json"
+FAULTS = "faults.json"
 START = "start it with `rackproof lab up`"
 
 

@@ -1,0 +1,257 @@
+"""Live faults without a rack: what they say of themselves, what is remembered, and what the simulated tools do."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from deploys import gpu as gpu_deploy
+from deploys import templates
+from rackproof.cli.lab import lab as lab_command
+from rackproof.configure import simulated
+from rackproof.configure.files import RemoteFile
+from rackproof.core.evidence import CheckOutcome
+from rackproof.errors import LabError
+from rackproof.lab import faults, monitor
+from rackproof.lab.rack import Lab
+from rackproof.parse import ParseError
+from rackproof.parse.nvidia_smi import parse_nvidia_smi
+from rackproof.parse.nvidia_topology import parse_topology
+from rackproof.selftest.catalogue import read_catalogue
+from tests.unit.configure.rack import site
+from tests.unit.validation.checking import ROOT
+
+NAMES = list(faults.live_faults())
+ASKED_FOR = {
+    *("link-down", "mtu", "packet-loss", "slow-disk", "nfs-frozen", "mount-missing", "clock-off", "service-stopped"),
+    *("kernel-parameter", "package-skew", "file-changed", "memory-removed", "gpu-lost", "pcie-width", "ecc-errors"),
+    *("nvlink-down", "tool-empty", "tool-truncated", "tool-garbled", "tool-localised", "tool-warnings", "tool-lies"),
+}
+
+
+def test_the_faults_that_racks_have_are_there() -> None:
+    assert set(NAMES) >= ASKED_FOR
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_can_be_put_on_and_taken_off_and_says_who_notices(name: str) -> None:
+    fault = faults.live_fault(name)
+    assert bool(fault.check) != bool(fault.benchmark)
+    assert bool(fault.inject) == bool(fault.heal)
+    assert bool(fault.monitor_inject) == bool(fault.monitor_heal)
+    assert bool(fault.inject) != bool(fault.monitor_inject)
+    for state in ("on", "off"):
+        done = subprocess.run(["sh", "-n"], input=faults.script_of(fault, state), text=True, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    if fault.check:
+        assert fault.may_notice(fault.check, fault.seen_on or fault.node)
+        assert not fault.may_notice("other.check", fault.node)
+
+
+def test_the_catalogue_and_the_live_faults_expect_the_same_checks() -> None:
+    live = {
+        fault.live: fault
+        for file in read_catalogue(ROOT / "tests" / "faults").values()
+        for fault in file.faults
+        if fault.live
+    }
+    assert len(live) > 10
+    assert {name: fault.check for name, fault in live.items()} == {name: faults.live_fault(name).check for name in live}
+    assert {name: fault.outcome for name, fault in live.items()} == {n: faults.live_fault(n).outcome for n in live}
+
+
+# What is remembered
+
+
+class Running(Lab):
+    """A rack whose nodes all run, as far as it knows."""
+
+    def pids(self) -> dict[str, int]:
+        return {"gpu-01": 1, "gpu-02": 2, "storage-01": 3}
+
+    def require_node(self, name: str) -> Any:
+        if name not in self.pids():
+            raise LabError(f"no node {name!r} in the rack")
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done to nodes; ``broken`` in it makes the next thing go wrong."""
+    seen: list[str] = []
+
+    def apply(lab: Lab, fault: faults.LiveFault, node: str, state: str) -> None:
+        if "broken" in seen:
+            raise LabError(f"{fault.name} {state}: {node}: no")
+        seen.append(f"{fault.name} {state} {node}")
+
+    monkeypatch.setattr(faults, "_apply", apply)
+    return seen
+
+
+def test_on_and_off_are_remembered_and_can_be_said_twice(tmp_path: Path, done: list[str]) -> None:
+    lab = Running(tmp_path)
+    assert faults.put_on(lab, "mtu") == "gpu-01"
+    assert faults.put_on(lab, "mtu") == "gpu-01"  # said again: made sure of
+    assert faults.put_on(lab, "clock-off", "gpu-01") == "gpu-01"
+    assert faults.remembered(tmp_path) == {"mtu": "gpu-01", "clock-off": "gpu-01"}
+    assert faults.take_off(lab, "mtu") == "gpu-01"
+    assert faults.take_off(lab, "mtu") is None
+    assert faults.take_all_off(lab) == ["clock-off"]
+    assert faults.take_all_off(lab) == []
+    assert done == ["mtu on gpu-01", "mtu on gpu-01", "clock-off on gpu-01", "mtu off gpu-01", "clock-off off gpu-01"]
+    assert list(tmp_path.glob("faults.json*")) == []
+
+
+def test_a_fault_whose_command_was_interrupted_can_be_taken_off(tmp_path: Path, done: list[str]) -> None:
+    lab = Running(tmp_path)
+    done.append("broken")
+    with pytest.raises(LabError, match="mtu on: gpu-01: no"):
+        faults.put_on(lab, "mtu")
+    assert faults.remembered(tmp_path) == {"mtu": "gpu-01"}
+    with pytest.raises(LabError, match="mtu off: gpu-01: no"):
+        faults.take_all_off(lab)
+    assert faults.remembered(tmp_path) == {"mtu": "gpu-01"}
+    done.remove("broken")
+    assert faults.take_all_off(lab) == ["mtu"]
+
+
+def test_a_fault_of_a_node_that_is_gone_is_forgotten(
+    tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Running(tmp_path)
+    faults.put_on(lab, "mtu")
+    monkeypatch.setattr(Running, "pids", lambda self: {"gpu-02": 2})
+    assert faults.take_off(lab, "mtu") == "gpu-01"
+    assert done == ["mtu on gpu-01"]
+    assert faults.remembered(tmp_path) == {}
+
+
+def test_a_rack_that_goes_down_forgets_its_faults(tmp_path: Path, done: list[str]) -> None:
+    faults.put_on(Running(tmp_path), "mtu")
+    Lab(tmp_path).down()
+    assert faults.remembered(tmp_path) == {}
+
+
+def test_what_cannot_be_is_refused_and_not_remembered(tmp_path: Path, done: list[str]) -> None:
+    lab = Running(tmp_path)
+    for name, node, complaint in (
+        ("mtuu", None, "no fault 'mtuu'; did you mean 'mtu'"),
+        ("mtu", "gpu-09", "no node 'gpu-09'"),
+    ):
+        with pytest.raises(LabError, match=complaint):
+            faults.put_on(lab, name, node)
+    assert faults.remembered(tmp_path) == {}
+    faults.put_on(lab, "mtu")
+    with pytest.raises(LabError, match="mtu is on already, on gpu-01"):
+        faults.put_on(lab, "mtu", "gpu-02")
+    (tmp_path / "faults.json").write_text("[]")
+    with pytest.raises(LabError, match="damaged"):
+        faults.remembered(tmp_path)
+
+
+def test_two_commands_at_once_do_not_meet(tmp_path: Path, done: list[str]) -> None:
+    with (tmp_path / "lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(LabError, match="another `rackproof lab` command"):
+            faults.put_on(Running(tmp_path), "mtu")
+
+
+def test_the_monitor_is_asked_where_a_fault_is_outside_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+    monkeypatch.setattr(monitor, "ask", lambda folder, request: asked.append((folder.name, request)))
+    lab = Running(tmp_path)
+    faults.put_on(lab, "link-down")
+    faults.take_off(lab, "link-down")
+    assert [(node, request["arguments"]["up"]) for node, request in asked] == [("gpu-02", False), ("gpu-02", True)]
+
+
+def test_the_command_lists_and_says_what_it_did(
+    tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackproof.cli.lab._lab", lambda: Running(tmp_path))
+
+    def said(*arguments: str) -> str:
+        return CliRunner().invoke(lab_command, ["fault", *arguments], catch_exceptions=False).output
+
+    assert "mtu is on, on gpu-01; noticed by fabric.mtu[fabric0]" in said("mtu", "on")
+    rows = {line.split()[0]: line.split()[1:3] for line in said("list").splitlines()}
+    assert (rows["mtu"], rows["link-down"]) == (["gpu-01", "on"], ["gpu-02", "-"])
+    assert said("all", "off") == "off: mtu\n"
+    assert said("mtu", "off") == "mtu is off; it was not on\n"
+    assert "say what" in said("mtu")
+
+
+# The simulated nvidia-smi
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """Runs the replay of a virtual rack's node; everything that is in /run on a node is below tmp_path."""
+    here = site("gpu-01")
+    assert here.architecture.gpu is not None
+    for file in gpu_deploy.files(here, here.architecture.gpu):
+        assert isinstance(file, RemoteFile)
+        text = file.content.replace(simulated.RECORDINGS, str(tmp_path)).replace("/run/", f"{tmp_path}/run/")
+        (tmp_path / Path(file.path).name).write_text(text)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(["sh", str(tmp_path / "nvidia-smi"), *arguments], capture_output=True, check=False)
+
+    return run
+
+
+def put(folder: Path, name: str, state: str = "on") -> None:
+    script = faults.script_of(faults.live_fault(name), state)
+    script = script.replace("/run/", f"{folder}/run/").replace("/usr/local/bin", str(folder))
+    done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+Smi = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+def test_faults_of_gpus_add_up_and_are_taken_off_one_by_one(tmp_path: Path, smi: Smi) -> None:
+    before = smi("-q", "-x").stdout
+    matrix = smi("topo", "-m").stdout
+    for name in ("gpu-lost", "pcie-width", "ecc-errors", "nvlink-down", "nvlink-down"):
+        put(tmp_path, name)
+    found = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
+    assert len(found.gpus) == 7
+    assert [gpu.pcie_width for gpu in found.gpus] == [8] + 6 * [16]
+    assert [gpu.ecc_volatile.uncorrected for gpu in found.gpus] == [2] + 6 * [0]
+    changed = parse_topology(smi("topo", "-m").stdout.decode())
+    assert changed != parse_topology(matrix.decode())
+    put(tmp_path, "gpu-lost", "off")
+    found = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
+    assert (len(found.gpus), found.gpus[0].pcie_width) == (8, 8)
+    for name in ("gpu-lost", "pcie-width", "ecc-errors", "nvlink-down"):
+        put(tmp_path, name, "off")
+    assert (smi("-q", "-x").stdout, smi("topo", "-m").stdout) == (before, matrix)
+
+
+@pytest.mark.parametrize("name", ["tool-empty", "tool-truncated", "tool-garbled", "tool-localised", "tool-lies"])
+def test_a_bad_answer_comes_with_status_0_and_cannot_be_read(tmp_path: Path, smi: Smi, name: str) -> None:
+    put(tmp_path, name)
+    done = smi("-q", "-x")
+    assert done.returncode == 0
+    with pytest.raises(ParseError):
+        parse_nvidia_smi(done.stdout.decode(errors="replace"))
+    assert faults.live_fault(name).outcome is CheckOutcome.UNMEASURED
+    assert smi("-L").stdout == done.stdout or name in ("tool-truncated", "tool-garbled")
+
+
+def test_a_node_without_the_simulated_tool_says_so(tmp_path: Path) -> None:
+    script = faults.script_of(faults.live_fault("gpu-lost"), "on").replace("/run/", f"{tmp_path}/run/")
+    script = script.replace("/usr/local/bin", str(tmp_path))
+    done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert "deploy first" in done.stderr
+    assert templates.text("/usr/local/bin/nvidia-smi", recordings="/x").count("/run/rackproof/nvidia-smi") == 1
