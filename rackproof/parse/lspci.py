@@ -48,8 +48,8 @@ class PciDevice:
     acs: dict[str, bool] | None = field(hash=False)
     """Functions of access control in force: ``{"ReqRedir": False, …}``; None where the device has none."""
     acs_can: dict[str, bool] | None = field(hash=False)
-    hidden: bool
-    """lspci was not allowed to read the device's capabilities: what is None may be there."""
+    hidden: bool | None
+    """lspci was not allowed to read the device's capabilities: what is None may be there. None where it shows none."""
 
 
 _DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")
@@ -108,7 +108,7 @@ def _device(block: list[str]) -> PciDevice:
         max_read_request=int(control[0][1]) if control else None,
         acs=_flags(text, "ACSCtl"),
         acs_can=_flags(text, "ACSCap"),
-        hidden="access denied" in text,
+        hidden=True if "access denied" in text else False if "DevCap:" in text or "Capabilities: [" in text else None,
     )
 
 

@@ -48,7 +48,7 @@ def parse_mlxlink(output: str | bytes) -> LinkReport:
             raise ParseError(TOOL, "speaks of more than one port")
         values.setdefault(match[1], match[2])
     state = values.get("State")
-    if not state:
+    if not state or not any("Operational Info" in line for line in lines):
         raise ParseError(TOOL, f"no state of a link; the output ends with {last_words(chr(10).join(lines))}")
 
     def said(key: str) -> str | None:

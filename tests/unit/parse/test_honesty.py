@@ -16,6 +16,10 @@ from rackproof.parse import (
     ethtool,
     fio,
     iperf3,
+    lspci,
+    mlnx_qos,
+    mlxconfig,
+    mlxlink,
     mounts,
     mpi_collectives,
     nccl_tests,
@@ -58,6 +62,11 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "ip": (netdev.parse_ip, "ip-*.json"),
     "ethtool": (ethtool.parse_ethtool, "ethtool-[!d]*.txt"),
     "ethtool -i": (ethtool.parse_ethtool_driver, "ethtool-driver-*.txt"),
+    "ethtool -S": (ethtool.parse_ethtool_statistics, "statistics-*.txt"),
+    "lspci": (lspci.parse_lspci, "lspci-*.txt"),
+    "mlnx_qos": (mlnx_qos.parse_mlnx_qos, "mlnx-qos.txt"),
+    "mlxconfig": (mlxconfig.parse_mlxconfig, "mlxconfig-*.txt"),
+    "mlxlink": (mlxlink.parse_mlxlink, "mlxlink-*.txt"),
 }
 ERRORS = {"iperf3-3.12-refused.json"}
 CASES = [

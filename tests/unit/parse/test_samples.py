@@ -6,11 +6,26 @@ Opt-in: set ``RACKPROOF_SAMPLES`` to a folder that holds them; see tests/data/RE
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from rackproof.parse import ParseError, ethtool, fio, iperf3, mounts, nccl_tests, nvidia_smi, nvidia_topology, rdma
+from rackproof.parse import (
+    ParseError,
+    ethtool,
+    fio,
+    iperf3,
+    lspci,
+    mlnx_qos,
+    mlxconfig,
+    mlxlink,
+    mounts,
+    nccl_tests,
+    nvidia_smi,
+    nvidia_topology,
+    rdma,
+)
 from rackproof.parse.perftest import BandwidthUnit, parse_bandwidth, parse_bandwidth_json, parse_latency
 
 SAMPLES = os.environ.get("RACKPROOF_SAMPLES")
@@ -286,3 +301,30 @@ def test_ethtool() -> None:
     assert len(copper.supported_modes) == 5
     info = ethtool.parse_ethtool_driver(sample("ethtool/driver-info-cx4lx.txt"))
     assert (info.driver, info.firmware, info.bus) == ("mlx5_core", "14.21.2328 (MT_2470112034)", "0000:3b:00.0")
+
+
+def test_lspci() -> None:
+    (nic,) = lspci.parse_lspci(sample("lspci/connectx7-vvv.txt"))
+    assert (nic.slot, nic.name) == ("0000:1a:00.0", "Mellanox Technologies MT2910 Family [ConnectX-7]")
+    assert nic.can == nic.runs == lspci.Link(32.0, 16)
+    (gpu,) = lspci.parse_lspci(sample("lspci/h100-sxm5-gpu-vvv.txt"))
+    assert (gpu.slot, gpu.name, gpu.runs) == ("0000:19:00.0", "NVIDIA Corporation Device 2330", lspci.Link(32.0, 16))
+    (drive,) = lspci.parse_lspci(sample("lspci/nvme-micron-vvv.txt"))
+    assert drive.can == drive.runs == lspci.Link(16.0, 4)
+    listed = lspci.parse_lspci(sample("lspci/a100-nn-azure.txt") + b"\n")  # published without its last newline
+    counts = Counter(device.ids for device in listed)
+    assert (counts["10de:20b2"], counts["10de:1af1"], counts["15b3:101c"], counts["1414:b111"]) == (8, 6, 8, 8)
+
+
+def test_mellanox_tools() -> None:
+    qos = mlnx_qos.parse_mlnx_qos(sample("mlnx_qos/roce-pfc-prio5-trimmed.txt"))
+    assert (qos.trust, qos.pfc, (qos.buffers or ())[5]) == ("dscp", frozenset({5}), 1)
+    firmware = mlxconfig.parse_mlxconfig(sample("mlxconfig/cx7-query-elided.txt"))
+    assert (firmware.type, firmware.part) == ("ConnectX7", "MCX715105AS-WEAT_Ax")
+    values = {name: setting.next_boot for name, setting in firmware.settings.items()}
+    assert (values["ADVANCED_PCI_SETTINGS"], values["SAFE_MODE_ENABLE"]) == ("False(0)", "True(1)")
+    assert values["MEMIC_SIZE_LIMIT"] == "_256KB(1)"
+    assert not {"(...)", "LINK_TYPE_P1"} & set(values)
+    link = mlxlink.parse_mlxlink(sample("mlxlink/b200-nvlink-xdr.txt"))
+    assert (link.state, link.physical_state, link.speed, link.width) == ("Active", None, "NVLink-XDR", "2x")
+    assert (link.status, link.firmware, link.effective_ber) == (0, "36.2014.1676", None)

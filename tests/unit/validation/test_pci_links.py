@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from rackproof.parse import ParseError
+from rackproof.validation.pci_links import degraded, links_of, tree_of
+
+# A port of the processor, a switch with a NIC and a GPU below it, and a drive beside. Slot: class, runs, can.
+DEVICES = {
+    "0000:15:01.0": ("0x060400", "32.0", "16", "32.0", "16"),
+    "0000:16:00.0": ("0x060400", "32.0", "16", "32.0", "16"),
+    "0000:17:00.0": ("0x060400", "32.0", "16", "32.0", "16"),
+    "0000:17:01.0": ("0x060400", "2.5", "16", "32.0", "16"),
+    "0000:1a:00.0": ("0x020000", "32.0", "16", "32.0", "16"),
+    "0000:1b:00.0": ("0x030200", "2.5", "16", "32.0", "16"),
+    "0000:00:0a.0": ("0x060400", "16.0", "4", "32.0", "8"),
+    "0000:01:00.0": ("0x010802", "16.0", "4", "16.0", "4"),
+}
+ABOVE = {
+    "0000:15:01.0": "pci0000:15/0000:15:01.0",
+    "0000:16:00.0": "pci0000:15/0000:15:01.0/0000:16:00.0",
+    "0000:17:00.0": "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0",
+    "0000:17:01.0": "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0",
+    "0000:1a:00.0": "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:1a:00.0",
+    "0000:1b:00.0": "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:1b:00.0",
+    "0000:00:0a.0": "pci0000:00/0000:00:0a.0",
+    "0000:01:00.0": "pci0000:00/0000:00:0a.0/0000:01:00.0",
+}
+TREE = "".join(f"../../../devices/{path}\n" for path in ABOVE.values()) + "status 0\n"
+
+
+def links(**changes: tuple[str, str, str, str, str]) -> str:
+    lines = []
+    for slot, known in DEVICES.items():
+        kind, speed, width, speed_can, width_can = changes.get(f"bus_{slot[5:7]}", known)
+        lines += [
+            f"{slot}/class:{kind}", f"{slot}/current_link_speed:{speed} GT/s PCIe", f"{slot}/current_link_width:{width}",
+            f"{slot}/max_link_speed:{speed_can} GT/s PCIe", f"{slot}/max_link_width:{width_can}",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\nstatus 0\n"
+
+
+def problems(**changes: tuple[str, str, str, str, str]) -> list[str]:
+    return degraded(links_of(links(**changes)), tree_of(TREE))
+
+
+def test_an_idle_gpu_and_a_port_that_can_do_more_than_its_drive_are_no_fault() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("bus", "link", "expected"),
+    [
+        ("1a", ("0x020000", "16.0", "16", "32.0", "16"), "0000:1a:00.0: expected 32 GT/s, actual 16 GT/s"),
+        ("1a", ("0x020000", "32.0", "8", "32.0", "16"), "0000:1a:00.0: expected x16, actual x8"),
+        ("1b", ("0x030200", "2.5", "8", "32.0", "16"), "0000:1b:00.0: expected x16, actual x8"),
+        ("01", ("0x010802", "8.0", "4", "16.0", "4"), "0000:01:00.0: expected 16 GT/s, actual 8 GT/s"),
+        ("16", ("0x060400", "32.0", "8", "32.0", "16"), "0000:16:00.0: expected x16, actual x8"),
+    ],
+)
+def test_a_link_below_what_both_ends_can_do(bus: str, link: tuple[str, str, str, str, str], expected: str) -> None:
+    assert problems(**{f"bus_{bus}": link}) == [expected]
+
+
+def test_devices_without_a_link_are_passed_over() -> None:
+    assert problems(bus_01=("0x010802", "Unknown", "0", "Unknown", "255")) == []
+
+
+@pytest.mark.parametrize(
+    ("of_links", "of_tree"),
+    [
+        (links()[:-9], TREE),
+        (links(), TREE[:-9]),
+        ("status 2\n", TREE),
+        (links(), TREE.replace("status 0", "status 1")),
+        (links(), "".join(TREE.splitlines(keepends=True)[1:])),
+        (links(), TREE.replace("../../../devices", "devices")),
+        (links().replace("0000:1a:00.0/class:0x020000\n", ""), TREE),
+        (links().replace("GT/s", "MT/s").replace("width:", "width:x"), TREE),
+    ],
+    ids=[
+        "links cut",
+        "tree cut",
+        "no devices",
+        "readlink failed",
+        "one is missing",
+        "no links",
+        "no class",
+        "no sizes",
+    ],
+)
+def test_answers_that_prove_nothing_are_refused(of_links: str, of_tree: str) -> None:
+    with pytest.raises(ParseError):
+        degraded(links_of(of_links), tree_of(of_tree))
