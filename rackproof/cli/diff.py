@@ -1,0 +1,80 @@
+"""``rackproof diff``: what differs between nodes, or between dates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof.core.rack import fold
+from rackproof.errors import EXIT_FAILED, EXIT_OK
+from rackproof.remote.difference import Difference, differences
+from rackproof.remote.recording import Recording
+from rackproof.remote.recording_folder import read_recording
+from rackproof.validation.recordings import read_recordings
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path), required=False)
+@click.option("--peers", is_flag=True, help="Compare the nodes of each group with the first of them.")
+@click.option("--all", "everything", is_flag=True, help="Also what changes by itself: temperatures, counters, times.")
+@click.pass_context
+def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, everything: bool) -> None:
+    """Show what differs between BEFORE and AFTER: two folders of recordings, two files, or two runs.
+
+    Folders are compared node by node. Two nodes are compared without what must differ: their own names and addresses,
+    hardware addresses, serial numbers. Nodes that differ in the same way are shown once. Exit status: 0 the same, 1
+    something differs, 3 usage.
+    """
+    if peers == (after is not None):
+        raise click.UsageError("give two folders or files, or one folder with --peers")
+    alone: list[str] = []
+    if after is None:
+        pairs, alone = _peers(_read(before)), []
+    elif before.is_file() and after.is_file():
+        pairs = [(read_recording(before), read_recording(after), ())]
+    else:
+        pairs, alone = _by_name(_read(before), _read(after))
+    folded: dict[tuple[str, Difference], list[str]] = {}
+    for a, b, group in pairs:
+        against = "" if a.node.name == b.node.name else f" against {a.node.name}"
+        for difference in differences(a, b, peers=(r.node for r in group), everything=everything):
+            folded.setdefault((against, difference), []).append(b.node.name)
+    for line in alone:
+        click.echo(line)
+    for (against, difference), nodes in folded.items():
+        click.secho(f"{fold(nodes)}{against}: {difference.command}", bold=True)
+        for line in difference.lines:
+            click.secho(f"  {line}", fg=_COLOURS.get(line[:1]))
+    different = {name for names in folded.values() for name in names}
+    click.echo(f"{len(pairs)} compared, " + (f"{fold(sorted(different))} differ" if different else "no difference"))
+    ctx.exit(EXIT_FAILED if folded or alone or not pairs else EXIT_OK)
+
+
+Pair = tuple[Recording, Recording, "tuple[Recording, ...]"]
+
+
+def _read(path: Path) -> list[Recording]:
+    return [read_recording(path)] if path.is_file() else read_recordings(path)
+
+
+def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair], list[str]]:
+    """Pairs of one node each, and a line for every node that only one side knows."""
+    left, right = ({r.node.name: r for r in side} for side in (before, after))
+    pairs: list[Pair] = [(left[name], right[name], ()) for name in left if name in right]
+    alone = [f"{fold(only)}: recorded {when} only" for only, when in (
+        ([name for name in left if name not in right], "before"),
+        ([name for name in right if name not in left], "after"),
+    ) if only]  # fmt: skip
+    return pairs, alone
+
+
+def _peers(recordings: list[Recording]) -> list[Pair]:
+    """Every node with the first one that has the same groups."""
+    groups: dict[tuple[str, ...], list[Recording]] = {}
+    for recording in recordings:
+        groups.setdefault(recording.node.groups, []).append(recording)
+    return [(same[0], other, tuple(same)) for same in groups.values() for other in same[1:]]
