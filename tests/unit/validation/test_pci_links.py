@@ -34,9 +34,12 @@ def links(**changes: tuple[str, str, str, str, str]) -> str:
     for slot, known in DEVICES.items():
         kind, speed, width, speed_can, width_can = changes.get(f"bus_{slot[5:7]}", known)
         lines += [
-            f"{slot}/class:{kind}", f"{slot}/current_link_speed:{speed} GT/s PCIe", f"{slot}/current_link_width:{width}",
-            f"{slot}/max_link_speed:{speed_can} GT/s PCIe", f"{slot}/max_link_width:{width_can}",
-        ]  # fmt: skip
+            f"{slot}/class:{kind}",
+            f"{slot}/current_link_speed:{speed} GT/s PCIe",
+            f"{slot}/current_link_width:{width}",
+            f"{slot}/max_link_speed:{speed_can} GT/s PCIe",
+            f"{slot}/max_link_width:{width_can}",
+        ]
     return "\n".join(lines) + "\nstatus 0\n"
 
 
