@@ -94,7 +94,8 @@ def test_what_changes_by_itself_is_not(command: str, change: Callable[[str], str
     ("command", "before", "after"),
     [
         ("uptime", " 10:00:00 up 3 days, load average: 0.1", " 11:00:00 up 4 days, load average: 9"),
-        ("cat /proc/meminfo", "MemTotal: 8 kB\nMemFree: 3 kB\nActive(anon): 1", "MemTotal: 8 kB\nMemFree: 1 kB\nActive(anon): 7"),
+        ("cat /proc/meminfo", "MemTotal: 8 kB\nMemFree: 3 kB", "MemTotal: 8 kB\nMemFree: 1 kB"),
+        ("cat /proc/meminfo", "Active(anon): 1 kB", "Active(anon): 7 kB"),
         ("systemctl show x", "MainPID=7\nActiveState=active", "MainPID=8\nActiveState=active"),
         ("dmesg", "[    1.5] NVRM: loaded", "[   77.25] NVRM: loaded"),
         ("journalctl -k", "Nov 21 07:45:00 gpu-01 sshd[12]: x", "Nov 22 08:00:01 gpu-01 sshd[345]: x"),
