@@ -1,57 +1,32 @@
-"""GPUs as their driver reports them: all there, the right ones, and none that asks for help."""
+"""GPUs as their driver reports them: all there, the right ones, set as promised."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture import Gpu as Promised
-from rackproof.core.rack import Node, Rack
-from rackproof.core.topology import NoTopology, links_between, same_topology
-from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, driver_numbers, parse_nvidia_smi
-from rackproof.parse.nvidia_topology import parse_topology
-from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.parse.nvidia_driver import GPU_CLASSES, parse_kernel_module, parse_nvidia_devices
+from rackproof.parse.nvidia_smi import ClockPair, Gpu, driver_numbers, parse_nvidia_smi
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import answer_of
+from rackproof.validation.gpus import (
+    DEVICES,
+    KERNEL_MODULE,
+    QUERY,
+    expect_each,
+    expect_known,
+    has_gpus,
+    promised,
+    real_gpus,
+    refusal,
+    report,
+    says,
+)
 
-QUERY = "nvidia-smi -q -x"
-MATRIX = "nvidia-smi topo -m"
-FULL_SPEED = "P0"
-"""In lower performance states a GPU may slow its link down."""
-
-
-def has_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
-    return arch.gpu is not None and arch.gpu.count > 0
-
-
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key."""
-    return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) is not None
-
-
-def promised(arch: Architecture) -> Promised:
-    if arch.gpu is None:
-        raise Unmeasured("the architecture has no GPUs")
-    return arch.gpu
-
-
-def report(host: Host) -> NvidiaSmi:
-    found = parse_nvidia_smi(read(host, QUERY))
-    if not found.gpus:
-        raise Unmeasured("nvidia-smi describes no GPU; see gpu.count")
-    return found
-
-
-def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
-    """Every GPU has the expected value. Raises Unmeasured when one reports none and no other one is wrong."""
-    values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
-    wrong = {bus: found for bus, found in values.items() if found is not None and found != expected}
-    if wrong:
-        listed = ", ".join(f"{found} on {bus}" for bus, found in wrong.items())
-        raise AssertionError(f"expected {expected} on {len(values)} GPUs, actual {listed}")
-    silent = [bus for bus, found in values.items() if found is None]
-    if silent:
-        raise Unmeasured(f"nvidia-smi reports nothing for {', '.join(silent)}")
+POWER_TOLERANCE_W = 0.5
+"""The driver rounds limits."""
 
 
 @check(
@@ -63,10 +38,33 @@ def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) ->
     hint="lspci -d 10de: and dmesg for Xid 79 (fallen off the bus); power-cycle the node once, then exchange the GPU.",
 )
 def test_count(host: Host, arch: Architecture) -> None:
+    if said := refusal(host):
+        raise AssertionError(f"GPUs: expected {promised(arch).count}, actual none: {said}")
     found = parse_nvidia_smi(read(host, QUERY))
     expect(len(found.gpus), promised(arch).count, "GPUs")
     if found.missing:
         raise AssertionError(f"expected all attached GPUs described, actual {found.missing} missing")
+
+
+@check(
+    "gpu.on_bus",
+    reads="gpu.count",
+    roles=("gpu",),
+    when=real_gpus,
+    protects="A GPU that has left the PCI bus takes its jobs with it, and often the node at the next look at it.",
+    hint="A device with (rev ff) is gone from the bus: power-cycle the node once; then its seat, its power, the GPU.",
+)
+def test_on_bus(host: Host, arch: Architecture) -> None:
+    gpu = promised(arch)
+    answer = answer_of("lspci", host.run(DEVICES).stdout)
+    if answer.status != 0:
+        raise Unmeasured(f"lspci: exit status {answer.status}")
+    devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_CLASSES]
+    gone = [device.address for device in devices if not device.answers]
+    if gone:
+        raise AssertionError(f"expected every GPU to answer on the bus, actual gone: {', '.join(gone)}")
+    of_the_model = [d for d in devices if not gpu.pci_ids or d.device in gpu.pci_ids]
+    expect(len(of_the_model), gpu.count, "GPUs on the PCI bus")
 
 
 @check(
@@ -79,6 +77,20 @@ def test_count(host: Host, arch: Architecture) -> None:
 )
 def test_model(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).model, lambda gpu: gpu.name)
+
+
+@check(
+    "gpu.pci_ids",
+    reads="gpu.pci_ids",
+    roles=("gpu",),
+    when=says("pci_ids"),
+    protects="GPUs of one name are sold with different memory and power; the PCI id tells them apart.",
+    hint="lspci -nn -d 10de:; compare with the delivery note.",
+)
+def test_pci_ids(host: Host, arch: Architecture) -> None:
+    allowed = [pci_id.lower() for pci_id in promised(arch).pci_ids]
+    listed = " or ".join(allowed)
+    expect_each(host, listed, lambda gpu: listed if gpu.pci_id in allowed else gpu.pci_id)
 
 
 @check(
@@ -122,6 +134,84 @@ def test_driver(host: Host, arch: Architecture) -> None:
 
 
 @check(
+    "gpu.kernel_module",
+    reads="gpu.driver",
+    roles=("gpu",),
+    when=real_gpus,
+    protects="After an upgrade without a reboot libraries and kernel module differ, and no program finds a GPU.",
+    hint="Reboot; if it stays, dkms status and modinfo nvidia against the packages of the libraries.",
+)
+def test_kernel_module(host: Host) -> None:
+    announce(host, KERNEL_MODULE, QUERY)
+    answer = answer_of("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"cat: exit status {answer.status}")
+    if answer.status != 0:
+        raise AssertionError("expected the kernel module nvidia, actual not loaded")
+    module = parse_kernel_module(answer.body)
+    if said := refusal(host):
+        raise AssertionError(f"expected libraries of the kernel module's version {module.version}, actual {said}")
+    driver = report(host).driver
+    if driver is None:
+        raise Unmeasured("nvidia-smi reports no driver version")
+    expect(driver, module.version, "driver of nvidia-smi against the kernel module")
+
+
+@check(
+    "gpu.vbios",
+    reads="gpu.vbios",
+    roles=("gpu",),
+    when=says("vbios"),
+    protects="Another VBIOS brings other clocks, power limits and bugs than those that were certified.",
+    hint="Update the baseboard's firmware as a whole, as the server's maker delivers it.",
+)
+def test_vbios(host: Host, arch: Architecture) -> None:
+    expect_each(host, promised(arch).vbios, lambda gpu: gpu.vbios)
+
+
+@check(
+    "gpu.inforom",
+    reads="gpu.inforom",
+    roles=("gpu",),
+    when=says("inforom"),
+    protects="The InfoROM keeps the GPU's memory of bad rows; another or a damaged one forgets them.",
+    hint="nvidia-smi -q; a corrupted InfoROM is a case for an exchange.",
+)
+def test_inforom(host: Host, arch: Architecture) -> None:
+    expect_each(host, promised(arch).inforom, lambda gpu: gpu.inforom)
+
+
+@check(
+    "gpu.uniform",
+    reads="gpu",
+    roles=("gpu",),
+    when=has_gpus,
+    protects="GPUs with different firmware run at different clocks, and the slowest sets the pace of all.",
+    hint="Bring the odd GPU to the others' firmware; a board with another part number is another product.",
+)
+def test_uniform(host: Host) -> None:
+    gpus = report(host).gpus
+    if not any(gpu.vbios for gpu in gpus):
+        raise Unmeasured("nvidia-smi reports no VBIOS")
+    kinds = {
+        "VBIOS": {gpu.bus_id: gpu.vbios for gpu in gpus},
+        "InfoROM": {gpu.bus_id: gpu.inforom for gpu in gpus},
+        "part number": {gpu.bus_id: gpu.part_number for gpu in gpus},
+        "PCI id": {gpu.bus_id: gpu.pci_id for gpu in gpus},
+    }
+    expect_all(problem for kind, values in kinds.items() for problem in _different(kind, values))
+
+
+def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
+    """What most GPUs have is expected of the others."""
+    found = list(values.values())
+    usual = max(found, key=found.count)
+    odd = [f"{value or 'none'} on {bus}" for bus, value in values.items() if value != usual]
+    if odd:
+        yield f"{kind}: expected {usual or 'none'} on all {len(found)} GPUs, actual {', '.join(odd)}"
+
+
+@check(
     "gpu.ecc_mode",
     reads="gpu.ecc",
     roles=("gpu",),
@@ -131,36 +221,6 @@ def test_driver(host: Host, arch: Architecture) -> None:
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).ecc, lambda gpu: gpu.ecc)
-
-
-@check(
-    "gpu.ecc_errors",
-    reads="gpu.ecc",
-    roles=("gpu",),
-    when=lambda arch, node, rack: arch.gpu is not None and arch.gpu.count > 0 and arch.gpu.ecc == "Enabled",
-    protects="A GPU with uncorrectable errors ends jobs at random.",
-    hint="nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU; errors that come back are a case for an exchange.",
-)
-def test_ecc_errors(host: Host) -> None:
-    expect_each(host, 0, lambda gpu: gpu.ecc_volatile.uncorrected)
-
-
-@check(
-    "gpu.row_remapping",
-    reads="gpu.ecc",
-    roles=("gpu",),
-    when=lambda arch, node, rack: arch.gpu is not None and arch.gpu.count > 0 and arch.gpu.ecc == "Enabled",
-    protects="A row that waits to be replaced is still in use; a replacement that failed means that no spare is left.",
-    hint="Pending: reset the GPU. Failed: have it exchanged.",
-)
-def test_row_remapping(host: Host) -> None:
-    def state(gpu: Gpu) -> str | None:
-        rows = gpu.remapped_rows
-        if rows is None or rows.pending is None or rows.failed is None:
-            return None
-        return "failed" if rows.failed else "pending" if rows.pending else "nothing pending, nothing failed"
-
-    expect_each(host, "nothing pending, nothing failed", state)
 
 
 @check(
@@ -176,68 +236,87 @@ def test_persistence(host: Host, arch: Architecture) -> None:
 
 
 @check(
-    "gpu.pcie_generation",
-    reads="gpu.pcie_generation",
+    "gpu.mig",
+    reads="gpu.mig",
     roles=("gpu",),
-    when=says("pcie_generation"),
-    protects="A link of an older generation halves the way to host memory, storage and network.",
-    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser, look at the BIOS setting of the slot.",
+    when=says("mig"),
+    protects="A GPU left in pieces has no NVLink, and jobs see slices where they ask for a whole one.",
+    hint="nvidia-smi -mig 0 (or 1) and a reset of the GPU.",
 )
-def test_pcie_generation(host: Host, arch: Architecture) -> None:
-    def speed(gpu: Gpu) -> int | None:
-        # Idle, a GPU slows its link down to save power; what counts then is what the link can do.
-        idle = gpu.performance_state is not None and gpu.performance_state != FULL_SPEED
-        return gpu.pcie_generation_max if idle else gpu.pcie_generation
+def test_mig(host: Host, arch: Architecture) -> None:
+    def mode(gpu: Gpu) -> str | None:
+        changing = gpu.mig is not None and gpu.mig_pending not in (None, gpu.mig)
+        return f"{gpu.mig} until a reset, then {gpu.mig_pending}" if changing else gpu.mig
 
-    expect_each(host, promised(arch).pcie_generation, speed)
+    expect_each(host, promised(arch).mig, mode)
 
 
 @check(
-    "gpu.pcie_width",
-    reads="gpu.pcie_width",
-    roles=("gpu",),
-    when=says("pcie_width"),
-    protects="Eight lanes instead of sixteen halve the way to host memory, storage and network.",
-    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser.",
-)
-def test_pcie_width(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).pcie_width, lambda gpu: gpu.pcie_width)
-
-
-@check(
-    "gpu.topology",
-    reads="gpu.topology",
-    roles=("gpu",),
-    when=says("topology"),
-    protects="A pair of GPUs whose NVLink is missing goes over PCIe, and every collective of the node waits for it.",
-    hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
-)
-def test_topology(host: Host, arch: Architecture) -> None:
-    found = parse_topology(read(host, MATRIX))
-    try:
-        mismatch = same_topology(links_between(found.gpus, found.paths), promised(arch).topology or "", found.gpus)
-    except NoTopology as error:
-        raise Unmeasured(str(error)) from None
-    if mismatch is not None:
-        raise AssertionError(str(mismatch))
-
-
-@check(
-    "gpu.healthy",
-    reads="gpu",
+    "gpu.power_limit",
+    reads="gpu.power_limit_w",
     roles=("gpu",),
     when=has_gpus,
-    protects="A GPU for which the driver prints an error, or asks for a reset, ends the next job that gets it.",
-    hint="nvidia-smi -q and dmesg for Xid messages; do what the driver asks for.",
+    protects="A GPU with a lowered power limit is slower than its neighbours, and only under load.",
+    hint="nvidia-smi -pl; look for who lowers it at boot (a service, the BMC, a power profile of the rack).",
 )
-def test_healthy(host: Host) -> None:
-    found = report(host)
-    problems = [f"{gpu.bus_id}: {problem}" for gpu in found.gpus for problem in gpu.problems]
-    problems += [
-        f"{gpu.bus_id}: driver asks for {gpu.recovery_action}"
-        for gpu in found.gpus
-        if gpu.recovery_action not in (None, "None")
-    ]
-    problems += [message for message in found.messages if message.upper().startswith(("WARNING", "ERROR"))]
-    if problems:
-        raise AssertionError(f"expected no complaint of the driver, actual {'; '.join(problems)}")
+def test_power_limit(host: Host, arch: Architecture) -> None:
+    declared = promised(arch).power_limit_w
+    gpus = report(host).gpus
+    limits = {gpu.bus_id: (gpu.power_limit_w, declared or gpu.default_power_limit_w) for gpu in gpus}
+    expect_all(
+        f"power limit of {bus}: expected {wanted:g} W, actual {limit:g} W"
+        for bus, (limit, wanted) in limits.items()
+        if limit is not None and wanted is not None and abs(limit - wanted) > POWER_TOLERANCE_W
+    )
+    expect_known({bus: None if None in pair else pair for bus, pair in limits.items()})
+
+
+@check(
+    "gpu.clocks",
+    reads="gpu.clocks",
+    roles=("gpu",),
+    when=says("clocks"),
+    protects="Clocks that somebody limited for a test and forgot make every number of the node too low.",
+    hint="nvidia-smi -rgc, -rmc and -rac; look for who limits them at boot.",
+)
+def test_clocks(host: Host, arch: Architecture) -> None:
+    wanted = promised(arch).clocks
+    if wanted is None:
+        raise Unmeasured("the architecture says nothing about clocks")
+    gpus = report(host).gpus
+    problems, unknown = [], []
+    for gpu in gpus:
+        default = gpu.default_application_clocks_mhz
+        application = gpu.application_clocks_mhz
+        pairs = [
+            ("highest SM clock", gpu.sm_clock_max_mhz, wanted.sm_max_mhz),
+            ("highest memory clock", gpu.memory_clock_max_mhz, wanted.memory_max_mhz),
+        ]
+        if application is not None:
+            usual = default or ClockPair(application.sm, application.memory)
+            pairs += [
+                ("SM clock of applications", application.sm, wanted.application_sm_mhz or usual.sm),
+                ("memory clock of applications", application.memory, wanted.application_memory_mhz or usual.memory),
+            ]
+        elif wanted.application_sm_mhz or wanted.application_memory_mhz:
+            unknown.append(gpu.bus_id)
+        unknown += [gpu.bus_id for _, found, asked in pairs if asked is not None and found is None]
+        problems += [
+            f"{what} of {gpu.bus_id}: expected {asked:g} MHz, actual {found:g} MHz"
+            for what, found, asked in pairs
+            if asked is not None and found is not None and asked != found
+        ]
+        problems += _held_down(gpu)
+    expect_all(problems)
+    expect_known(dict.fromkeys(unknown))
+
+
+def _held_down(gpu: Gpu) -> list[str]:
+    """Locked clocks are shown nowhere but as the reason for a low clock; where applications may use the highest
+    clock, or the driver knows no clocks of applications, that reason has no other cause."""
+    if "applications_clocks_setting" not in (gpu.throttle_reasons or ()):
+        return []
+    application = gpu.application_clocks_mhz
+    if application is not None and application.sm != gpu.sm_clock_max_mhz:
+        return []
+    return [f"clocks of {gpu.bus_id}: expected no setting that limits them, actual {gpu.sm_clock_mhz or 0:g} MHz"]

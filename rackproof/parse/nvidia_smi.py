@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, last_words, text_of, whole_lines
-
-TOOL: Final = "nvidia-smi"
+from rackproof.parse.nvidia_xml import PROBLEM, TOOL, integer_at, real_at, text_at, yes_at
+from rackproof.parse.text import excerpt, last_words, text_of, whole_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,11 @@ class RemappedRows:
     """No spare was left: the GPU must be exchanged."""
 
 
+class ClockPair(NamedTuple):
+    sm: float
+    memory: float
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One ``<gpu>`` element. None means that the driver reports nothing for it."""
@@ -46,8 +51,16 @@ class Gpu:
     """A text: leading zeros count."""
     minor_number: int | None
     vbios: str | None
+    inforom: str | None
+    """Image version of the InfoROM; None also where it cannot be read."""
+    part_number: str | None
+    """Of the board."""
+    pci_id: str | None
+    """PCI device id, four hexadecimal digits in lower case: ``2335``."""
     persistence: str | None
     mig: str | None
+    mig_pending: str | None
+    """After the next reset."""
     ecc: str | None
     """Enabled or Disabled, in force now; a pending change is not."""
     compute_mode: str | None
@@ -57,6 +70,8 @@ class Gpu:
     utilization_pct: float | None
     temperature_c: float | None
     memory_temperature_c: float | None
+    temperature_margin_c: float | None
+    """How far the hottest spot is from the limit at which the GPU slows down (T.Limit); below 0 it is past it."""
     power_draw_w: float | None
     """Of the GPU: ``power_draw``, else the instantaneous, else the average one."""
     power_limit_w: float | None
@@ -71,6 +86,10 @@ class Gpu:
     sm_clock_mhz: float | None
     memory_clock_mhz: float | None
     sm_clock_max_mhz: float | None
+    memory_clock_max_mhz: float | None
+    application_clocks_mhz: ClockPair | None
+    """What applications are limited to; None where the driver has no such setting (any more)."""
+    default_application_clocks_mhz: ClockPair | None
     throttle_reasons: tuple[str, ...] | None
     """Active ones, without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
     ecc_volatile: EccErrors
@@ -80,13 +99,18 @@ class Gpu:
     remapped_rows: RemappedRows | None
     retired_pages_single_bit: int | None
     retired_pages_double_bit: int | None
+    page_retirement_pending: bool | None
+    """Before Ampere: pages that are taken out of use at the next reset, or were listed for it."""
     fabric_state: str | None
     """NVSwitch systems: Completed when the fabric manager has registered the GPU."""
     fabric_status: str | None
+    fabric_health: Mapping[str, str]
+    """Newer drivers: what else they say about the GPU's way into the fabric (``bandwidth``, ``route_unhealthy`` …)."""
     recovery_action: str | None
     """What the driver asks for: None (the word), Reset, Reboot …"""
     problems: tuple[str, ...]
-    """Elements in which the driver prints an error instead of a value, as ``path: text``."""
+    """Elements in which the driver prints an error instead of a value, as ``path: text``; flags that ask for a repair
+    or an exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +146,6 @@ class ListedGpu:
     mig: tuple[MigDevice, ...]
 
 
-_NOT_AVAILABLE: Final = re.compile(
-    r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?|", re.IGNORECASE
-)
-_PROBLEM: Final = re.compile(
-    r"\[?(?:unknown error|err!|gpu is lost\b.*|gpu requires reset|insufficient permissions?)\]?", re.IGNORECASE
-)
 _REASON: Final = re.compile(r"clocks_(?:throttle|event)_reason_(\w+)")
 
 
@@ -144,7 +162,7 @@ def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
         root = ET.fromstring(text[start : end + len(closing)])  # noqa: S314  (no prolog, hence no entities)
     except ET.ParseError as error:
         raise ParseError(TOOL, f"XML report is damaged ({error})") from None
-    attached = _integer(root, "attached_gpus")
+    attached = integer_at(root, "attached_gpus")
     gpus = tuple(_gpu(element) for element in root.findall("gpu"))
     if not gpus and attached != 0:
         raise ParseError(TOOL, "report describes no GPU")
@@ -153,8 +171,8 @@ def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
     around = text[:start] + "\n" + text[end + len(closing) :]
     lines = (line.strip() for line in around.splitlines())
     return NvidiaSmi(
-        driver=_text(root, "driver_version"),
-        cuda=_text(root, "cuda_version"),
+        driver=text_at(root, "driver_version"),
+        cuda=text_at(root, "cuda_version"),
         attached_gpus=attached,
         gpus=gpus,
         messages=tuple(line for line in lines if line and not line.startswith(("<?xml", "<!DOCTYPE"))),
@@ -179,7 +197,7 @@ def parse_nvidia_smi_list(output: str | bytes) -> tuple[ListedGpu, ...]:
 
 
 def _gpu(element: ET.Element) -> Gpu:
-    bus_id, name = element.get("id", "").strip(), _text(element, "product_name")
+    bus_id, name = element.get("id", "").strip(), text_at(element, "product_name")
     if not bus_id or not name:
         raise ParseError(TOOL, "a GPU has no bus id or no name")
     power = "gpu_power_readings" if element.find("gpu_power_readings") is not None else "power_readings"
@@ -187,66 +205,94 @@ def _gpu(element: ET.Element) -> Gpu:
     return Gpu(
         bus_id=bus_id,
         name=name,
-        uuid=_text(element, "uuid"),
-        serial=_text(element, "serial"),
-        minor_number=_integer(element, "minor_number"),
-        vbios=_text(element, "vbios_version"),
-        persistence=_text(element, "persistence_mode"),
-        mig=_text(element, "mig_mode/current_mig"),
-        ecc=_text(element, "ecc_mode/current_ecc"),
-        compute_mode=_text(element, "compute_mode"),
-        performance_state=_text(element, "performance_state"),
-        memory_total_mib=_integer(element, "fb_memory_usage/total", " MiB"),
-        memory_used_mib=_integer(element, "fb_memory_usage/used", " MiB"),
-        utilization_pct=_real(element, "utilization/gpu_util", " %"),
-        temperature_c=_real(element, "temperature/gpu_temp", " C"),
-        memory_temperature_c=_real(element, "temperature/memory_temp", " C"),
+        uuid=text_at(element, "uuid"),
+        serial=text_at(element, "serial"),
+        minor_number=integer_at(element, "minor_number"),
+        vbios=text_at(element, "vbios_version"),
+        inforom=text_at(element, "inforom_version/img_version"),
+        part_number=text_at(element, "board_part_number") or text_at(element, "gpu_part_number"),
+        pci_id=_pci_id(element),
+        persistence=text_at(element, "persistence_mode"),
+        mig=text_at(element, "mig_mode/current_mig"),
+        mig_pending=text_at(element, "mig_mode/pending_mig"),
+        ecc=text_at(element, "ecc_mode/current_ecc"),
+        compute_mode=text_at(element, "compute_mode"),
+        performance_state=text_at(element, "performance_state"),
+        memory_total_mib=integer_at(element, "fb_memory_usage/total", " MiB"),
+        memory_used_mib=integer_at(element, "fb_memory_usage/used", " MiB"),
+        utilization_pct=real_at(element, "utilization/gpu_util", " %"),
+        temperature_c=real_at(element, "temperature/gpu_temp", " C"),
+        memory_temperature_c=real_at(element, "temperature/memory_temp", " C"),
+        temperature_margin_c=_temperature_margin(element),
         power_draw_w=_first_power(element, power, ("power_draw", "instant_power_draw", "average_power_draw")),
         power_limit_w=_first_power(element, power, ("current_power_limit", "enforced_power_limit", "power_limit")),
         default_power_limit_w=_first_power(element, power, ("default_power_limit",)),
-        pcie_generation=_integer(element, f"{link}/pcie_gen/current_link_gen"),
-        pcie_generation_max=_integer(element, f"{link}/pcie_gen/max_link_gen"),
-        pcie_width=_integer(element, f"{link}/link_widths/current_link_width", "x"),
-        pcie_width_max=_integer(element, f"{link}/link_widths/max_link_width", "x"),
-        pcie_replays=_integer(element, "pci/replay_counter"),
-        sm_clock_mhz=_real(element, "clocks/sm_clock", " MHz"),
-        memory_clock_mhz=_real(element, "clocks/mem_clock", " MHz"),
-        sm_clock_max_mhz=_real(element, "max_clocks/sm_clock", " MHz"),
+        pcie_generation=integer_at(element, f"{link}/pcie_gen/current_link_gen"),
+        pcie_generation_max=integer_at(element, f"{link}/pcie_gen/max_link_gen"),
+        pcie_width=integer_at(element, f"{link}/link_widths/current_link_width", "x"),
+        pcie_width_max=integer_at(element, f"{link}/link_widths/max_link_width", "x"),
+        pcie_replays=integer_at(element, "pci/replay_counter"),
+        sm_clock_mhz=real_at(element, "clocks/sm_clock", " MHz"),
+        memory_clock_mhz=real_at(element, "clocks/mem_clock", " MHz"),
+        sm_clock_max_mhz=real_at(element, "max_clocks/sm_clock", " MHz"),
+        memory_clock_max_mhz=real_at(element, "max_clocks/mem_clock", " MHz"),
+        application_clocks_mhz=_clocks(element, "applications_clocks"),
+        default_application_clocks_mhz=_clocks(element, "default_applications_clocks"),
         throttle_reasons=_throttle_reasons(element),
         ecc_volatile=_ecc(element.find("ecc_errors/volatile")),
         ecc_aggregate=_ecc(element.find("ecc_errors/aggregate")),
         remapped_rows=_remapped_rows(element.find("remapped_rows")),
-        retired_pages_single_bit=_integer(element, "retired_pages/multiple_single_bit_retirement/retired_count"),
-        retired_pages_double_bit=_integer(element, "retired_pages/double_bit_retirement/retired_count"),
-        fabric_state=_text(element, "fabric/state"),
-        fabric_status=_text(element, "fabric/status"),
-        recovery_action=_text(element, "gpu_recovery_action"),
-        problems=tuple(_problems(element, "")),
+        retired_pages_single_bit=integer_at(element, "retired_pages/multiple_single_bit_retirement/retired_count"),
+        retired_pages_double_bit=integer_at(element, "retired_pages/double_bit_retirement/retired_count"),
+        page_retirement_pending=_page_retirement_pending(element),
+        fabric_state=text_at(element, "fabric/state"),
+        fabric_status=text_at(element, "fabric/status"),
+        fabric_health=_fabric_health(element.find("fabric/health")),
+        recovery_action=text_at(element, "gpu_recovery_action"),
+        problems=(*_problems(element, ""), *_flags(element)),
     )
 
 
-def _text(element: ET.Element, path: str) -> str | None:
-    """Text of an element; None when it is absent, says that it is not available, or holds an error."""
-    text = (element.findtext(path) or "").strip()
-    return None if _NOT_AVAILABLE.fullmatch(text) or _PROBLEM.fullmatch(text) else text
-
-
-def _real(element: ET.Element, path: str, unit: str = "") -> float | None:
-    text = _text(element, path)
+def _pci_id(element: ET.Element) -> str | None:
+    """``233510DE``: device, then vendor."""
+    text = text_at(element, "pci/pci_device_id")
     if text is None:
         return None
-    if not re.fullmatch(rf"-?\d{{1,15}}(?:\.\d{{1,9}})?{re.escape(unit)}", text, re.ASCII):
-        raise ParseError(TOOL, f"{path} is no number{unit and ' of' + unit}: {excerpt(text)}")
-    return float(text.removesuffix(unit))
+    match = re.fullmatch(r"(?:0x)?([0-9A-F]{4})10DE", text, re.IGNORECASE)
+    if match is None:
+        raise ParseError(TOOL, f"pci_device_id is no device of NVIDIA: {excerpt(text)}")
+    return match[1].lower()
 
 
-def _integer(element: ET.Element, path: str, unit: str = "") -> int | None:
-    text = _text(element, path)
-    return None if text is None else integer(TOOL, path, text.removesuffix(unit))
+def _clocks(element: ET.Element, section: str) -> ClockPair | None:
+    sm, memory = (real_at(element, f"{section}/{name}", " MHz") for name in ("graphics_clock", "mem_clock"))
+    return None if sm is None or memory is None else ClockPair(sm, memory)
+
+
+def _temperature_margin(element: ET.Element) -> float | None:
+    """Newer drivers count down to the limit, older ones print temperature and limit."""
+    margin = real_at(element, "temperature/gpu_temp_tlimit", " C")
+    if margin is not None:
+        threshold = real_at(element, "temperature/gpu_temp_slow_tlimit_threshold", " C")
+        return None if threshold is None else margin - threshold
+    temperature = real_at(element, "temperature/gpu_temp", " C")
+    limit = real_at(element, "temperature/gpu_temp_slow_threshold", " C")
+    return None if temperature is None or limit is None else limit - temperature
+
+
+def _page_retirement_pending(element: ET.Element) -> bool | None:
+    said = [yes_at(element, f"retired_pages/{name}") for name in ("pending_retirement", "pending_blacklist")]
+    known = [value for value in said if value is not None]
+    return any(known) if known else None
+
+
+def _fabric_health(element: ET.Element | None) -> Mapping[str, str]:
+    children = () if element is None else element
+    return MappingProxyType({child.tag: text for child in children if (text := text_at(child, ".")) is not None})
 
 
 def _first_power(element: ET.Element, section: str, names: Iterable[str]) -> float | None:
-    values = (_real(element, f"{section}/{name}", " W") for name in names)
+    values = (real_at(element, f"{section}/{name}", " W") for name in names)
     return next((value for value in values if value is not None), None)
 
 
@@ -255,7 +301,7 @@ def _throttle_reasons(element: ET.Element) -> tuple[str, ...] | None:
         reasons = element.find(section)
         if reasons is None or not len(reasons):
             continue
-        texts = [(match[1], _text(reasons, r.tag)) for r in reasons if (match := _REASON.fullmatch(r.tag))]
+        texts = [(match[1], text_at(reasons, r.tag)) for r in reasons if (match := _REASON.fullmatch(r.tag))]
         if any(text is not None for _, text in texts):
             return tuple(name for name, text in texts if text == "Active")
     return None
@@ -277,7 +323,7 @@ def _ecc(counters: ET.Element | None) -> EccErrors:
 
 
 def _sum(counters: ET.Element, paths: Iterable[str]) -> int | None:
-    counts = [count for path in paths if (count := _integer(counters, path)) is not None]
+    counts = [count for path in paths if (count := integer_at(counters, path)) is not None]
     return sum(counts) if counts else None
 
 
@@ -285,27 +331,18 @@ def _remapped_rows(element: ET.Element | None) -> RemappedRows | None:
     if element is None or not len(element):
         return None
     return RemappedRows(
-        corrected=_integer(element, "remapped_row_corr"),
-        uncorrected=_integer(element, "remapped_row_unc"),
-        pending=_yes(element, "remapped_row_pending"),
-        failed=_yes(element, "remapped_row_failure"),
+        corrected=integer_at(element, "remapped_row_corr"),
+        uncorrected=integer_at(element, "remapped_row_unc"),
+        pending=yes_at(element, "remapped_row_pending"),
+        failed=yes_at(element, "remapped_row_failure"),
     )
-
-
-def _yes(element: ET.Element, path: str) -> bool | None:
-    text = _text(element, path)
-    if text is None:
-        return None
-    if text not in ("Yes", "No"):
-        raise ParseError(TOOL, f"{path} is neither Yes nor No: {excerpt(text)}")
-    return text == "Yes"
 
 
 def _problems(element: ET.Element, path: str) -> Iterable[str]:
     for child in element:
         here = f"{path}/{child.tag}".lstrip("/")
         text = (child.text or "").strip()
-        if _PROBLEM.fullmatch(text):
+        if PROBLEM.fullmatch(text):
             yield f"{here}: {text}"
         yield from _problems(child, here)
 
@@ -316,3 +353,17 @@ def driver_numbers(version: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise ParseError(TOOL, f"{version!r} is no driver version")
     return tuple(int(part) for part in parts)
+
+
+_FLAGS: Final = {
+    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than its maker allows",
+    "ecc_errors/channel_repair_pending": "a memory channel waits for its repair",
+    "ecc_errors/tpc_repair_pending": "a TPC waits for its repair",
+    "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
+    "gpu_reset_status/reset_required": "a reset is required",
+}
+
+
+def _flags(element: ET.Element) -> Iterable[str]:
+    """Absent in older drivers."""
+    return (complaint for path, complaint in _FLAGS.items() if text_at(element, path) == "Yes")

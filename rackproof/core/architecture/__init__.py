@@ -48,6 +48,7 @@ __all__ = [
     "Ceilings",
     "Ceph",
     "Claim",
+    "Clocks",
     "CollectiveProfile",
     "Conditions",
     "Containers",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from rackproof.core.architecture.base import Claims, Model
 
-PciIds = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+
+def _one_or_more(kind: type) -> Callable[[Any], Any]:
+    return lambda value: (value,) if isinstance(value, kind) else value
+
+
+PciIds = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
+Drivers = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
 
 
 class Nvlink(Model):
@@ -17,6 +24,19 @@ class Nvlink(Model):
     links: int = Field(ge=1)
     gb_per_s_per_link: float = Field(gt=0)
     """GB/s in one direction."""
+    errors_max: int = Field(default=0, ge=0)
+    """Of each kind, on each link, since the driver was loaded: replays, recoveries, CRC, or what NVLink 5 counts."""
+
+
+class Clocks(Model):
+    """Clocks of every GPU; what is left out is not asked."""
+
+    sm_max_mhz: int | None = None
+    """The highest that the GPU offers."""
+    memory_max_mhz: int | None = None
+    application_sm_mhz: int | None = None
+    """What applications are limited to; left out, it must be the GPU's own default."""
+    application_memory_mhz: int | None = None
 
 
 class Gpu(Model):
@@ -30,16 +50,43 @@ class Gpu(Model):
     driver: str | None = None
     """Exact version, or the oldest allowed one as ``>=525.105.17``."""
     vbios: str | None = None
+    inforom: str | None = None
+    """Version of the InfoROM's image: ``G520.0280.02.02``."""
     pci_ids: PciIds = ()
     """PCI device ids that are allowed, four hexadecimal digits."""
     ecc: Literal["Enabled", "Disabled"] | None = None
     persistence: Literal["Enabled", "Disabled"] | None = None
+    ecc_corrected_max: int | None = Field(default=None, ge=0)
+    """Corrected errors of one GPU since its driver was loaded."""
+    ecc_uncorrected_lifetime_max: int | None = Field(default=None, ge=0)
+    """Uncorrectable errors in one GPU's whole life."""
+    remapped_rows_max: int | None = Field(default=None, ge=0)
+    """Rows of one GPU's memory that were replaced after uncorrectable errors."""
     mig: Literal["Enabled", "Disabled"] | None = None
+    power_limit_w: float | None = Field(default=None, gt=0)
+    """In force on every GPU; left out, it must be the GPU's own default."""
+    clocks: Clocks | None = None
+    temperature_margin_min_c: float | None = Field(default=None, ge=0)
+    """K between the GPU and the temperature at which it slows down, at the moment of asking."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
     topology: str | None = None
     """Name of a graph of ``rackproof.core.topology``: the node's GPUs must be joined like it, in any order."""
     nvlink: Nvlink | None = None
+    nvswitches: int | None = Field(default=None, ge=0)
+    """NVSwitches that are PCI devices of every node (until Hopper)."""
+    fabric: Literal["Completed"] | None = None
+    """What nvidia-smi must say of every GPU's way into the NVLink fabric."""
+    fabric_manager: Literal["active"] | None = None
+    """The node runs its own fabric manager, whose version must be exactly the driver's."""
+    gpudirect: Literal["peermem", "dmabuf"] | None = None
+    """How adapters reach GPU memory: through the module nvidia-peermem, or the kernel's DMA-BUF."""
+    gds: Drivers = ()
+    """File systems for which ``gdscheck -p`` must say Supported: ``NVMe``, ``NFS``, ``WekaFS`` …"""
+    dcgm_level: Literal[1] | None = None
+    """Level of ``dcgmi diag`` that validators run; the higher ones load the GPU and belong to a benchmark."""
+    xid_allowed: Annotated[tuple[int, ...], BeforeValidator(_one_or_more(int))] = ()
+    """Xids in the kernel's log that are no fault here, besides those that NVIDIA's catalogue blames on applications."""
     source: str | None = None
     claim: Claims = ()
 
@@ -51,13 +98,27 @@ GPU_CHECKS: Final = {
     "memory_mib": "gpu.memory",
     "driver": "gpu.driver",
     "vbios": "gpu.vbios",
+    "inforom": "gpu.inforom",
     "pci_ids": "gpu.pci_ids",
     "ecc": "gpu.ecc_mode",
     "persistence": "gpu.persistence",
+    "ecc_corrected_max": "gpu.ecc_corrected",
+    "ecc_uncorrected_lifetime_max": "gpu.ecc_lifetime",
+    "remapped_rows_max": "gpu.remapped_rows",
     "mig": "gpu.mig",
+    "power_limit_w": "gpu.power_limit",
+    "clocks": "gpu.clocks",
+    "temperature_margin_min_c": "gpu.temperature",
     "pcie_generation": "gpu.pcie_generation",
     "pcie_width": "gpu.pcie_width",
     "topology": "gpu.topology",
     "nvlink": "gpu.nvlink",
+    "nvswitches": "gpu.nvswitches",
+    "fabric": "gpu.fabric",
+    "fabric_manager": "gpu.fabric_manager",
+    "gpudirect": "gpu.gpudirect",
+    "gds": "gpu.gds",
+    "dcgm_level": "gpu.dcgm",
+    "xid_allowed": "gpu.xid",
 }
 """Key of ``gpu``: check that every node of the role must have a result for."""

@@ -1,0 +1,80 @@
+"""Parts of NVIDIA's driver besides nvidia-smi: the kernel module, the fabric manager, the devices on the PCI bus."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, text_of, whole_lines
+
+VERSION: Final = r"\d{3,4}(?:\.\d{1,4}){1,2}"
+_MODULE: Final = re.compile(
+    rf"NVRM version: NVIDIA UNIX (Open )?(?:Kernel Module|\S+ +Kernel Module)\b.*? ({VERSION})\s.*"
+)
+_FABRIC_MANAGER: Final = re.compile(rf"\s*Fabric Manager version is\s*:\s*({VERSION})\s*")
+
+GPU_CLASSES: Final = ("0300", "0302")
+"""VGA and 3D controllers."""
+SWITCH_CLASS: Final = "0680"
+"""Other bridges: NVSwitches of the generations that are PCI devices (until Hopper)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelModule:
+    version: str
+    open: bool
+    """The module whose source is open, which DMA-BUF and Blackwell need."""
+
+
+def parse_kernel_module(output: str | bytes) -> KernelModule:
+    """Read ``/proc/driver/nvidia/version``; the compiler's line must follow the driver's."""
+    lines = whole_lines("/proc/driver/nvidia/version", output)
+    found = [match for line in lines if (match := _MODULE.fullmatch(line))]
+    if len(found) != 1 or not any(line.startswith("GCC version:") for line in lines):
+        raise ParseError(
+            "/proc/driver/nvidia/version", f"no version of the kernel module: {excerpt(' '.join(lines), 160)}"
+        )
+    return KernelModule(found[0][2], found[0][1] is not None)
+
+
+def parse_fabric_manager_version(output: str | bytes) -> str:
+    """Read ``nv-fabricmanager --version``."""
+    lines = whole_lines("nv-fabricmanager", output)
+    found = [match[1] for line in lines if (match := _FABRIC_MANAGER.fullmatch(line))]
+    if len(found) != 1:
+        raise ParseError("nv-fabricmanager", f"no version: {excerpt(' '.join(lines), 160)}")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    address: str
+    """With the domain: ``0000:18:00.0``."""
+    device_class: str
+    device: str
+    """Four hexadecimal digits in lower case."""
+    answers: bool
+    """False where every register reads as ones: the device is in the kernel's list but gone from the bus."""
+
+
+_DEVICE: Final = re.compile(
+    r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([0-9a-f]{4}): 10de:([0-9a-f]{4})(?: \(rev ([0-9a-f]{2})\))?"
+    r"(?: \(prog-if [0-9a-f]{2}\))?"
+)
+
+
+def parse_nvidia_devices(output: str | bytes) -> tuple[PciDevice, ...]:
+    """Read ``lspci -Dn -d 10de:``; an empty list is an answer, and only the caller knows that lspci ran."""
+    if not (output.strip()):
+        return ()
+    devices = []
+    for line in whole_lines("lspci", text_of("lspci", output)):
+        match = _DEVICE.fullmatch(line.strip())
+        if match is None:
+            raise ParseError("lspci", f"unexpected line {excerpt(line, 160)}")
+        devices.append(PciDevice(match[1], match[2], match[3], match[4] != "ff"))
+    if len({device.address for device in devices}) != len(devices):
+        raise ParseError("lspci", "a device is listed twice")
+    return tuple(devices)

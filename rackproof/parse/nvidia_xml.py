@@ -1,0 +1,48 @@
+"""Elements of nvidia-smi's XML: what one says, None where the driver says nothing of it."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer
+
+TOOL: Final = "nvidia-smi"
+
+NOT_AVAILABLE: Final = re.compile(
+    r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?|", re.IGNORECASE
+)
+PROBLEM: Final = re.compile(
+    r"\[?(?:unknown error|err!|gpu is lost\b.*|gpu requires reset|insufficient permissions?)\]?", re.IGNORECASE
+)
+
+
+def text_at(element: ET.Element, path: str) -> str | None:
+    """Text of an element; None when it is absent, says that it is not available, or holds an error."""
+    text = (element.findtext(path) or "").strip()
+    return None if NOT_AVAILABLE.fullmatch(text) or PROBLEM.fullmatch(text) else text
+
+
+def real_at(element: ET.Element, path: str, unit: str = "") -> float | None:
+    text = text_at(element, path)
+    if text is None:
+        return None
+    if not re.fullmatch(rf"-?\d{{1,15}}(?:\.\d{{1,9}})?{re.escape(unit)}", text, re.ASCII):
+        raise ParseError(TOOL, f"{path} is no number{unit and ' of' + unit}: {excerpt(text)}")
+    return float(text.removesuffix(unit))
+
+
+def integer_at(element: ET.Element, path: str, unit: str = "") -> int | None:
+    text = text_at(element, path)
+    return None if text is None else integer(TOOL, path, text.removesuffix(unit))
+
+
+def yes_at(element: ET.Element, path: str) -> bool | None:
+    text = text_at(element, path)
+    if text is None:
+        return None
+    if text not in ("Yes", "No"):
+        raise ParseError(TOOL, f"{path} is neither Yes nor No: {excerpt(text)}")
+    return text == "Yes"

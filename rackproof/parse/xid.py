@@ -1,0 +1,96 @@
+"""What NVIDIA's driver wrote to the kernel's log: Xids of GPUs, SXids of NVSwitches.
+
+An Xid is an error report of the driver with a number. Whom it concerns is in NVIDIA's catalogue of Xid errors
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), whose "immediate action" is restarting the
+application for errors of a program's own, and resetting, restarting, a workflow or a call to the maker for the rest.
+SXids are described in the Fabric Manager User Guide; the message itself says whether it is fatal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt
+
+TOOL: Final = "kernel log"
+
+OF_APPLICATIONS: Final = frozenset(
+    {
+        8,  # GPU stopped processing: the watchdog ended a kernel
+        *(11, 25, 32, 80),  # invalid or corrupted push buffer
+        13,  # exception in a kernel: index out of range, illegal instruction
+        31,  # page fault: illegal address
+        *(37, 38, 43, 44, 66, 67, 141),  # catalogue: ignore; what the application sees is an error of its own
+        45,  # cleanup of channels after another error, or after the process was killed
+        *(60, 68, 82, 83, 84, 86, 88, 89, 96, 97, 98, 139),  # video, JPEG and optical flow
+        *range(99, 106),
+        69,  # class error
+        *(106, 107),  # test messages of the management bus
+    }
+)
+"""Xids after which NVIDIA's catalogue restarts the application, or ignores them. All others count as the machine's:
+
+48, 63, 64, 92, 94, 95, 140, 171, 172 memory; 62, 109, 119, 120 firmware and timeouts; 74, 136, 137, 144–150, 155
+NVLink; 79, 167 PCIe; 54 power; 154 the driver's own wish for a reset; and whatever is not in the catalogue yet.
+63 (a row was remapped, catalogue: ignore) and 94 (contained memory error) stay here: the application has lost its data,
+and the GPU waits for a reset. Exceptions of the copy engines (39 to 41, 70 to 72 …) have no cause in the catalogue.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    bus_id: str
+    """PCI address as printed: ``0000:9b:00``."""
+    code: int
+    text: str
+
+    @property
+    def of_application(self) -> bool:
+        return self.code in OF_APPLICATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchError:
+    bus_id: str
+    code: int
+    fatal: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLog:
+    loaded: bool
+    """The log has the driver's first words: it reaches back to where the driver was loaded, and nothing is missing."""
+    xids: tuple[Xid, ...]
+    switch_errors: tuple[SwitchError, ...]
+    lost: tuple[str, ...]
+    """GPUs of which the driver says that they have fallen off the bus, by PCI address."""
+
+
+_LOADED: Final = re.compile(r"NVRM: loading NVIDIA UNIX ")
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): (\d{1,5}), ?(.*)")
+_SXID: Final = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,6}), (.*)")
+_LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]{7,16}): GPU has fallen off the bus")
+
+
+def parse_driver_log(lines: Iterable[str]) -> DriverLog:
+    """Lines of ``dmesg`` or ``journalctl -k``, in any format of theirs. Raises ParseError for an Xid it cannot read."""
+    loaded = False
+    xids, switch_errors, lost = [], [], []
+    for line in lines:
+        if _LOADED.search(line):
+            loaded = True
+        elif match := _XID.search(line):
+            xids.append(Xid(match[1].lower(), int(match[2]), match[3].strip()))
+        elif match := _SXID.search(line):
+            fatal = re.match(r"Fatal\b", match[3]) is not None
+            switch_errors.append(SwitchError(match[1].lower(), int(match[2]), fatal, match[3].strip()))
+        elif match := _LOST.search(line):
+            lost.append(match[1].lower())
+        elif "NVRM: Xid" in line or ": SXid (" in line:
+            raise ParseError(TOOL, f"an Xid that cannot be read: {excerpt(line, 160)}")
+    return DriverLog(loaded, tuple(xids), tuple(switch_errors), tuple(dict.fromkeys(lost)))

@@ -1,0 +1,97 @@
+"""What validators of GPUs share: whom they apply to, the driver's report, and one expectation of every GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Gpu as Promised
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
+from rackproof.parse.text import last_words
+from rackproof.remote.recording import Unmeasured
+from rackproof.validation.answers import STATUS
+from rackproof.validation.checks import read
+
+QUERY: Final = "nvidia-smi -q -x"
+KERNEL_MODULE: Final = f"cat /proc/driver/nvidia/version{STATUS}"
+DEVICES: Final = f"lspci -Dn -d 10de:{STATUS}"
+
+_NO_DRIVER: Final = re.compile(
+    r"No devices were found|couldn't communicate with the NVIDIA driver|Driver/library version mismatch"
+    r"|Failed to initialize NVML|GPU is lost|Unable to determine the device handle",
+    re.IGNORECASE,
+)
+
+
+def has_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.gpu is not None and arch.gpu.count > 0
+
+
+def real_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
+    """Not where the inventory says that nvidia-smi is replayed: there is no driver to ask for more."""
+    return has_gpus(arch, node, rack) and not node.data.get("simulated_gpus")
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """The architecture says something about this key."""
+    return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) not in (None, ())
+
+
+def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc == "Enabled"
+
+
+def promised(arch: Architecture) -> Promised:
+    """Raises Unmeasured where there is nothing to expect."""
+    if arch.gpu is None:
+        raise Unmeasured("the architecture has no GPUs")
+    return arch.gpu
+
+
+def report(host: Host) -> NvidiaSmi:
+    """What the driver says of at least one GPU. Raises Unmeasured."""
+    found = parse_nvidia_smi(read(host, QUERY))
+    if not found.gpus:
+        raise Unmeasured("nvidia-smi describes no GPU; see gpu.count")
+    return found
+
+
+def refusal(host: Host) -> str | None:
+    """What nvidia-smi says instead of a report where the driver gives it no GPU at all, whatever its exit status."""
+    result = host.run(QUERY)
+    text = f"{result.stdout}\n{result.stderr}"
+    if "<nvidia_smi_log" in text or not _NO_DRIVER.search(text):
+        return None
+    return last_words("\n".join(line for line in text.splitlines() if _NO_DRIVER.search(line)))
+
+
+def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
+    """Every GPU has the expected value. Raises Unmeasured when one reports none and no other one is wrong."""
+    values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
+    wrong = {bus: found for bus, found in values.items() if found is not None and found != expected}
+    if wrong:
+        listed = ", ".join(f"{found} on {bus}" for bus, found in wrong.items())
+        raise AssertionError(f"expected {expected} on {len(values)} GPUs, actual {listed}")
+    expect_known(values)
+
+
+def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], float | None], *, least: bool) -> None:
+    """Every GPU has at most (``least``: at least) so much; else as ``expect_each``."""
+    values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
+    wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
+    if wrong:
+        listed = ", ".join(f"{found:g}{unit} on {bus}" for bus, found in wrong.items())
+        raise AssertionError(f"expected {'at least' if least else 'at most'} {limit:g}{unit}, actual {listed}")
+    expect_known(values)
+
+
+def expect_known(values: dict[str, object] | dict[str, float | None]) -> None:
+    """Raises Unmeasured when one of them is None."""
+    silent = [bus for bus, found in values.items() if found is None]
+    if silent:
+        raise Unmeasured(f"nvidia-smi reports nothing for {', '.join(silent)}")

@@ -1,0 +1,284 @@
+"""What joins GPUs to each other and to the rest: PCIe, NVLink, NVSwitches and their fabric, GPUDirect."""
+
+from __future__ import annotations
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.topology import NoTopology, links_between, same_topology
+from rackproof.parse import ParseError
+from rackproof.parse.gdscheck import parse_gdscheck
+from rackproof.parse.nvidia_driver import (
+    SWITCH_CLASS,
+    parse_fabric_manager_version,
+    parse_kernel_module,
+    parse_nvidia_devices,
+)
+from rackproof.parse.nvidia_smi import Gpu
+from rackproof.parse.nvidia_topology import GpuLinks, parse_nvlink_status, parse_topology
+from rackproof.parse.nvlink_errors import parse_nvlink_errors
+from rackproof.parse.text import excerpt
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS, answer_of, properties
+from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report, says
+
+MATRIX = "nvidia-smi topo -m"
+LINK_STATUS = "nvidia-smi nvlink -s"
+LINK_ERRORS = "nvidia-smi nvlink -e"
+FABRIC_MANAGER = "systemctl show nvidia-fabricmanager.service -p LoadState,ActiveState,SubState"
+FABRIC_MANAGER_VERSION = f"nv-fabricmanager --version 2>&1{STATUS}"
+MODULES = f"grep -E '^nvidia' /proc/modules{STATUS}"
+DMABUF = f"grep -c -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms{STATUS}"
+GDSCHECK = f'PATH="$PATH:/usr/local/cuda/gds/tools" gdscheck -p{STATUS}'
+
+FULL_SPEED = "P0"
+"""In lower performance states a GPU may slow its link down."""
+HEALTHY_FABRIC = frozenset({"Healthy", "Full", "False", "No", "None", "Not Supported"})
+"""What newer drivers say of a good way into the fabric: summary, bandwidth, four complaints."""
+SPEED_TOLERANCE = 0.999
+"""nvidia-smi prints three decimals."""
+
+
+@check(
+    "gpu.pcie_generation",
+    reads="gpu.pcie_generation",
+    roles=("gpu",),
+    when=says("pcie_generation"),
+    protects="A link of an older generation halves the way to host memory, storage and network.",
+    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser, look at the BIOS setting of the slot.",
+)
+def test_pcie_generation(host: Host, arch: Architecture) -> None:
+    def speed(gpu: Gpu) -> int | None:
+        # Idle, a GPU slows its link down to save power; what counts then is what the link can do.
+        idle = gpu.performance_state is not None and gpu.performance_state != FULL_SPEED
+        return gpu.pcie_generation_max if idle else gpu.pcie_generation
+
+    expect_each(host, promised(arch).pcie_generation, speed)
+
+
+@check(
+    "gpu.pcie_width",
+    reads="gpu.pcie_width",
+    roles=("gpu",),
+    when=says("pcie_width"),
+    protects="Eight lanes instead of sixteen halve the way to host memory, storage and network.",
+    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser.",
+)
+def test_pcie_width(host: Host, arch: Architecture) -> None:
+    expect_each(host, promised(arch).pcie_width, lambda gpu: gpu.pcie_width)
+
+
+@check(
+    "gpu.topology",
+    reads="gpu.topology",
+    roles=("gpu",),
+    when=says("topology"),
+    protects="A pair of GPUs whose NVLink is missing goes over PCIe, and every collective of the node waits for it.",
+    hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
+)
+def test_topology(host: Host, arch: Architecture) -> None:
+    found = parse_topology(read(host, MATRIX))
+    try:
+        mismatch = same_topology(links_between(found.gpus, found.paths), promised(arch).topology or "", found.gpus)
+    except NoTopology as error:
+        raise Unmeasured(str(error)) from None
+    if mismatch is not None:
+        raise AssertionError(str(mismatch))
+
+
+@check(
+    "gpu.nvlink",
+    reads="gpu.nvlink",
+    roles=("gpu",),
+    when=says("nvlink"),
+    protects="Every missing or slower NVLink takes its share of the bandwidth from every collective of the node.",
+    hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then baseboard or GPU.",
+)
+def test_nvlink(host: Host, arch: Architecture) -> None:
+    gpu, wanted = promised(arch), promised(arch).nvlink
+    if wanted is None:
+        raise Unmeasured("the architecture says nothing about NVLink")
+    found = parse_nvlink_status(read(host, LINK_STATUS))
+    expect(len(found), gpu.count, "GPUs that nvidia-smi nvlink lists")
+
+    def problem(links: GpuLinks) -> str | None:
+        good = [
+            link for link in links.links if (link.gb_per_s or 0) >= wanted.gb_per_s_per_link * SPEED_TOLERANCE
+        ]  # fmt: skip
+        if len(good) == wanted.links == len(links.links):
+            return None
+        bad = [f"link {link.index} {_speed(link.gb_per_s)}" for link in links.links if link not in good]
+        details = f" ({', '.join(bad)})" if bad else f" ({links.note})" if links.note else ""
+        listed = f"{len(good)} of {len(links.links)}"
+        return (
+            f"GPU {links.index}: expected {wanted.links} links of {wanted.gb_per_s_per_link:g} GB/s, "
+            f"actual {listed}{details}"
+        )
+
+    expect_all(text for links in found if (text := problem(links)))
+
+
+def _speed(gb_per_s: float | None) -> str:
+    return "is inactive" if gb_per_s is None else f"at {gb_per_s:g} GB/s"
+
+
+@check(
+    "gpu.nvlink_errors",
+    reads="gpu.nvlink",
+    roles=("gpu",),
+    when=says("nvlink"),
+    protects="A link that repeats packets is slow before it fails, and takes the job with it when it does.",
+    hint="nvidia-smi nvlink -e before and after a load; errors that grow: reseat the GPU, exchange GPU or baseboard.",
+)
+def test_nvlink_errors(host: Host, arch: Architecture) -> None:
+    gpu, wanted = promised(arch), promised(arch).nvlink
+    if wanted is None:
+        raise Unmeasured("the architecture says nothing about NVLink")
+    found = parse_nvlink_errors(read(host, LINK_ERRORS))
+    expect_all(
+        f"GPU {counted.index} link {link.link}: expected {kind} of at most {wanted.errors_max}, actual {count}"
+        for counted in found
+        for link in counted.links
+        for kind, count in link.counters.items()
+        if count is not None and count > wanted.errors_max
+    )
+    if len(found) != gpu.count:
+        raise Unmeasured(f"nvidia-smi nvlink lists {len(found)} of {gpu.count} GPUs")
+    for counted in found:
+        whole = [link for link in counted.links if link.counters and None not in link.counters.values()]
+        if len(whole) < wanted.links:
+            raise Unmeasured(f"GPU {counted.index} has error counters for {len(whole)} of {wanted.links} links")
+
+
+@check(
+    "gpu.nvswitches",
+    reads="gpu.nvswitches",
+    roles=("gpu",),
+    when=says("nvswitches"),
+    protects="Without one of its switches the node's GPUs have no fabric, or one with a quarter of the bandwidth less.",
+    hint="lspci -d 10de::0680; (rev ff) is gone from the bus; power-cycle the node once, then exchange the baseboard.",
+)
+def test_nvswitches(host: Host, arch: Architecture) -> None:
+    answer = answer_of("lspci", host.run(DEVICES).stdout)
+    if answer.status != 0:
+        raise Unmeasured(f"lspci: exit status {answer.status}")
+    switches = [device for device in parse_nvidia_devices(answer.body) if device.device_class == SWITCH_CLASS]
+    gone = [device.address for device in switches if not device.answers]
+    if gone:
+        raise AssertionError(f"expected every NVSwitch to answer on the bus, actual gone: {', '.join(gone)}")
+    expect(len(switches), promised(arch).nvswitches, "NVSwitches")
+
+
+@check(
+    "gpu.fabric",
+    reads="gpu.fabric",
+    roles=("gpu",),
+    when=says("fabric"),
+    protects="Until a GPU has joined the fabric no CUDA program starts on it, although nvidia-smi looks well.",
+    hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it never answered.",
+)
+def test_fabric(host: Host, arch: Architecture) -> None:
+    wanted = promised(arch).fabric
+
+    def state(gpu: Gpu) -> str | None:
+        if gpu.fabric_state is None:
+            return None
+        bad = [f"{name} {value}" for name, value in gpu.fabric_health.items() if value not in HEALTHY_FABRIC]
+        if gpu.fabric_status not in (None, "Success"):
+            bad.insert(0, gpu.fabric_status)
+        return ", ".join([gpu.fabric_state, *bad])
+
+    expect_each(host, wanted, state)
+
+
+@check(
+    "gpu.fabric_manager",
+    reads="gpu.fabric_manager",
+    roles=("gpu",),
+    when=says("fabric_manager"),
+    protects="A fabric manager of another version than the driver refuses to start, and no CUDA program finds a GPU.",
+    hint="Install nvidia-fabricmanager of exactly the driver's version, pin both together, enable the unit.",
+)
+def test_fabric_manager(host: Host) -> None:
+    announce(host, FABRIC_MANAGER, FABRIC_MANAGER_VERSION, QUERY)
+    units = properties(read(host, FABRIC_MANAGER))
+    if len(units) != 1 or {"LoadState", "ActiveState", "SubState"} - set(units[0]):
+        raise Unmeasured("systemctl says nothing of nvidia-fabricmanager.service")
+    unit = units[0]
+    if unit["LoadState"] != "loaded":
+        raise AssertionError(f"nvidia-fabricmanager.service: expected loaded, actual {unit['LoadState']}")
+    expect(f"{unit['ActiveState']} ({unit['SubState']})", "active (running)", "nvidia-fabricmanager.service")
+    answer = answer_of("nv-fabricmanager", host.run(FABRIC_MANAGER_VERSION).stdout)
+    if answer.status != 0:
+        raise Unmeasured(f"nv-fabricmanager: exit status {answer.status}")
+    driver = report(host).driver
+    if driver is None:
+        raise Unmeasured("nvidia-smi reports no driver version")
+    expect(parse_fabric_manager_version(answer.body), driver, "fabric manager's version against the driver's")
+
+
+@check(
+    "gpu.gpudirect",
+    reads="gpu.gpudirect",
+    roles=("gpu",),
+    when=says("gpudirect"),
+    protects="Without GPUDirect RDMA every message goes through host memory, at a fraction of the fabric's bandwidth.",
+    hint="peermem: modprobe nvidia-peermem after the RDMA drivers. dmabuf: the open kernel module and Linux 5.12.",
+)
+def test_gpudirect(host: Host, arch: Architecture) -> None:
+    if promised(arch).gpudirect == "peermem":
+        answer = answer_of("/proc/modules", host.run(MODULES).stdout)
+        if answer.status not in (0, 1):
+            raise Unmeasured(f"grep: exit status {answer.status}")
+        modules = _modules(answer.body)
+        expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
+        return
+    announce(host, KERNEL_MODULE, DMABUF)
+    answer = answer_of("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
+    if answer.status != 0:
+        raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
+    expect(parse_kernel_module(answer.body).open, True, "open kernel module")
+    symbols = answer_of("grep", host.run(DMABUF).stdout)
+    if symbols.status not in (0, 1):
+        raise Unmeasured(f"grep: exit status {symbols.status}")
+    if symbols.status == 1:
+        raise AssertionError("expected DMA-BUF in the kernel's RDMA core, actual none")
+
+
+def _modules(output: str) -> dict[str, str]:
+    """Module: state, of lines of ``/proc/modules``; none where no driver is loaded."""
+    modules = {}
+    for line in output.splitlines():
+        words = line.split()
+        if len(words) < 6 or not words[1].isdigit():
+            raise ParseError("/proc/modules", f"no module: {excerpt(line)}")
+        modules[words[0]] = words[4]
+    return modules
+
+
+@check(
+    "gpu.gds",
+    reads="gpu.gds",
+    roles=("gpu",),
+    when=says("gds"),
+    protects="Where GPUDirect Storage is impossible, cuFile copies through host memory without a word.",
+    hint="gdscheck -p; nvidia-fs or the kernel's P2PDMA, the file system's own driver, IOMMU off or passthrough.",
+)
+def test_gds(host: Host, arch: Architecture) -> None:
+    answer = answer_of("gdscheck", host.run(GDSCHECK).stdout)
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"gdscheck: exit status {answer.status}")
+    found = parse_gdscheck(answer.body)
+    problems = [
+        f"{driver}: expected Supported, actual {found.drivers.get(driver, 'not listed')}"
+        for driver in promised(arch).gds
+        if found.drivers.get(driver) != "Supported"
+    ]
+    able = sum(found.gpus.values())
+    if able != promised(arch).count:
+        problems.append(f"GPUs that support GDS: expected {promised(arch).count}, actual {able}")
+    if not found.verified:
+        problems.append("expected the platform verified, actual not")
+    expect_all(problems)
+    if answer.status != 0:
+        raise Unmeasured(f"gdscheck: exit status {answer.status}")
