@@ -31,7 +31,7 @@ from rackproof.validation.system_answers import (
 )
 
 RELEASE = "uname -r"
-CMDLINE = "cat /proc/cmdline"
+CMDLINE = "cat /proc/cmdline" + STATUS
 MODULES = (
     'cat /proc/modules && echo built in && sed -n "s/.*[/]//;s/[.]ko.*//p" "/lib/modules/$(uname -r)/modules.builtin"'
 ) + STATUS
@@ -65,6 +65,10 @@ def test_kernel(host: Host, arch: Architecture) -> None:
         raise AssertionError(f"kernel: expected {arch.system.kernel}, actual {lines[0]}")
 
 
+def arguments(host: Host) -> tuple[str, ...]:
+    return cmdline_of(answered("/proc/cmdline", read(host, CMDLINE)).body)
+
+
 @check(
     "os.cmdline_required",
     reads="system.cmdline_required",
@@ -73,7 +77,7 @@ def test_kernel(host: Host, arch: Architecture) -> None:
     hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) writes what /etc/default/grub says, then reboot.",
 )
 def test_cmdline_required(host: Host, arch: Architecture) -> None:
-    cmdline = cmdline_of(read(host, CMDLINE))
+    cmdline = arguments(host)
     missing = [argument for argument in arch.system.cmdline_required if not in_cmdline(argument, cmdline)]
     if missing:
         raise AssertionError(f"expected on the kernel's command line, actual missing: {', '.join(missing)}")
@@ -87,7 +91,7 @@ def test_cmdline_required(host: Host, arch: Architecture) -> None:
     hint="cat /proc/cmdline; take it out of /etc/default/grub, run update-grub, reboot.",
 )
 def test_cmdline_forbidden(host: Host, arch: Architecture) -> None:
-    cmdline = cmdline_of(read(host, CMDLINE))
+    cmdline = arguments(host)
     there = [argument for argument in arch.system.cmdline_forbidden if in_cmdline(argument, cmdline)]
     if there:
         raise AssertionError(f"expected not on the kernel's command line, actual there: {', '.join(there)}")
@@ -215,7 +219,7 @@ def test_clock_source(host: Host, arch: Architecture) -> None:
 )
 def test_mitigations(host: Host, arch: Architecture) -> None:
     if arch.system.mitigations == "off":
-        if not in_cmdline("mitigations=off", cmdline_of(read(host, CMDLINE))):
+        if not in_cmdline("mitigations=off", arguments(host)):
             raise AssertionError("expected mitigations=off on the kernel's command line, actual not there")
         return
     found = vulnerabilities_of(read(host, VULNERABILITIES))

@@ -59,15 +59,14 @@ def test_holds(host: Host, arch: Architecture) -> None:
 def test_package_versions(host: Host, arch: Architecture) -> None:
     promised = arch.system.package_versions or {}
     names = " ".join(shlex.quote(name) for name in promised)
+    # Every name must be answered for, so nothing else has to prove that the answer is whole.
     command = (
         "if command -v dpkg-query >/dev/null; then"
-        f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1;"
-        f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1; fi{STATUS}"
+        f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1 || [ $? = 1 ];"
+        f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 || [ $? -lt 99 ];"
+        " fi"
     )
-    answer = answer_of("dpkg-query", read(host, command))
-    if answer.not_run or answer.timed_out:
-        raise ParseError("dpkg-query", f"exit status {answer.status}")
-    found = versions_of(answer.body.splitlines(), tuple(promised))
+    found = versions_of(read(host, command), tuple(promised))
     expect_all(
         f"{name}: expected {version}, actual {', '.join(found[name]) or NOT_INSTALLED}"
         for name, version in promised.items()

@@ -22,9 +22,9 @@ def answered(tool: str, output: str) -> Answer:
     return answer
 
 
-def cmdline_of(output: str) -> tuple[str, ...]:
-    """``cat /proc/cmdline``: arguments of the running kernel, without quotes, those of init left out."""
-    lines = whole_lines("/proc/cmdline", output)
+def cmdline_of(body: str) -> tuple[str, ...]:
+    """``/proc/cmdline``: arguments of the running kernel, without quotes, those of init left out."""
+    lines = whole_lines("/proc/cmdline", body)
     words = [match[0].replace('"', "") for match in re.finditer(r'(?:[^\s"]|"[^"]*")+', lines[0])]
     if len(lines) != 1 or not words:
         raise ParseError("/proc/cmdline", f"expected one line, actual {len(lines)}")
@@ -122,11 +122,11 @@ def _locks(line: str, name: str) -> bool:
     return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-(\d+:)?\d\S*", line))
 
 
-def versions_of(lines: list[str], names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def versions_of(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Installed versions of each name: more than one of several architectures, none where it is not installed."""
     found: dict[str, list[str]] = {name: [] for name in names}
     answered = set()
-    for line in lines:
+    for line in whole_lines("dpkg-query", output):
         words = line.split()
         if len(words) == 4 and words[0] == "package" and words[1] in found:
             answered.add(words[1])
