@@ -117,6 +117,8 @@ def _services(architecture: Architecture) -> Iterator[Problem]:
     if architecture.containers:
         here = ("containers", "mounts")
         yield from each_known(here, architecture.containers.mounts, architecture.storage, "storage")
+        if architecture.containers.cdi and architecture.gpu is None:
+            yield Problem(("containers", "cdi"), "asks for a device of every GPU, and there is no gpu")
 
 
 def _figures(architecture: Architecture, part: Any, here: KeyPath) -> Iterator[Problem]:

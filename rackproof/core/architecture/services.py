@@ -104,11 +104,13 @@ CONTAINER_CHECKS: Final = {
 }
 """Key of ``containers``: check. Items of container.mount are the names of storage."""
 
+_ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi")
+
 
 def asks(part: Slurm | Containers, key: str) -> bool:
     """Whether what stands under a key of ``slurm`` or ``containers`` asks for its check."""
     value: Any = getattr(part, key)
-    if key == "munge":
+    if key in _ONLY_TRUE:
         return bool(value)
     return value is not None and value != () and value != {}
 

@@ -1,0 +1,132 @@
+"""What container runtimes say: ``docker info``, ``podman info``, ``crictl info``, ``nvidia-ctk cdi list``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.text import excerpt, whole_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A runtime that answers. None: it does not say."""
+
+    version: str | None
+    storage_driver: str | None
+    data_root: str | None
+    rootless: bool | None
+    default_runtime: str | None
+    runtimes: tuple[str, ...]
+    """Names of OCI runtimes it can start containers with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The client has no daemon to talk to."""
+
+    reason: str
+
+
+def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
+    """``docker info`` as JSON: all of it, or the keys that are read here."""
+    document = _document("docker", output, "ServerVersion", "ServerErrors")
+    errors = document.values.get("ServerErrors")
+    if errors:
+        if not isinstance(errors, list) or not all(isinstance(error, str) for error in errors):
+            document.refuse("ServerErrors", "is no list of texts")
+        return Refusal("; ".join(errors))
+    options = document.strings("SecurityOptions")
+    return Runtime(
+        version=document.string("ServerVersion"),
+        storage_driver=document.string("Driver"),
+        data_root=document.string("DockerRootDir"),
+        rootless=any("name=rootless" in option.split(",") for option in options),
+        default_runtime=document.string("DefaultRuntime"),
+        runtimes=tuple(sorted(document.child("Runtimes").values)),
+    )
+
+
+def parse_podman_info(output: str | bytes) -> Runtime:
+    """``podman info`` as JSON, all of it or the keys that are read here. It lists one OCI runtime, its default."""
+    document = _document("podman", output, "host", "store")
+    host, store = document.child("host"), document.child("store")
+    rootless = host.child("security").values.get("rootless")
+    if not isinstance(rootless, bool):
+        host.refuse("security.rootless", "is neither true nor false")
+    runtime = host.child("ociRuntime").string("name")
+    return Runtime(
+        version=document.child("version").string("Version"),
+        storage_driver=store.string("graphDriverName"),
+        data_root=store.string("graphRoot"),
+        rootless=rootless,
+        default_runtime=runtime,
+        runtimes=(runtime,),
+    )
+
+
+def parse_crictl_info(output: str | bytes) -> Runtime | Refusal:
+    """``crictl info`` of containerd."""
+    document = _document("crictl", output, "status", "config")
+    conditions = {c.string("type"): c.values.get("status") for c in document.child("status").children("conditions")}
+    if conditions.get("RuntimeReady") is not True:
+        if not isinstance(conditions.get("RuntimeReady"), bool):
+            raise ParseError("crictl", "no condition RuntimeReady")
+        return Refusal("RuntimeReady is false")
+    config = document.child("config")
+    containerd = config.child("containerd")
+    return Runtime(
+        version=None,
+        storage_driver=containerd.string("snapshotter") if containerd.has("snapshotter") else None,
+        data_root=config.string("containerdRootDir") if config.has("containerdRootDir") else None,
+        rootless=None,
+        default_runtime=containerd.string("defaultRuntimeName"),
+        runtimes=tuple(sorted(containerd.child("runtimes").values)),
+    )
+
+
+def parse_ctr_version(output: str | bytes) -> str:
+    """``ctr version``: containerd's own, not the client's."""
+    tool = "ctr"
+    server = False
+    for line in whole_lines(tool, output):
+        if re.fullmatch(r"[A-Z]\w+:", line):
+            server = line == "Server:"
+        elif server and (match := re.fullmatch(r"\s+Version:\s+v?(\d\S*)", line)):
+            return match[1]
+    raise ParseError(tool, "no version of the server")
+
+
+def parse_enroot_version(output: str | bytes) -> str:
+    """``enroot version``."""
+    lines = [line.strip() for line in whole_lines("enroot", output) if line.strip()]
+    if len(lines) != 1 or not re.fullmatch(r"\d+(\.\d+)+\S*", lines[0]):
+        raise ParseError("enroot", f"no version: {excerpt(lines[-1] if lines else '')}")
+    return lines[0]
+
+
+def parse_cdi_list(output: str | bytes) -> frozenset[str]:
+    """``nvidia-ctk cdi list``, stderr with stdout: names of devices, as many as it says that it found."""
+    tool = "nvidia-ctk"
+    said: int | None = None
+    names = set()
+    for line in whole_lines(tool, output):
+        if match := re.search(r"Found (\d+) CDI devices", line):
+            said = int(match[1])
+        elif re.fullmatch(r"[a-z0-9.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+", line.strip()):
+            names.add(line.strip())
+    if said is None:
+        raise ParseError(tool, f"no number of devices: {excerpt(str(output))}")
+    if len(names) != said:
+        raise ParseError(tool, f"{said} devices found, {len(names)} listed")
+    return frozenset(names)
+
+
+def _document(tool: str, output: str | bytes, *keys: str) -> Json:
+    def wanted(value: Any) -> bool:
+        return isinstance(value, dict) and any(key in value for key in keys)
+
+    return Json(tool, "", find_json(tool, output, wanted).value)

@@ -1,0 +1,232 @@
+"""What Slurm's own tools say: ``scontrol``, ``slurmd -C``; and munge, with which it knows who asks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+SCONTROL: Final = "scontrol"
+_KEY: Final = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z_]*)=")
+_REASON: Final = re.compile(r"(?<=\s)Reason=(.*\[\S*@\S*\])")
+"""Free text, with who wrote it and when behind it."""
+_NONE: Final = ("", "(null)", "N/A", "n/a")
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    role: str
+    """primary, backup, backup1 …"""
+    host: str
+    up: bool
+
+
+def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
+    """``scontrol ping``; never empty."""
+    found = []
+    for line in whole_lines(SCONTROL, output):
+        if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", line.strip()):
+            found.append(Controller(match[1], match[2], match[3] == "UP"))
+    if not found:
+        raise ParseError(SCONTROL, f"no controller: {excerpt(str(output))}")
+    return tuple(found)
+
+
+def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, str], ...]:
+    """``scontrol -o show …``: one mapping a line, each of which begins with ``first``; never empty.
+
+    Values may contain blanks, and a reason anything. Of a key that comes twice the first is kept: free text stands
+    at the end.
+    """
+    records = []
+    for line in whole_lines(SCONTROL, output):
+        if not line.strip():
+            continue
+        reason = _REASON.search(line)
+        if reason:
+            line = line[: reason.start()] + line[reason.end() :]
+        keys = list(_KEY.finditer(line))
+        if not keys or keys[0].start() != 0 or keys[0][1] != first:
+            raise ParseError(SCONTROL, f"no line of {first}: {excerpt(line)}")
+        record: dict[str, str] = {}
+        for match, following in zip(keys, [*keys[1:], None], strict=True):
+            end = following.start() if following else len(line)
+            record.setdefault(match[1], line[match.end() : end].strip())
+        if reason:
+            record["Reason"] = reason[1]
+        records.append(record)
+    if not records:
+        raise ParseError(SCONTROL, f"no {first}")
+    return tuple(records)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node as the controller has it."""
+
+    name: str
+    states: tuple[str, ...]
+    """The base state first, then flags: ``("DOWN", "DRAIN", "NOT_RESPONDING")``."""
+    reason: str | None
+    version: str | None
+    """Of the slurmd that registered; None when none has."""
+    cpus: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mib: int
+    gres: dict[str, int]
+    """By resource, all types together."""
+    tres: dict[str, str]
+    """What is accounted: ``cpu``, ``mem``, ``gres/gpu``."""
+    partitions: tuple[str, ...]
+
+
+def parse_scontrol_node(output: str | bytes) -> SlurmNode:
+    """``scontrol -o show node NAME``."""
+    records = parse_scontrol_records(output, "NodeName")
+    if len(records) != 1:
+        raise ParseError(SCONTROL, f"expected one node, actual {len(records)}")
+    record = records[0]
+
+    def number(key: str) -> int:
+        return integer(SCONTROL, key, _needed(record, key))
+
+    return SlurmNode(
+        name=_needed(record, "NodeName"),
+        states=_states(_needed(record, "State")),
+        reason=None if record.get("Reason", "") in _NONE else record["Reason"],
+        version=None if record.get("Version", "") in _NONE else record["Version"],
+        cpus=number("CPUTot"),
+        sockets=number("Sockets"),
+        cores_per_socket=number("CoresPerSocket"),
+        threads_per_core=number("ThreadsPerCore"),
+        memory_mib=number("RealMemory"),
+        gres=parse_gres(_needed(record, "Gres")),
+        tres=dict(part.partition("=")[::2] for part in record.get("CfgTRES", "").split(",") if part),
+        partitions=tuple(record.get("Partitions", "").split(",")) if record.get("Partitions", "") not in _NONE else (),
+    )
+
+
+def _needed(record: dict[str, str], key: str) -> str:
+    if not record.get(key):
+        raise ParseError(SCONTROL, f"no {key} of {record.get('NodeName') or record.get('PartitionName')}")
+    return record[key]
+
+
+def _states(text: str) -> tuple[str, ...]:
+    states: list[str] = []
+    silent = False
+    for word in text.split("+"):
+        match = re.fullmatch(r"([A-Z][A-Z_]*)([*~#!%$@^-]?)", word)
+        if match is None:
+            raise ParseError(SCONTROL, f"no state: {excerpt(text)}")
+        states.append(match[1])
+        silent |= match[2] == "*"
+    if silent and "NOT_RESPONDING" not in states:
+        states.append("NOT_RESPONDING")
+    return tuple(states)
+
+
+_SUFFIX: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+def parse_gres(text: str) -> dict[str, int]:
+    """``gpu:h200:8(S:0-1),lscratch:3200``: how many of each resource."""
+    found: dict[str, int] = {}
+    if text in _NONE:
+        return found
+    for part in re.sub(r"\([^()]*\)", "", text).split(","):
+        name, *rest = part.split(":")
+        if not re.fullmatch(r"[A-Za-z]\w*", name):
+            raise ParseError(SCONTROL, f"no resource: {excerpt(text)}")
+        count = re.fullmatch(r"(\d{1,18})([KMGT]?)", rest[-1]) if rest else None
+        found[name] = found.get(name, 0) + (int(count[1]) * _SUFFIX[count[2]] if count else 1)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmConfig:
+    """Configuration in force, as the controller answers it."""
+
+    as_of: datetime
+    """The controller's clock when it answered, in the time zone of the node that asked; whole seconds."""
+    values: dict[str, str]
+
+    def value(self, key: str) -> str | None:
+        """None where nothing is configured. Raises ParseError for a key that Slurm has not."""
+        if key not in self.values:
+            raise ParseError(SCONTROL, f"no {key} in the configuration")
+        return None if self.values[key] in _NONE else self.values[key]
+
+
+def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
+    """``scontrol show config``."""
+    lines = whole_lines(SCONTROL, output)
+    match = re.fullmatch(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", lines[0])
+    if match is None:
+        raise ParseError(SCONTROL, f"no configuration: {excerpt(lines[0])}")
+    values: dict[str, str] = {}
+    for line in lines[1:]:
+        if pair := re.fullmatch(r"(\S+)\s*= ?(.*)", line):
+            values.setdefault(pair[1], pair[2].strip())
+    return SlurmConfig(time_of(SCONTROL, match[1]), values)
+
+
+def time_of(tool: str, text: str) -> datetime:
+    """``2024-11-21T14:33:28``, without a time zone."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        raise ParseError(tool, f"no time: {excerpt(text)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What slurmd finds on its node."""
+
+    cpus: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mib: int
+
+
+def parse_slurmd_c(output: str | bytes) -> Found:
+    """``slurmd -C``."""
+    tool = "slurmd"
+    lines = [line for line in whole_lines(tool, output) if line.startswith("NodeName=")]
+    if len(lines) != 1:
+        raise ParseError(tool, f"no node: {excerpt(str(output))}")
+    values = {}
+    for word in lines[0].split():
+        key, equals, value = word.partition("=")
+        if equals:
+            values[key] = value
+
+    def number(*keys: str) -> int:
+        for key in keys:
+            if key in values:
+                return integer(tool, key, values[key], minimum=1)
+        raise ParseError(tool, f"no {keys[0]}")
+
+    return Found(
+        cpus=number("CPUs"),
+        sockets=number("SocketsPerBoard", "Sockets") * (number("Boards") if "Boards" in values else 1),
+        cores_per_socket=number("CoresPerSocket"),
+        threads_per_core=number("ThreadsPerCore"),
+        memory_mib=number("RealMemory"),
+    )
+
+
+def parse_unmunge(output: str | bytes) -> str:
+    """``munge -n | unmunge``: the status, ``Success``, ``Expired credential`` …"""
+    tool = "unmunge"
+    for line in whole_lines(tool, output):
+        if match := re.fullmatch(r"STATUS:\s+(\S.*?) \(\d+\)", line):
+            return match[1]
+    raise ParseError(tool, f"no status: {excerpt(str(output))}")

@@ -1,0 +1,259 @@
+"""The container runtime, as itself says, and what it can give to containers: GPUs and storage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Containers
+from rackproof.core.architecture.services import asks
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.containers import (
+    Refusal,
+    Runtime,
+    parse_cdi_list,
+    parse_crictl_info,
+    parse_ctr_version,
+    parse_docker_info,
+    parse_enroot_version,
+    parse_podman_info,
+)
+from rackproof.parse.mounts import find_mount, parse_mountinfo
+from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation.answers import STATUS, Answer, answer_of
+
+LIMIT = "timeout -k 2 15"
+# Only what is read: everything else (running containers, warnings) changes from hour to hour.
+DOCKER_KEYS = (
+    "ServerErrors",
+    "ServerVersion",
+    "Driver",
+    "DockerRootDir",
+    "SecurityOptions",
+    "DefaultRuntime",
+    "Runtimes",
+)
+DOCKER = "{" + ",".join(f'"{key}":{{{{json .{key}}}}}' for key in DOCKER_KEYS) + "}"
+PODMAN = (
+    '{"version":{"Version":{{json .Version.Version}}},'
+    '"host":{"security":{"rootless":{{json .Host.Security.Rootless}}},'
+    '"ociRuntime":{"name":{{json .Host.OCIRuntime.Name}}}},'
+    '"store":{"graphDriverName":{{json .Store.GraphDriverName}},"graphRoot":{{json .Store.GraphRoot}}}}'
+)
+INFO = {
+    "docker": f"{LIMIT} docker info --format '{DOCKER}' 2>&1{STATUS}",
+    "podman": f"{LIMIT} podman info --format '{PODMAN}' 2>&1{STATUS}",
+    "containerd": f"{LIMIT} crictl info 2>&1{STATUS}",
+    "enroot": f"{LIMIT} enroot version 2>&1{STATUS}",
+}
+CTR_VERSION = f"{LIMIT} ctr version 2>&1{STATUS}"
+CDI = f"{LIMIT} nvidia-ctk cdi list 2>&1{STATUS}"
+ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-container-cli{STATUS}"
+
+
+def containers_of(arch: Architecture) -> Containers:
+    """Raises Unmeasured where the architecture has none."""
+    if arch.containers is None:
+        raise Unmeasured("the architecture says nothing about containers")
+    return arch.containers
+
+
+def has_containers(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.containers is not None and bool(set(arch.containers.roles) & set(node.groups))
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
+        return has_containers(arch, node, rack) and arch.containers is not None and asks(arch.containers, key)
+
+    return applies
+
+
+def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    return arch.containers.mounts if arch.containers and has_containers(arch, node, rack) else ()
+
+
+def answer(host: Host, tool: str, command: str) -> Answer:
+    """Raises Unmeasured when there is no such program, or it may not be asked."""
+    found = answer_of(tool, read(host, command))
+    if found.not_run:
+        raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
+    if "permission denied" in found.body.lower():
+        raise Unmeasured(f"{tool}: permission denied")
+    return found
+
+
+def state(host: Host, arch: Architecture) -> Runtime | Refusal:
+    """What the runtime says, or why it says nothing."""
+    runtime = containers_of(arch).runtime
+    found = answer(host, runtime, INFO[runtime])
+    if found.timed_out:
+        return Refusal("none within 15 s")
+    if found.status != 0 and "{" not in found.body:
+        lines = found.body.strip().splitlines()
+        return Refusal(lines[-1] if lines else f"exit status {found.status}")
+    if runtime == "enroot":
+        return Runtime(parse_enroot_version(found.body), None, None, None, None, ())
+    if runtime == "docker":
+        said: Runtime | Refusal = parse_docker_info(found.body)
+    elif runtime == "podman":
+        said = parse_podman_info(found.body)
+    else:
+        said = parse_crictl_info(found.body)
+    if found.status != 0 and isinstance(said, Runtime):
+        raise Unmeasured(f"{runtime}: exit status {found.status}, and an answer")
+    return said
+
+
+def running(host: Host, arch: Architecture) -> Runtime:
+    """For questions that only make sense when it answers."""
+    found = state(host, arch)
+    if isinstance(found, Refusal):
+        raise Unmeasured(f"{containers_of(arch).runtime} does not answer; see container.answers")
+    return found
+
+
+def known(value: str | bool | None, arch: Architecture, what: str) -> str | bool:
+    if value is None:
+        raise Unmeasured(f"{containers_of(arch).runtime} does not say its {what}")
+    return value
+
+
+@check(
+    "container.answers",
+    reads="containers.runtime",
+    when=says("runtime"),
+    protects="Jobs that run in containers fail at their first line when the daemon is gone.",
+    hint="systemctl status docker or containerd, and journalctl of it; a full /var stops both.",
+)
+def test_answers(host: Host, arch: Architecture) -> None:
+    found = state(host, arch)
+    if isinstance(found, Refusal):
+        raise AssertionError(f"expected an answer of {containers_of(arch).runtime}, actual {found.reason}")
+
+
+@check(
+    "container.version",
+    reads="containers.version",
+    when=says("version"),
+    protects="Older runtimes lack what newer images and the GPU toolkit rely on.",
+    hint="apt policy of the runtime's package; a daemon runs the old version until it is restarted.",
+)
+def test_version(host: Host, arch: Architecture) -> None:
+    wanted = containers_of(arch).version or ""
+    if containers_of(arch).runtime == "containerd":
+        found = answer(host, "ctr", CTR_VERSION)
+        if found.status != 0:
+            raise Unmeasured("ctr: containerd does not answer; see container.answers")
+        version: str | None = parse_ctr_version(found.body)
+    else:
+        version = running(host, arch).version
+    if not re.match(rf"{re.escape(wanted)}(?![0-9])", str(known(version, arch, "version"))):
+        raise AssertionError(f"expected {wanted}, actual {version}")
+
+
+@check(
+    "container.storage_driver",
+    reads="containers.storage_driver",
+    when=says("storage_driver"),
+    protects="vfs copies every layer: pulling one large image takes an hour, and fills the drive.",
+    hint="docker info; the driver falls back where the file system below lacks what overlay needs (xfs: ftype=1).",
+)
+def test_storage_driver(host: Host, arch: Architecture) -> None:
+    found = running(host, arch).storage_driver
+    expect(known(found, arch, "storage driver"), containers_of(arch).storage_driver, "storage driver")
+
+
+@check(
+    "container.data_root",
+    reads="containers.data_root",
+    when=says("data_root"),
+    protects="Images of tens of gigabytes on the root disk fill it, and the node stops.",
+    hint="data-root in /etc/docker/daemon.json, root in containerd's config.toml, graphroot in storage.conf.",
+)
+def test_data_root(host: Host, arch: Architecture) -> None:
+    found = running(host, arch).data_root
+    expect(known(found, arch, "data root"), containers_of(arch).data_root, "data root")
+
+
+@check(
+    "container.rootless",
+    reads="containers.rootless",
+    when=says("rootless"),
+    protects="Who may talk to a daemon that runs as root is root on the node.",
+    hint="docker info shows rootless under Security Options; podman info under host.security.",
+)
+def test_rootless(host: Host, arch: Architecture) -> None:
+    rootless = known(running(host, arch).rootless, arch, "rootlessness")
+    expect("rootless" if rootless else "as root", "rootless" if containers_of(arch).rootless else "as root", "runs")
+
+
+@check(
+    "container.default_runtime",
+    reads="containers.default_runtime",
+    when=says("default_runtime"),
+    protects="With another default runtime containers start without GPUs, or without being asked to have them.",
+    hint="nvidia-ctk runtime configure --set-as-default; then restart the daemon.",
+)
+def test_default_runtime(host: Host, arch: Architecture) -> None:
+    found = running(host, arch).default_runtime
+    expect(known(found, arch, "default runtime"), containers_of(arch).default_runtime, "default runtime")
+
+
+@check(
+    "container.nvidia_runtime",
+    reads="containers.nvidia_runtime",
+    when=says("nvidia_runtime"),
+    protects="Without it a container sees no GPU, and frameworks compute on processors without a word.",
+    hint="nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the daemon.",
+)
+def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
+    found = running(host, arch)
+    if containers_of(arch).runtime == "enroot":
+        hook = answer(host, "enroot", ENROOT_HOOK)
+        if hook.status != 0:
+            raise AssertionError("expected enroot's hook 98-nvidia.sh and nvidia-container-cli, actual not there")
+    elif not any(re.fullmatch(r"nvidia(-\w+)*", name) for name in found.runtimes):
+        raise AssertionError(f"expected a runtime nvidia, actual {', '.join(found.runtimes) or 'none'}")
+
+
+@check(
+    "container.cdi",
+    reads="containers.cdi",
+    when=says("cdi"),
+    protects="A GPU that the specification lacks cannot be given to a container; after a driver's update all fail.",
+    hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; again after every change of driver or GPUs.",
+)
+def test_cdi(host: Host, arch: Architecture) -> None:
+    if arch.gpu is None or not arch.gpu.count:
+        raise Unmeasured("the architecture says nothing about GPUs")
+    found = answer(host, "nvidia-ctk", CDI)
+    if found.status != 0:
+        lines = found.body.strip().splitlines()
+        raise Unmeasured(f"nvidia-ctk: exit status {found.status}" + (f": {lines[-1]}" if lines else ""))
+    devices = parse_cdi_list(found.body)
+    expected = [f"nvidia.com/gpu={name}" for name in (*range(arch.gpu.count), "all")]
+    missing = [name for name in expected if name not in devices]
+    if missing:
+        raise AssertionError(f"expected {len(expected)} devices, actual missing: {', '.join(missing)}")
+
+
+@check(
+    "container.mount",
+    reads="containers.mounts",
+    each=mounts,
+    protects="A daemon that was started before the mount gives containers the empty folder below it.",
+    hint="Restart the daemon; let its unit require the mount (RequiresMountsFor=), and not hide it (PrivateMounts=).",
+)
+def test_mount(host: Host, arch: Architecture, item: str) -> None:
+    runtime = containers_of(arch).runtime
+    seen = parse_mountinfo(
+        read(host, f'cat "/proc/$(systemctl show --property=MainPID --value -- {runtime}.service)/mountinfo"')
+    )
+    storage = arch.storage[item]
+    for mountpoint in storage.mountpoints:
+        mount = find_mount(seen, mountpoint)
+        actual = mount.fstype if mount else "not mounted"
+        expect(actual, storage.fstype, f"{mountpoint} as {runtime} sees it")

@@ -1,0 +1,327 @@
+"""Slurm: what a node's tools say, and what the controller says of the node."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture, Slurm
+from rackproof.core.architecture.services import asks
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.slurm import (
+    SlurmConfig,
+    SlurmNode,
+    parse_scontrol_config,
+    parse_scontrol_node,
+    parse_scontrol_ping,
+    parse_scontrol_records,
+    parse_slurmd_c,
+    parse_unmunge,
+    time_of,
+)
+from rackproof.parse.text import whole_lines
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS, Answer, answer_of, properties
+
+LIMIT = "timeout -k 2 15"
+PING = f"{LIMIT} scontrol ping 2>&1{STATUS}"
+# The node's own clock before and after: the controller's stands in the first line between.
+CLOCK = "date +%Y-%m-%dT%H:%M:%S"
+CONFIG = f"{CLOCK}; {LIMIT} scontrol show config 2>&1; s=$?; {CLOCK}; echo status $s"
+PARTITIONS = f"{LIMIT} scontrol -o show partition 2>&1{STATUS}"
+SLURMD = "systemctl show --property=Id,LoadState,ActiveState,SubState -- slurmd.service"
+HARDWARE = f"{LIMIT} slurmd -C 2>/dev/null{STATUS}"
+# What munge itself says is in the credential's absence.
+MUNGE = f"munge -n 2>/dev/null | {LIMIT} unmunge 2>&1{STATUS}"
+HELP = f"{LIMIT} srun --help 2>&1{STATUS}"
+
+STATES = ("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED", "PLANNED", "MAINT")
+FLAGS = ("CLOUD", "COMPLETING", "DYNAMIC_NORM", "RESERVED", "PLANNED", "MAINTENANCE", "BLOCKED")
+
+
+def slurm_of(arch: Architecture) -> Slurm:
+    """Raises Unmeasured where the architecture has no Slurm."""
+    if arch.slurm is None:
+        raise Unmeasured("the architecture says nothing about Slurm")
+    return arch.slurm
+
+
+def has_slurm(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.slurm is not None and bool(set(arch.slurm.roles) & set(node.groups))
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
+        return has_slurm(arch, node, rack) and arch.slurm is not None and asks(arch.slurm, key)
+
+    return applies
+
+
+def each_of(key: str) -> Callable[[Architecture, Node, Rack], Iterable[str]]:
+    def names(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+        return tuple(getattr(arch.slurm, key)) if has_slurm(arch, node, rack) else ()
+
+    return names
+
+
+def answer(host: Host, tool: str, command: str) -> Answer:
+    """Raises Unmeasured when there is no such program."""
+    found = answer_of(tool, read(host, command))
+    if found.not_run:
+        raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
+    return found
+
+
+def good(host: Host, tool: str, command: str) -> str:
+    """What it prints when it ends well; for questions that make no sense otherwise."""
+    found = answer(host, tool, command)
+    if found.status != 0:
+        lines = found.body.strip().splitlines()
+        raise Unmeasured(f"{tool}: exit status {found.status}" + (f": {lines[-1]}" if lines else ""))
+    return found.body
+
+
+def show_node(node: Node) -> str:
+    return f"{LIMIT} scontrol -o show node {shlex.quote(node.name)} 2>&1{STATUS}"
+
+
+def registered(host: Host, node: Node) -> SlurmNode:
+    found = parse_scontrol_node(good(host, "scontrol", show_node(node)))
+    if found.name != node.name:
+        raise Unmeasured(f"scontrol answers about {found.name}")
+    return found
+
+
+def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
+    """The node's clock, the configuration, the node's clock again."""
+    lines = whole_lines("scontrol", good(host, "scontrol", CONFIG))
+    before, after = time_of("date", lines[0]), time_of("date", lines[-1])
+    return before, parse_scontrol_config("".join(f"{line}\n" for line in lines[1:-1])), after
+
+
+def begins(version: str | None, wanted: str) -> bool:
+    return version is not None and re.match(rf"{re.escape(wanted)}(?![0-9])", version) is not None
+
+
+@check(
+    "slurm.controller",
+    reads="slurm",
+    when=has_slurm,
+    protects="Without a controller no job starts; without its backup none does after the next reboot.",
+    hint="systemctl status slurmctld there; slurm.conf's SlurmctldHost and port 6817 from this node.",
+)
+def test_controller(host: Host) -> None:
+    found = answer(host, "scontrol", PING)
+    if found.timed_out:
+        raise AssertionError("expected an answer of the controller within 15 s, actual none")
+    expect_all(
+        f"controller {controller.host} ({controller.role}): expected UP, actual DOWN"
+        for controller in parse_scontrol_ping(found.body)
+        if not controller.up
+    )
+
+
+@check(
+    "slurm.slurmd",
+    reads="slurm",
+    when=has_slurm,
+    protects="A node without slurmd takes no jobs, and is drained by the controller minutes later.",
+    hint="systemctl status slurmd; journalctl -u slurmd for gres.conf and munge.",
+)
+def test_slurmd(host: Host) -> None:
+    shown = properties(read(host, SLURMD))
+    if len(shown) != 1 or shown[0].get("Id") != "slurmd.service" or "SubState" not in shown[0]:
+        raise Unmeasured("systemctl: no state of slurmd.service")
+    if shown[0].get("LoadState") == "not-found":
+        raise AssertionError("expected slurmd.service, actual not found")
+    actual = f"{shown[0].get('ActiveState')} ({shown[0]['SubState']})"
+    expect(actual, "active (running)", "slurmd.service")
+
+
+@check(
+    "slurm.node_state",
+    reads="slurm",
+    when=has_slurm,
+    protects="A drained node is paid for and runs nothing; a draining one takes no new job.",
+    hint="The reason says who and why. When it is mended: scontrol update NodeName=NAME State=RESUME.",
+)
+def test_node_state(host: Host, node: Node) -> None:
+    found = answer(host, "scontrol", show_node(node))
+    if found.status != 0 and f"Node {node.name} not found" in found.body:
+        raise AssertionError(f"expected {node.name} among Slurm's nodes, actual not found")
+    state = registered(host, node)
+    if state.states[0] not in STATES or not set(state.states[1:]) <= set(FLAGS):
+        reason = f": {state.reason}" if state.reason else ""
+        raise AssertionError(f"expected IDLE, MIXED or ALLOCATED, actual {'+'.join(state.states)}{reason}")
+
+
+@check(
+    "slurm.config",
+    reads="slurm",
+    when=has_slurm,
+    protects="Nodes with another slurm.conf than the controller place tasks and limits differently.",
+    hint="Distribute slurm.conf again, or go over to configless slurmd; then scontrol reconfigure.",
+)
+def test_config(host: Host) -> None:
+    expect(config_of(host)[1].value("HASH_VAL"), "Match", "hash of slurm.conf")
+
+
+@check(
+    "slurm.version",
+    reads="slurm.version",
+    when=says("version"),
+    protects="A slurmd more than two releases behind its controller cannot register.",
+    hint="apt policy slurmd on the node, and slurmctld on the controller; upgrade slurmdbd first, nodes last.",
+)
+def test_version(host: Host, arch: Architecture, node: Node) -> None:
+    wanted = slurm_of(arch).version or ""
+    announce(host, CONFIG, show_node(node))
+    versions = {"controller": config_of(host)[1].value("SLURM_VERSION"), "slurmd": registered(host, node).version}
+    expect_all(
+        f"{what}: expected {wanted}, actual {version or 'never registered'}"
+        for what, version in versions.items()
+        if not begins(version, wanted)
+    )
+
+
+@check(
+    "slurm.gres",
+    reads="slurm.gres",
+    each=each_of("gres"),
+    protects="A GPU that Slurm does not count is never given to a job.",
+    hint="slurmd -G on the node; gres.conf and the node's line in slurm.conf must name the same number.",
+)
+def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    found = registered(host, node)
+    expected = slurm_of(arch).gres[item]
+    problems = []
+    if found.gres.get(item, 0) != expected:
+        problems.append(f"{item}: expected {expected}, actual {found.gres.get(item, 0)}")
+    accounted = found.tres.get(f"gres/{item}")  # only where the site accounts it
+    if accounted is not None and accounted != str(expected):
+        problems.append(f"gres/{item} that is accounted: expected {expected}, actual {accounted}")
+    expect_all(problems)
+
+
+@check(
+    "slurm.partition",
+    reads="slurm.partitions",
+    each=each_of("partitions"),
+    protects="A node that its partition has lost runs none of its jobs, and nobody is told.",
+    hint="scontrol show partition; the partition's Nodes in slurm.conf; scontrol update PartitionName=NAME State=UP.",
+)
+def test_partition(host: Host, node: Node, item: str) -> None:
+    announce(host, PARTITIONS, show_node(node))
+    partitions = parse_scontrol_records(good(host, "scontrol", PARTITIONS), "PartitionName")
+    states = {record["PartitionName"]: record.get("State") for record in partitions}
+    expect(states.get(item, "no such partition"), "UP", "state")
+    of_node = registered(host, node).partitions
+    if item not in of_node:
+        raise AssertionError(f"expected {node.name} in {item}, actual in {', '.join(of_node) or 'none'}")
+
+
+@check(
+    "slurm.registered",
+    reads="slurm.memory_tolerance_pct",
+    when=says("memory_tolerance_pct"),
+    protects="Slurm hands out what its file says: too much ends jobs for memory, too little leaves cores idle.",
+    hint="Compare slurmd -C with the node's line in slurm.conf; a module that is gone shows as less memory.",
+)
+def test_registered(host: Host, arch: Architecture, node: Node) -> None:
+    announce(host, HARDWARE, show_node(node))
+    found = parse_slurmd_c(good(host, "slurmd", HARDWARE))
+    has = registered(host, node)
+    tolerance = slurm_of(arch).memory_tolerance_pct
+    cores = found.sockets * found.cores_per_socket
+    problems = [
+        f"{what}: expected {expected} as the node has, actual {actual}"
+        for what, expected, actual in (
+            ("sockets", found.sockets, has.sockets),
+            ("cores of a socket", found.cores_per_socket, has.cores_per_socket),
+            ("threads of a core", found.threads_per_core, has.threads_per_core),
+            # A site may count cores instead of threads.
+            ("CPUs", found.cpus, has.cpus if has.cpus != cores else found.cpus),
+        )
+        if expected != actual
+    ]
+    least = found.memory_mib * (1 - tolerance / 100)
+    if not least <= has.memory_mib <= found.memory_mib:
+        problems.append(f"memory: expected {least:.0f} to {found.memory_mib} MiB, actual {has.memory_mib} MiB")
+    expect_all(problems)
+
+
+@check(
+    "slurm.health_check",
+    reads="slurm.health_check",
+    when=says("health_check"),
+    protects="Without it a node with a dead GPU keeps taking jobs, and fails each of them.",
+    hint="HealthCheckProgram and HealthCheckInterval in slurm.conf; the program must be executable on every node.",
+)
+def test_health_check(host: Host, arch: Architecture) -> None:
+    program = slurm_of(arch).health_check or ""
+    there = f"test -x {shlex.quote(program)}{STATUS}"
+    announce(host, CONFIG, there)
+    config = config_of(host)[1]
+    expect(config.value("HealthCheckProgram"), program, "HealthCheckProgram")
+    interval = config.value("HealthCheckInterval") or ""
+    if not re.fullmatch(r"\d+ sec", interval):
+        raise Unmeasured(f"scontrol: no HealthCheckInterval: {interval}")
+    if interval == "0 sec":
+        raise AssertionError("HealthCheckInterval: expected more than 0 sec, actual 0 sec")
+    if answer(host, "test", there).status != 0:
+        raise AssertionError(f"expected {program} to be executable, actual not")
+
+
+@check(
+    "slurm.munge",
+    reads="slurm.munge",
+    when=says("munge"),
+    protects="Without munge a node can neither ask the controller anything nor believe it anything.",
+    hint="systemctl status munge; the key must be the controller's (mode 400, owner munge), and the clocks equal.",
+)
+def test_munge(host: Host) -> None:
+    # That the controller believes this node, and the node it, shows in slurm.controller and slurm.node_state.
+    found = answer(host, "unmunge", MUNGE)
+    if found.status != 0 and "STATUS:" not in found.body:
+        lines = found.body.strip().splitlines()
+        said = lines[-1] if lines else f"exit status {found.status}"
+        raise AssertionError(f"expected a credential that can be read back, actual {said}")
+    expect(parse_unmunge(found.body), "Success", "credential of this node")
+
+
+@check(
+    "slurm.clock",
+    reads="slurm.max_clock_skew_s",
+    when=says("max_clock_skew_s"),
+    protects="A credential from a clock that is minutes off is refused: the node falls silent.",
+    hint="chronyc tracking on the node and on the controller.",
+)
+def test_clock(host: Host, arch: Architecture) -> None:
+    before, config, after = config_of(host)
+    limit = slurm_of(arch).max_clock_skew_s
+    if after < before:
+        raise Unmeasured("the node's clock ran backwards")
+    early, late = (before - config.as_of).total_seconds(), (config.as_of - after).total_seconds()
+    skew = max(early, late, 0.0)
+    if not skew <= limit:
+        direction = "behind" if late > 0 else "ahead of"
+        raise AssertionError(f"expected at most {limit:g} s apart, actual {skew:.0f} s {direction} the controller")
+
+
+@check(
+    "slurm.pyxis",
+    reads="slurm.pyxis",
+    when=says("pyxis"),
+    protects="Jobs that name a container image fail at once on a node without the plugin.",
+    hint="plugstack.conf must name spank_pyxis.so; srun --help shows --container-image when it is loaded.",
+)
+def test_pyxis(host: Host) -> None:
+    body = good(host, "srun", HELP)
+    if "Usage: srun" not in body or "--help" not in body:
+        raise Unmeasured("srun: unexpected answer to --help")
+    if not re.search(r"(?m)^\s+--container-image=", body):
+        raise AssertionError("expected srun to know --container-image, actual not")
