@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final
@@ -171,6 +172,7 @@ def _checked(measured: Matrix) -> tuple[tuple[int, ...], ...]:
     return matrix
 
 
+@lru_cache(maxsize=16)  # the nodes of a rack are alike
 def _isomorphic(one: Matrix, other: Matrix) -> bool:
     profiles, others = _profiles(one), _profiles(other)
     # First, because a search would try every order of sixteen GPUs that are all alike but for one link.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -98,6 +99,7 @@ def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
+@lru_cache(maxsize=16)  # several checks read the same output
 def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
     """Read /proc/self/mountinfo (proc(5)), in the kernel's order."""
     tool = "mountinfo"

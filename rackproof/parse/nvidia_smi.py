@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -149,6 +150,7 @@ class ListedGpu:
 _REASON: Final = re.compile(r"clocks_(?:throttle|event)_reason_(\w+)")
 
 
+@lru_cache(maxsize=16)  # several checks read the same output
 def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
     """Read the XML of ``nvidia-smi -q -x``."""
     text = text_of(TOOL, output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from typing import Final
 
@@ -71,6 +72,7 @@ def sysctl_values(output: str) -> dict[str, str]:
     return values
 
 
+@lru_cache(maxsize=16)  # several checks read the same output
 def installed_packages(output: str) -> frozenset[str]:
     """``dpkg-query -W -f='${db:Status-Status} ${Package}\\n'``: names that are completely installed."""
     names = set()
