@@ -63,8 +63,8 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
     command = (
         "if command -v dpkg-query >/dev/null; then"
         f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1 || [ $? = 1 ];"
-        f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 || [ $? -lt 99 ];"
-        " fi"
+        f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 ||"
+        " [ $? -lt 100 ]; fi"
     )
     found = versions_of(read(host, command), tuple(promised))
     expect_all(

@@ -51,7 +51,7 @@ class LocalDrive:
 
     @property
     def described(self) -> str:
-        return f"{self.name} ({self.size_tb:.2f} TB)"
+        return f"{self.name} ({self.size_tb:.3g} TB)"
 
 
 def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:

@@ -86,9 +86,28 @@ def items_of(
         )
     elif check.startswith("storage_server."):
         found = _served(architecture, check, leads)
+    elif check.startswith(("nic.", "drives.", "service.")):
+        found = _of_parts(architecture, check, groups)
     else:
         found = service_items(architecture.slurm, architecture.containers, check)
     return tuple(dict.fromkeys(found)) or ("",)
+
+
+def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -> Iterator[str]:
+    """Purposes of ports, uses of drives, or units, that the node's role expects something of."""
+    kind = check.partition(".")[0]
+    part, keys = {"nic": ("nics", NIC_CHECKS), "drives": ("drives", DRIVES_CHECKS)}.get(kind, ("services", {}))
+    role = role_with(architecture, groups, part)
+    if role is None:
+        return
+    if not keys:
+        yield from architecture.roles[role].expect.services
+        return
+    key = next((key for key, name in keys.items() if name == check), None)
+    for entry in getattr(architecture.roles[role].expect, part):
+        # Checks without a key are of every port, and of drives that tell how they are.
+        if getattr(entry, key) not in _NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
+            yield str(_name_in_list(entry))
 
 
 def _served(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
