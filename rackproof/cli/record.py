@@ -43,6 +43,7 @@ def record(
         raise InventoryError(f"{deploy}: no such deploy file; {suggestion(deploy, known)}")
     checks = load_checks(validators_folder())
     context = open_context(inventory, architecture, None)
+    unplanned = None
     try:
         context.selection = selected(context.rack, nodeset, None, None)
         for _ in survey(context, checks):
@@ -50,7 +51,7 @@ def record(
         if deploy is not None:
             from rackproof.run.plan_questions import ask_plan
 
-            ask_plan(context, deploy)
+            unplanned = ask_plan(context, deploy)
         written = write_recordings(output, recordings_of(context))
     finally:
         context.close()
@@ -62,7 +63,9 @@ def record(
     lost = [node for node, reason in losses(context).items() if reason]
     if lost:
         click.echo(f"not, or not completely, recorded: {fold(lost)}", err=True)
-    ctx.exit(EXIT_INCOMPLETE if lost else EXIT_OK)
+    if unplanned:
+        click.echo(f"{deploy}: not, or not completely, recorded: {unplanned}", err=True)
+    ctx.exit(EXIT_INCOMPLETE if lost or unplanned else EXIT_OK)
 
 
 def recordings_of(context: Context) -> list[Recording]:

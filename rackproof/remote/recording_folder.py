@@ -40,17 +40,22 @@ def read_recording(path: Path) -> Recording:
 
 def read_folder(folder: Path) -> list[Recording]:
     """All recordings of a folder, in the order of their file names. Raises RunError."""
-    found: dict[str, Path] = {}
-    recordings = []
+    return list(read_files(folder).values())
+
+
+def read_files(folder: Path) -> dict[Path, Recording]:
+    """All recordings of a folder by file, in the order of their names. Raises RunError."""
+    nodes: dict[str, Path] = {}
+    found = {}
     for path in recording_files(folder):
         recording = read_recording(path)
-        other = found.setdefault(recording.node.name, path)
+        other = nodes.setdefault(recording.node.name, path)
         if other != path:
             raise RunError(f"{path}: a second recording of {recording.node.name}, beside {other.name}; remove one")
-        recordings.append(recording)
-    if not recordings:
+        found[path] = recording
+    if not found:
         raise RunError(f"{folder}: no recording there (*{PLAIN})")
-    return recordings
+    return found
 
 
 def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:

@@ -1,0 +1,119 @@
+"""pyinfra on recordings: ``pyinfra @recording/DIR deploys/cluster.py --dry`` plans a deploy without asking any node.
+
+Facts are answered by the same reader as the validators'; a fact that was not recorded fails its node and is named.
+Nothing can be executed, uploaded or downloaded. pyinfra imports every connector whenever it starts, so this module
+imports the rest of the kit where it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError, InventoryError
+from pyinfra.api.state import StateStage
+from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
+from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
+
+ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
+"""Environment: a file to which every question without an answer is appended, one JSON object a line.
+
+The question then counts as answered with nothing, so that a plan goes on and asks the rest of what it needs.
+"""
+PLANS_ONLY = "recordings answer plans only: use --dry"
+_SHAPE = ("_env", "_chdir", "_shell_executable")
+"""Arguments that make a command another question. Who asks does not: recordings are what root is told."""
+
+
+class RecordingConnectorData(ConnectorData, total=False):
+    """Where the connector finds its node's recording."""
+
+    recording_file: str
+
+
+class RecordingConnector(BaseConnector):
+    """The nodes of a folder of recordings, with the groups and data that were recorded with them.
+
+    .. code:: shell
+
+        pyinfra @recording/DIR deploys/cluster.py --dry
+    """
+
+    handles_execution = True
+    data_cls = RecordingConnectorData
+    data_meta = {"recording_file": DataMeta("The recording that answers for the node.")}  # noqa: RUF012
+
+    @staticmethod
+    def make_names_data(name: str | None = None) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        """One host a recording. Raises pyinfra's InventoryError."""
+        from rackproof.errors import RackproofError
+        from rackproof.remote.recording_folder import read_files
+
+        if not name:
+            raise InventoryError("which recordings? @recording/DIR")
+        try:
+            found = read_files(Path(name))
+        except RackproofError as error:
+            raise InventoryError(str(error)) from None
+        for path, recording in found.items():
+            node = recording.node
+            yield node.name, {**node.data, "recording_file": str(path)}, list(node.groups)
+
+    def connect(self) -> None:
+        from rackproof.errors import RackproofError
+        from rackproof.remote.collect import RecordingReader
+        from rackproof.remote.recording_folder import read_recording
+
+        if not self.data["recording_file"]:
+            raise ConnectError("the node has no recording; use @recording/DIR as the inventory")
+        try:
+            recording = read_recording(Path(self.data["recording_file"]))
+        except RackproofError as error:
+            raise ConnectError(str(error)) from None
+        self._reader = RecordingReader(self.host.name, known=recording.results.values())
+
+    def run_shell_command(
+        self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
+    ) -> tuple[bool, CommandOutput]:
+        if self.state.current_stage >= StateStage.Execute:
+            return False, _complaint(PLANS_ONLY)
+        question = question_of(command, arguments)
+        if not self._reader.has(question) and (asked := os.environ.get(ASKED_FILE)):
+            _append(Path(asked), self.host.name, question)
+            return True, CommandOutput([])
+        result = self._reader.read(question)
+        if result.rc is None:
+            return False, _complaint(result.why)
+        streams = (("stdout", result.stdout), ("stderr", result.stderr))
+        output = CommandOutput([OutputLine(name, line) for name, data in streams for line in _lines(data)])
+        return result.rc in (arguments.get("_success_exit_codes") or (0,)), output
+
+    def put_file(self, *_: Any, **__: Any) -> NoReturn:
+        raise OSError(PLANS_ONLY)
+
+    def get_file(self, *_: Any, **__: Any) -> NoReturn:
+        raise OSError(PLANS_ONLY)
+
+
+def question_of(command: StringCommand, arguments: dict[str, Any]) -> str:
+    """The command by which an answer is recorded, without what only says how to become root."""
+    shape = {name: arguments[name] for name in _SHAPE if arguments.get(name)}
+    return str(make_unix_command(command, **shape).get_raw_value())
+
+
+def _lines(data: bytes) -> list[str]:
+    lines = data.decode("utf-8", "replace").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _complaint(text: str) -> CommandOutput:
+    return CommandOutput([OutputLine("stderr", text)])
+
+
+def _append(path: Path, node: str, question: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"node": node, "command": question}) + "\n")
