@@ -171,6 +171,7 @@ _DEVICE: Final = re.compile(r"(?:device (.*)|no device) mounted on (\S+) with fs
 _MOUNTSTATS: Final = "mountstats"
 
 
+@lru_cache(maxsize=16)  # several checks read the same output
 def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
     """NFS mounts of /proc/self/mountstats; empty on a node that has other mounts only."""
     blocks: list[tuple[re.Match[str], list[str]]] = []

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Severity
@@ -35,7 +36,12 @@ class Case:
 
 def call(function: Callable[..., None], values: dict[str, Any]) -> None:
     """Run a check outside of pytest; raises what it raises."""
-    function(**{name: values[name] for name in inspect.signature(function).parameters})
+    function(**{name: values[name] for name in _asked_for(function)})
+
+
+@lru_cache(maxsize=1024)
+def _asked_for(function: Callable[..., None]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 def result_of(
