@@ -25,6 +25,7 @@ from rackproof.parse import (
     nvidia_smi,
     nvidia_topology,
     rdma,
+    slurm,
 )
 from rackproof.parse.perftest import BandwidthUnit, parse_bandwidth, parse_bandwidth_json, parse_latency
 
@@ -251,6 +252,25 @@ def test_mounts() -> None:
     stats = mounts.parse_mountstats(sample("proc-mounts/mountstats-nfs.txt"))
     assert [(m.mountpoint, m.fstype) for m in stats] == [("/A", "nfs"), ("/B", "nfs4"), ("/C", "nfs"), ("/D", "nfs4")]
     assert {(m.connections, m.protocol) for m in stats} == {(1, "tcp")}
+    assert [len(m.operations) for m in stats] == [22, 46, 22, 68]
+    assert stats[1].operations["READ"] == mounts.Operation(calls=9797, transmissions=9797, timeouts=0)
+
+
+def test_slurm() -> None:
+    text = sample("slurm/scontrol-show-config.txt")
+    config = slurm.parse_scontrol_config(text)
+    assert (config.value("SLURM_VERSION"), config.value("HASH_VAL")) == ("23.02.2", "Match")
+    assert config.value("HealthCheckProgram") is None
+    assert [(c.role, c.host, c.up) for c in slurm.parse_scontrol_ping(text)] == [
+        ("primary", "slurm", True),
+        ("backup", "slurmdb", True),
+    ]
+    partitions = slurm.parse_scontrol_records(sample("slurm/scontrol-show-partition-oneliner.txt"), "PartitionName")
+    assert (partitions[0]["PartitionName"], partitions[0]["State"]) == ("partition1", "UP")
+    assert partitions[0]["TRES"].endswith("gres/gpu=22384")
+    cells = [line.split("|") for line in sample("slurm/sinfo-pipe-format.txt").decode().splitlines()]
+    column = [name.strip() for name in cells[0]].index("GRES")
+    assert [slurm.parse_gres(row[column].strip())["gpu"] for row in cells[1:]] == [8, 8, 8, 2]
 
 
 def test_rdma_links() -> None:

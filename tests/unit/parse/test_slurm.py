@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.parse import ParseError
+from rackproof.parse.slurm import (
+    parse_gres,
+    parse_scontrol_config,
+    parse_scontrol_node,
+    parse_scontrol_ping,
+    parse_scontrol_records,
+    parse_slurmd_c,
+    parse_unmunge,
+)
+
+NODE = (
+    "NodeName=gpu-01 Arch=x86_64 CoresPerSocket=56 CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.41"
+    " AvailableFeatures=(null) ActiveFeatures=(null) Gres=gpu:h200:8(S:0-1),lscratch:28T NodeAddr=gpu-01"
+    " NodeHostName=gpu-01 Version=24.11.1 OS=Linux 6.8.0-49-generic #49-Ubuntu SMP Mon Nov  4 02:06:24 UTC 2026 "
+    " RealMemory=2000000 AllocMem=0 FreeMem=2010311 Sockets=2 Boards=1 State=DOWN*+DRAIN ThreadsPerCore=2 TmpDisk=0"
+    " Weight=1 Owner=N/A MCS_label=N/A Partitions=gpu,debug  BootTime=2026-11-02T08:12:33 SlurmdStartTime=None"
+    " CfgTRES=cpu=224,mem=2000000M,billing=224,gres/gpu=8 AllocTRES= CurrentWatts=0 AveWatts=0"
+    " Reason=NHC: State=IDLE Gres=none [root@2026-11-20T22:14:09] Comment=Partitions=none\n"
+)
+PING = "Slurmctld(primary) at head-01 is UP\nSlurmctld(backup1) at head-02 is DOWN\n"
+CONFIG = """\
+Configuration data as of 2026-11-21T12:00:00
+AccountingStorageHost   = (null)
+HASH_VAL                = Match
+HealthCheckInterval     = 300 sec
+Prolog[0]               = /etc/slurm/prolog.d/*
+SelectTypeParameters    =
+SLURM_VERSION           = 24.11.1
+
+Cgroup Support Configuration:
+HASH_VAL                = of something else
+
+Slurmctld(primary) at head-01 is UP
+"""
+SLURMD = (
+    "NodeName=gpu-01 CPUs=224 Boards=1 SocketsPerBoard=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2063937 \n"
+    "UpTime=19-03:47:27\n"
+)
+UNMUNGE = "STATUS:           Expired credential (15)\nENCODE_HOST:      gpu-01 (10.60.65.101)\n"
+
+
+def test_a_node_as_the_controller_has_it() -> None:
+    node = parse_scontrol_node(NODE)
+    assert node.name == "gpu-01"
+    assert node.states == ("DOWN", "DRAIN", "NOT_RESPONDING")
+    assert node.reason == "NHC: State=IDLE Gres=none [root@2026-11-20T22:14:09]"
+    assert (node.cpus, node.sockets, node.cores_per_socket, node.threads_per_core) == (224, 2, 56, 2)
+    assert (node.version, node.memory_mib, node.partitions) == ("24.11.1", 2_000_000, ("gpu", "debug"))
+    assert node.gres == {"gpu": 8, "lscratch": 28 * 1024**4}
+    assert node.tres["gres/gpu"] == "8"
+
+
+def test_a_node_that_never_registered_has_no_version_and_no_partition() -> None:
+    node = parse_scontrol_node(NODE.replace("Version=24.11.1 ", "").replace("Partitions=gpu,debug", "Partitions="))
+    assert (node.version, node.partitions) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("IDLE", ("IDLE",)),
+        ("MIXED+CLOUD", ("MIXED", "CLOUD")),
+        ("IDLE*+DRAIN", ("IDLE", "DRAIN", "NOT_RESPONDING")),
+        ("DOWN+NOT_RESPONDING", ("DOWN", "NOT_RESPONDING")),
+        ("UNKNOWN*", ("UNKNOWN", "NOT_RESPONDING")),
+    ],
+)
+def test_states(state: str, expected: tuple[str, ...]) -> None:
+    assert parse_scontrol_node(NODE.replace("State=DOWN*+DRAIN", f"State={state}")).states == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(null)", {}),
+        ("gpu:8", {"gpu": 8}),
+        ("gpu", {"gpu": 1}),
+        ("gpu:a100:4(S:0,1),gpu:h100:2(S:1)", {"gpu": 6}),
+        ("gpu:h200:8(S:0-1),shard:16", {"gpu": 8, "shard": 16}),
+    ],
+)
+def test_generic_resources(text: str, expected: dict[str, int]) -> None:
+    assert parse_gres(text) == expected
+
+
+def test_configuration_in_force() -> None:
+    config = parse_scontrol_config(CONFIG)
+    assert config.as_of == datetime(2026, 11, 21, 12)
+    assert config.value("HASH_VAL") == "Match"
+    assert (config.value("AccountingStorageHost"), config.value("SelectTypeParameters")) == (None, None)
+    with pytest.raises(ParseError, match="no HealthCheckProgram in the configuration"):
+        config.value("HealthCheckProgram")
+
+
+def test_controllers() -> None:
+    assert [(c.role, c.host, c.up) for c in parse_scontrol_ping(PING)] == [
+        ("primary", "head-01", True),
+        ("backup1", "head-02", False),
+    ]
+
+
+def test_hardware_that_slurmd_finds() -> None:
+    found = parse_slurmd_c(SLURMD)
+    assert (found.cpus, found.sockets, found.cores_per_socket, found.threads_per_core) == (224, 2, 56, 2)
+    assert found.memory_mib == 2_063_937
+
+
+def test_credentials() -> None:
+    assert parse_unmunge(UNMUNGE) == "Expired credential"
+
+
+@pytest.mark.parametrize(
+    ("parse", "output", "reason"),
+    [
+        (parse_scontrol_node, NODE + NODE, "expected one node, actual 2"),
+        (parse_scontrol_node, NODE.replace(" CPUTot=224", ""), "no CPUTot of gpu-01"),
+        (parse_scontrol_node, NODE.replace("Gres=gpu:h200:8(S:0-1),lscratch:28T ", "Gres= "), "no Gres of gpu-01"),
+        (parse_scontrol_node, NODE.replace("DOWN*+DRAIN", "down"), "no state: 'down'"),
+        (parse_scontrol_node, "slurm_load_node error: Unable to contact slurm controller\n", "no line of NodeName"),
+        (parse_scontrol_node, NODE.rstrip("\n"), "last line is cut off"),
+        (parse_gres, "8(S:0-1)", "no resource"),
+        (parse_scontrol_config, "HASH_VAL = Match\n", "no configuration"),
+        (parse_scontrol_config, CONFIG.replace("11-21T", "13-21T"), "no time"),
+        (parse_scontrol_ping, "slurm_ping: error\n", "no controller"),
+        (parse_slurmd_c, "UpTime=19-03:47:27\n", "no node"),
+        (parse_slurmd_c, SLURMD.replace("RealMemory=2063937", ""), "no RealMemory"),
+        (parse_slurmd_c, SLURMD.replace("CPUs=224", "CPUs=0"), "CPUs is 0, below 1"),
+        (parse_unmunge, "unmunge: Error: No credential specified\n", "no status"),
+    ],
+)
+def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        parse(output)
+
+
+PARSERS: list[tuple[Callable[[str], Any], str]] = [
+    (parse_scontrol_node, NODE),
+    (parse_scontrol_ping, PING),
+    (parse_scontrol_config, CONFIG),
+    (parse_slurmd_c, SLURMD),
+    (parse_unmunge, UNMUNGE),
+    (lambda text: parse_scontrol_records(text, "NodeName"), NODE),
+]
+
+
+@pytest.mark.parametrize(("parse", "output"), PARSERS)
+def test_an_output_that_ends_in_the_middle_of_a_line_is_refused(parse: Callable[[str], Any], output: str) -> None:
+    for end in range(len(output)):
+        if output[:end].endswith("\n"):
+            continue
+        with pytest.raises(ParseError):
+            parse(output[:end])
+
+
+@pytest.mark.parametrize(("parse", "output"), PARSERS)
+@given(data=st.data())
+def test_nothing_but_parse_errors(parse: Callable[[str], Any], output: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(output)))
+    text = output[:at] + data.draw(st.text(max_size=20)) + output[data.draw(st.integers(at, len(output))) :]
+    with suppress(ParseError):
+        assert parse(text) is not None
