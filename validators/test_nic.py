@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
+from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_driver, parse_ethtool_statistics
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
@@ -21,6 +23,7 @@ from rackproof.validation import Unmeasured, announce, check, read
 from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import named
 from rackproof.validation.gids import GIDS, gids_of, wrong_gid
+from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
 from rackproof.validation.nics import answered, expect_in_order, expect_ports, judge_ports, meant_on, version_numbers
 
@@ -31,7 +34,12 @@ DEVINFO = f"ibv_devinfo{STATUS}"
 def pci_devices(host: Host) -> Mapping[str, PciDevice]:
     """By PCI address."""
     announce(host, RDMA_DEVICES, INTERFACES, LSPCI)
-    return {device.slot: device for device in parse_lspci(read(host, LSPCI))}
+    return _by_slot(read(host, LSPCI))
+
+
+@lru_cache(maxsize=8)
+def _by_slot(output: str) -> Mapping[str, PciDevice]:
+    return {device.slot: device for device in parse_lspci(output)}
 
 
 @check(
@@ -398,3 +406,23 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
         return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
 
     judge_ports(found, f"at most {limit:g} bit errors a bit", rate, lambda found: found <= limit)
+
+
+@check(
+    "nic.driver_messages",
+    reads="roles.{role}.expect.nics.*.driver_messages_max",
+    each=named("nics", "driver_messages_max"),
+    protects="A card whose firmware stopped once is reset under the job that uses it, and does it again.",
+    hint="dmesg for mlx5_core: syndromes and timeouts are the firmware's, power and heat the slot's or the module's.",
+)
+def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, KERNEL_LOG)
+    nic, found = meant_on(host, arch, node, item)
+    allowed = nic.driver_messages_max or 0
+    messages = kernel_messages(host)
+    values = {
+        port: driver_troubles(messages, (port.slot or "", port.device or "", port.interface or ""))
+        for port in found.ports
+    }
+    said = {port: "" if len(several) <= allowed else quoted(several) for port, several in values.items()}
+    judge_ports(found, f"at most {allowed} complaints of the driver", said.get, lambda words: words == "")

@@ -9,6 +9,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
+from rackproof.parse.device_log import pcie_troubles
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.sysfs import files_of
@@ -16,6 +17,7 @@ from rackproof.parse.text import integer, whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import pcie_of, says
+from rackproof.validation.kernel_messages import kernel_messages, quoted
 from rackproof.validation.nic_ports import GREP_DONE
 from rackproof.validation.nics import answered
 from rackproof.validation.pci_links import LINKS, TREE, degraded, links_of, tree_of
@@ -121,3 +123,17 @@ def test_correctable_errors(host: Host, arch: Architecture, node: Node) -> None:
 )
 def test_uncorrectable_errors(host: Host, arch: Architecture, node: Node) -> None:
     _errors(host, ("nonfatal", "fatal"), pcie_of(arch, node).uncorrectable_errors_max or 0)
+
+
+@check(
+    "pcie.messages",
+    reads="roles.{role}.expect.pcie.messages_max",
+    when=says("pcie", "messages_max"),
+    protects="Where the firmware handles PCIe errors, only the kernel's log shows a bad slot or cable.",
+    hint="dmesg for 'PCIe Bus Error': the device and its error; reseat it, exchange its riser or cable.",
+)
+def test_messages(host: Host, arch: Architecture, node: Node) -> None:
+    allowed = pcie_of(arch, node).messages_max or 0
+    found = pcie_troubles(kernel_messages(host))
+    if len(found) > allowed:
+        raise AssertionError(f"expected at most {allowed} messages about PCIe errors, actual {quoted(found)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from rackproof.core.architecture import Nic
@@ -102,6 +103,7 @@ class Port:
         return None
 
 
+@lru_cache(maxsize=8)  # some twenty checks of a node read the same two answers
 def ports_of(rdma: str, interfaces: str) -> tuple[Port, ...]:
     """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
     devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)

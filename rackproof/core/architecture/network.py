@@ -72,6 +72,8 @@ class Nic(Model):
     """How often the link may have gone down since the driver was loaded; bringing a port up can count as one."""
     effective_ber_max: float | None = Field(default=None, gt=0, lt=1)
     """Bit error rate after error correction, as mlxlink reports it: ``1.0e-15``."""
+    driver_messages_max: int | None = Field(default=None, ge=0)
+    """How many complaints about a port, of its driver, may stand in the kernel's log since boot."""
     source: str
     claim: Claims = ()
 
@@ -98,6 +100,9 @@ class Pcie(Model):
     """Of one device since boot."""
     uncorrectable_errors_max: int | None = Field(default=None, ge=0)
     """Of one device since boot, fatal or not."""
+    messages_max: int | None = Field(default=None, ge=0)
+    """Messages about errors of PCIe in the kernel's log since boot: where the firmware keeps the counters to itself,
+    it reports there."""
     source: str
     claim: Claims = ()
 
@@ -164,6 +169,7 @@ NIC_CHECKS: Final = {
     "counters": "nic.counters",
     "link_flaps_max": "nic.link_flaps",
     "effective_ber_max": "nic.bit_errors",
+    "driver_messages_max": "nic.driver_messages",
 }
 """Key of a NIC: check, whose item is the purpose."""
 
@@ -172,6 +178,7 @@ PCIE_CHECKS: Final = {
     "full_links": "pcie.links",
     "correctable_errors_max": "pcie.correctable_errors",
     "uncorrectable_errors_max": "pcie.uncorrectable_errors",
+    "messages_max": "pcie.messages",
 }
 """Key of ``pcie``: check."""
 

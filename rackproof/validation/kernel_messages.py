@@ -1,0 +1,37 @@
+"""What the kernel has printed since it started."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testinfra.host import Host
+
+from rackproof.parse.kernel_log import Message, parse_kernel_log
+from rackproof.remote.recording import Unmeasured
+from rackproof.validation.answers import STATUS
+from rackproof.validation.nics import answered
+
+KERNEL_LOG: Final = f"dmesg{STATUS}"
+JOURNAL: Final = f"journalctl -k -b -q --no-pager -o short-monotonic{STATUS}"
+BEGINNING_S: Final = 1.0
+"""A log that begins later than this after the kernel started has lost its beginning."""
+
+
+def kernel_messages(host: Host) -> tuple[Message, ...]:
+    """The kernel's own buffer; where that has lost the beginning, the journal and then the buffer.
+
+    Raises Unmeasured where neither has the beginning.
+    """
+    messages = parse_kernel_log(answered(host, KERNEL_LOG, "dmesg").body)
+    if messages[0].seconds <= BEGINNING_S:
+        return messages
+    kept = parse_kernel_log(answered(host, JOURNAL, "journalctl").body)
+    if kept[0].seconds > BEGINNING_S:
+        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
+    return (*kept, *messages)
+
+
+def quoted(messages: tuple[Message, ...], most: int = 3) -> str:
+    """How many there are, and the first ones."""
+    words = "; ".join(dict.fromkeys(message.text[:120] for message in messages[:most]))
+    return f"{len(messages)}: {words}"
