@@ -69,7 +69,7 @@ class RecordingReader:
         self.node = node
         self.timeout_s = timeout_s
         self.misses = 0
-        """Commands that had to be asked one by one."""
+        """Commands that nobody had thought of, and that were asked for when a question needed them."""
         self.lost: str | None = None
         """Why the node is not asked any more."""
         self._live = live
@@ -125,10 +125,8 @@ class RecordingReader:
             return None
         refill, self.refill = self.refill, None
         if refill is not None:
-            had = len(self._known)
             refill()
             if command in self._known:
-                self.misses += len(self._known) - had
                 return self._known[command]
             if self.lost is not None:
                 return None
@@ -249,7 +247,11 @@ class Gathering:
         for name in nodes:
             self._readers[name].refill = None
         self._refilled = True
-        self._learn([[name] for name in (node, *nodes)], {})
+        everybody = [self._readers[name] for name in (node, *nodes)]
+        had = [len(reader.known()) for reader in everybody]
+        self._learn([[reader.node] for reader in everybody], {})
+        for reader, before in zip(everybody, had, strict=True):
+            reader.misses += len(reader.known()) - before
 
     def _missing(self, node: str, open_: dict[str, list[Question]]) -> list[str]:
         reader = self._readers[node]

@@ -1,0 +1,54 @@
+"""Commands as one string for a login shell."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rackproof.core.rack import Node
+from rackproof.remote.command import bounded, portable, tied
+from rackproof.remote.ssh import Connection, sudo_of
+
+NASTY = r"""printf '%s|' 'a!b' "it's" '\' "\\" '{x,y}' '~' '*' '$HOME' "$((1+1))" '^x' '%1' '#' ';' '&' `echo q`"""
+SAYS = "a!b|it's|\\|\\|{x,y}|~|*|$HOME|2|^x|%1|#|;|&|q|"
+
+
+def run(text: str, shell: str = "sh") -> str:
+    return subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash", "csh", "tcsh", "fish", "zsh", "ksh"])
+def test_a_command_means_the_same_in_every_login_shell(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    assert run(bounded(NASTY, 10), shell) == SAYS
+    assert run(bounded("echo one\necho two", 10), shell) == "one\ntwo\n"
+    with subprocess.Popen([shell, "-c", tied(NASTY, 10)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.read().decode() == SAYS  # it ends by itself; its input is still open
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_any_text_arrives_as_it_is(text: str) -> None:
+    quoted = "'" + text.replace("'", "'\"'\"'") + "'"
+    assert run(f"sh -c {portable(f'printf %s {quoted}')}") == text
+
+
+def test_nothing_is_left_for_csh_to_take_for_history_or_for_fish_to_unescape() -> None:
+    assert portable("echo 'a!b' \\") == "'echo '\"'\"'a'\\!'b'\"'\"' '\\\\"
+    assert portable("") == "''"
+    assert "\n" not in portable("a\nb")
+
+
+def test_sudo_stands_in_front_of_everything_where_the_inventory_says_so() -> None:
+    assert sudo_of(Node("a", (), {"ssh_user": "me"})) == ""
+    assert sudo_of(Node("a", (), {"_sudo": True})) == "sudo -n "
+    assert sudo_of(Node("a", (), {"_sudo": True, "_sudo_user": "x y"})) == "sudo -n -u 'x y' "
+    assert Connection(Node("a", (), {"_sudo": True})).sudo == "sudo -n "
+    assert bounded("id", 5, "sudo -n ").startswith("sudo -n env LC_ALL=C timeout ")
+    assert tied("id", 5, "sudo -n ").startswith("sudo -n sh -c ")
