@@ -69,11 +69,11 @@ def gids_of(output: str) -> Table:
 
 def wrong_gid(port: Port, table: Table, index: int) -> str | None:
     """What stands at the index instead of a RoCE v2 GID with the port's address; empty when that does, None when the
-    port has no table."""
+    port has no table, or the entry does not say whose it is."""
     mine = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
-    if not mine:
-        return None
     found = mine.get(index)
+    if not mine or (found is not None and found.routable and found.interface is None):
+        return None
     good = [place for place, gid in mine.items() if gid.kind == ROCE_V2 and gid.routable]
     if found is not None and index in good and found.interface == port.interface:
         return ""

@@ -273,7 +273,7 @@ def which(nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping
     if wanted := named(nic):
         found = {name: find(name) for name in wanted}
         return Meant(
-            tuple(port for port in found.values() if port),
+            tuple(dict.fromkeys(port for port in found.values() if port)),
             nic.count,
             tuple(name for name, port in found.items() if port is None),
         )

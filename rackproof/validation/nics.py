@@ -64,8 +64,8 @@ def judge_ports(found: Meant, expected: object, value: Callable[[Port], Any], go
         )
     if silent:
         raise Unmeasured(f"nothing is said about {', '.join(silent)}")
-    if found.missing:
-        raise Unmeasured(f"{', '.join(found.missing)} is not there; see nic.count")
+    if found.missing or len(found.ports) < found.wanted:
+        raise Unmeasured(f"{', '.join(found.missing) or 'a port'} is not there; see nic.count")
 
 
 def expect_ports(found: Meant, expected: object, value: Callable[[Port], Any]) -> None:

@@ -23,7 +23,6 @@ TREE: Final = f"cd {DEVICES} && readlink *{STATUS}"
 
 DISPLAY: Final = "0x03"
 """Classes of GPUs, which slow their links down while they are idle."""
-BRIDGE: Final = "0x0604"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNKNOWN_WIDTHS: Final = (0, 63, 255)
 
@@ -81,10 +80,11 @@ def tree_of(output: str) -> dict[str, str | None]:
         raise ParseError("readlink", f"exit status {answer.status}")
     above: dict[str, str | None] = {}
     for line in whole_lines("readlink", answer.body):
-        parts = [part for part in line.split("/") if _ADDRESS.fullmatch(part)]
-        if not line.startswith("../") or not parts or parts[-1] != line.rpartition("/")[2]:
+        *_, parent, device = ["", *line.split("/")]
+        if not line.startswith("../") or not _ADDRESS.fullmatch(device):
             raise ParseError("readlink", f"no device: {excerpt(line)}")
-        above[parts[-1]] = parts[-2] if len(parts) > 1 else None
+        # Behind a volume management device another tree begins: pci0000:80/0000:80:05.5/pci10000:00/10000:00:02.0.
+        above[device] = parent if _ADDRESS.fullmatch(parent) else None
     return above
 
 
@@ -106,10 +106,7 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
         width = min(link.width_can, parent.width_can or link.width_can)
         if link.width < width:
             problems.append(f"{slot}: expected x{width}, actual x{link.width}")
-        # A bridge above an idle GPU slows down with it.
         if link.kind.startswith(DISPLAY) or link.speed is None or link.speed_can is None:
-            continue
-        if _above_gpu(slot, links, above):
             continue
         speed = min(link.speed_can, parent.speed_can or link.speed_can)
         if link.speed < speed:
@@ -122,8 +119,3 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
 def _depth(slot: str, above: Mapping[str, str | None]) -> int:
     parent = above.get(slot)
     return 0 if parent is None else 1 + _depth(parent, above)
-
-
-def _above_gpu(slot: str, links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> bool:
-    below = [child for child, parent in above.items() if parent == slot]
-    return any(links[child].kind.startswith(DISPLAY) or _above_gpu(child, links, above) for child in below)

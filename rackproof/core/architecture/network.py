@@ -27,6 +27,9 @@ PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4,}:[0-9a-f]{2
 PerPort = Annotated[tuple[int, ...], BeforeValidator(lambda value: (value,) if isinstance(value, int) else value)]
 
 
+INFINIBAND_MTU: Final = 4096
+
+
 class Nic(Model):
     """Ports of one purpose on every node of a role.
 
@@ -61,9 +64,9 @@ class Nic(Model):
     """Bytes in one PCIe packet."""
     firmware: str | None = None
     """Exact version, or the oldest allowed one as ``>=28.39.1002``."""
-    firmware_settings: dict[str, str] | None = None
+    firmware_settings: dict[str, str] | None = Field(default=None, min_length=1)
     """mlxconfig parameter: value, ``LINK_TYPE_P1: ETH``; both in force and at the next boot."""
-    counters: dict[str, int] | None = None
+    counters: dict[str, int] | None = Field(default=None, min_length=1)
     """Error counter: the most that is allowed since the driver was loaded.
 
     Names are those of ``/sys/class/infiniband/*/ports/*/{counters,hw_counters}``, or of ``ethtool -S``.
@@ -85,6 +88,10 @@ class Nic(Model):
                 raise ValueError(f"{key} names {len(values)} of {self.count} ports")
             if key != "numa_nodes" and len(set(values)) != len(values):
                 raise ValueError(f"{key} names a port twice")
+        if self.link_layer == "InfiniBand" and (self.mtu or 0) > INFINIBAND_MTU:
+            raise ValueError(f"mtu is {self.mtu}: on InfiniBand it is the port's, {INFINIBAND_MTU} at most")
+        if self.link_layer == "InfiniBand" and self.gid_index is not None:
+            raise ValueError("gid_index is said of ports on Ethernet only")
         return self
 
 
@@ -118,7 +125,7 @@ class Lossless(Model):
     """Of the RoCE v2 address."""
     trust: Literal["dscp", "pcp"] | None = None
     """What tells the class of a packet that arrives."""
-    dscp_priority: dict[int, int] | None = None
+    dscp_priority: dict[int, int] | None = Field(default=None, min_length=1)
     """DSCP: class that it belongs to, ``26: 3``."""
     tos: int | None = Field(default=None, ge=0, le=255)
     """Type of service of connections of the RDMA connection manager: 106 is DSCP 26 with ECN."""

@@ -178,8 +178,15 @@ def test_the_inventory_goes_before_the_architecture() -> None:
     assert (outcome, "mlx5_20 is not there" in message) == (FAILED, True)
     outcome, message = result("nic.count", "compute", dgx(), NAMED, nic_ports={"compute": "mlx5_[0-6]"})
     assert (outcome, message) == (FAILED, "expected 8 compute ports, actual 7 named in the inventory")
+    assert result("nic.speed", "compute", dgx(), NAMED, nic_ports={"compute": "mlx5_[0-6]"})[0] == UNMEASURED
     assert result("nic.count", "compute", dgx(), NAMED, nic_ports={"compute": 7})[0] == UNMEASURED
     assert result("nic.count", "compute", dgx(), NAMED, nic_ports="mlx5_0")[0] == UNMEASURED
+
+
+def test_one_port_under_two_names_is_one_port() -> None:
+    twice = {"in_band": ["eth0", "mlx5_10"]}
+    assert result("nic.count", "in_band", dgx(), NAMED, nic_ports=twice)[0] == FAILED
+    assert result("nic.speed", "in_band", dgx(), NAMED, nic_ports=twice)[0] == UNMEASURED
 
 
 def test_virtual_functions_and_soft_devices_are_no_ports_of_a_card() -> None:

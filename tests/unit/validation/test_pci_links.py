@@ -59,10 +59,32 @@ def test_an_idle_gpu_and_a_port_that_can_do_more_than_its_drive_are_no_fault() -
         ("1b", ("0x030200", "2.5", "8", "32.0", "16"), "0000:1b:00.0: expected x16, actual x8"),
         ("01", ("0x010802", "8.0", "4", "16.0", "4"), "0000:01:00.0: expected 16 GT/s, actual 8 GT/s"),
         ("16", ("0x060400", "32.0", "8", "32.0", "16"), "0000:16:00.0: expected x16, actual x8"),
+        ("16", ("0x060400", "16.0", "16", "32.0", "16"), "0000:16:00.0: expected 32 GT/s, actual 16 GT/s"),
     ],
 )
 def test_a_link_below_what_both_ends_can_do(bus: str, link: tuple[str, str, str, str, str], expected: str) -> None:
     assert problems(**{f"bus_{bus}": link}) == [expected]
+
+
+def test_behind_a_volume_management_device_another_tree_begins() -> None:
+    text = "0000:80:05.5/class:0x010400\n" + "".join(
+        f"{slot}/class:{kind}\n{slot}/current_link_speed:16.0 GT/s PCIe\n{slot}/current_link_width:{width}\n"
+        f"{slot}/max_link_speed:32.0 GT/s PCIe\n{slot}/max_link_width:{can}\n"
+        for slot, kind, width, can in (("10000:00:02.0", "0x060400", 4, 16), ("10000:01:00.0", "0x010802", 2, 4))
+    )
+    tree = "".join(
+        f"../../../devices/pci0000:80/{path}\n"
+        for path in (
+            "0000:80:05.5",
+            "0000:80:05.5/pci10000:00/10000:00:02.0",
+            "0000:80:05.5/pci10000:00/10000:00:02.0/10000:01:00.0",
+        )
+    )
+    found = degraded(links_of(f"{text}status 2\n"), tree_of(f"{tree}status 0\n"))
+    assert found == [
+        "10000:01:00.0: expected x4, actual x2",
+        "10000:01:00.0: expected 32 GT/s, actual 16 GT/s",
+    ]
 
 
 def test_devices_without_a_link_are_passed_over() -> None:
