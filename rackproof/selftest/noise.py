@@ -71,8 +71,8 @@ RULES: tuple[Rule, ...] = (
     _rule("mountstats", r"^\tevents:\t(?P<n>\d+) ", _grows(9_000)),
     _rule("mountstats", r"^\tbytes:\t(?P<n>\d+) ", _grows(9_000_000)),
     _rule("stat -f", r"^\d+ \d+ (?P<n>\d+)$", _shrinks(0.01)),
-    _rule("", r"^MemFree: +(?P<n>\d+) kB$", _shrinks(0.2)),
-    _rule("", r"^(?:Cached|Buffers|Dirty|Active|Inactive): +(?P<n>\d+) kB$", _shrinks(0.2)),
+    _rule("meminfo", r"^MemFree: +(?P<n>\d+) kB$", _shrinks(0.2)),
+    _rule("meminfo", r"^(?:Cached|Buffers|Dirty|Active|Inactive): +(?P<n>\d+) kB$", _shrinks(0.2)),
     _rule("uptime", r"^(?P<n>\d+\.\d\d) \d+\.\d\d$", _moves(600, 3600)),
     _rule("loadavg", r"^(?P<n>\d+\.\d\d) ", _moves(0.4)),
     _rule("ethtool -S", rf"^ *\S*{_TRAFFIC}\S*: (?P<n>\d+)$", _grows(1 << 40)),
@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 SHUFFLED_LINES = ("dpkg-query -W", "apt-config dump")
-"""Commands whose lines stand for themselves."""
+"""Commands whose lines stand for themselves, unless an ``echo`` marks their end."""
 SHUFFLED_LISTS = ("ip -j addr", "ip -j link", "rdma -j", "rdma link")
 """Commands whose JSON is one list of things that stand for themselves."""
 _JSON = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
@@ -103,7 +103,7 @@ def at_another_moment(result: CommandResult, seed: str) -> CommandResult:
     for rule in RULES:
         if rule.command in result.command:
             text = rule.place.sub(lambda match, rule=rule: _varied(chance, match, rule.vary), text)  # type: ignore[misc]
-    if any(words in result.command for words in SHUFFLED_LINES):
+    if any(words in result.command for words in SHUFFLED_LINES) and "echo" not in result.command:
         lines = text.splitlines(keepends=True)
         chance.shuffle(lines)
         text = "".join(lines)

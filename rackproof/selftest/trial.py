@@ -69,7 +69,8 @@ class Subject:
 
     def altered(self, node: str, edit: Edit) -> Context:
         """The same rack, in which answers of one node pass through ``edit``."""
-        reader = RecordingReader(node, _Altered(self.answers(node), edit))
+        answers = self.answers(node)
+        reader = RecordingReader(node, _Altered(answers, edit), known=map(edit, answers.known()))
         return Context(self.context.rack, self.context.arch, dict(self.context.readers) | {node: reader})
 
 
