@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,15 @@ import pytest
 from rackproof.core.evidence import Kind, NodeInfo, RunInfo
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
+from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
+from rackproof.remote.redaction import redacted
 from rackproof.run.store import EvidenceStore
-from rackproof.validation.context import open_context
+from rackproof.validation.context import Context, open_context
+from rackproof.validation.known import load_checks
 from rackproof.validation.recordings import read_recordings, write_recordings
+from rackproof.validation.survey import survey
 
 INFO = RunInfo(
     run="r",
@@ -27,6 +32,9 @@ INFO = RunInfo(
 )
 UNAME = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"warning\n", 0.25, 20.0)
 HUNG = CommandResult("gpu-01", "df", None, b"half", b"", 20.5, 20.0, "not finished within 20 s")
+
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(folder: Path, *stages: tuple[str, list[CommandResult]]) -> Path:
@@ -85,3 +93,44 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot write recordings: "):
         write_recordings(tmp_path / "file", [Recording(Node("gpu-01", ()), by_command([UNAME]))])
+
+
+# Secrets
+
+
+def spoken(result: CommandResult) -> CommandResult:
+    """The answer as a machine gives it that spells its secrets out."""
+    text = result.stdout.replace(b"secret=<hidden>", b"secret=AQ" + b"Bvz1FnAAAAABAAj8dWYb2mP3TSKlK0VJkzXg==")
+    return replace(result, stdout=text, stderr=result.stderr + b"warning: password=hunter2 on the command line\n")
+
+
+def test_every_check_says_the_same_of_the_redacted_text() -> None:
+    rack = ROOT / "tests" / "data" / "recordings" / "virtual-rack"
+    base = open_context(None, str(ROOT / "architectures" / "virtual-rack.yaml"), str(rack))
+    known = {name: [spoken(result) for result in reader.known()] for name, reader in base.readers.items()}
+    plain, hidden = (
+        Context(
+            base.rack, base.arch, {n: RecordingReader(n, known=map(change, results)) for n, results in known.items()}
+        )
+        for change in (lambda result: result, redacted)
+    )
+    changed = [result for results in known.values() for result in results if redacted(result) != result]
+    assert any(b"secret=AQ" in result.stdout for result in changed)
+    assert len(changed) > 50
+    checks = load_checks(ROOT / "validators")
+    pairs = list(zip(survey(plain, checks), survey(hidden, checks), strict=True))
+    assert len(pairs) > 150
+    assert [(a, b) for a, b in pairs if (a.outcome, a.message) != (b.outcome, b.message)] == []
+
+
+def test_what_a_node_says_is_redacted_before_a_check_sees_it() -> None:
+    class Talkative:
+        def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+            return CommandResult("gpu-01", command, 0, b"token=abcdef\n")
+
+    seen: list[CommandResult] = []
+    reader = RecordingReader("gpu-01", Talkative(), on_result=seen.append)
+    assert reader.read("env").text == "token=‹redacted›\n"
+    reader.add([CommandResult("gpu-01", "set", 0, b"password=hunter2\n")])
+    assert reader.read("set").text == "password=‹redacted›\n"
+    assert [result.stdout for result in seen] == ["token=‹redacted›\n".encode(), "password=‹redacted›\n".encode()]
