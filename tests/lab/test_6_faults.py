@@ -1,0 +1,126 @@
+"""Faults on the running rack: the expected check notices each, nothing else does, and afterwards all is well again.
+
+Several faults that do not hide each other are put on at once and asked about in one reading of the rack.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from rackproof import architectures
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Rack
+from rackproof.lab import faults
+from rackproof.lab.rack import Lab
+from rackproof.remote.ssh import Fleet
+from rackproof.selftest.validators import load_validators
+from rackproof.validation.context import live_context
+from rackproof.validation.evaluate import Case, call
+from tests.lab.conftest import ROOT
+
+WAVES = {
+    "hosts": [
+        "mtu", "kernel-parameter", "package-skew", "package-removed", "file-changed", "service-stopped",
+        "service-failed", "mount-missing", "memory-removed", "clock-off", "slow-disk",
+        "gpu-lost", "pcie-width", "ecc-errors", "nvlink-down", "tool-warnings",
+    ],
+    "loss": ["packet-loss", "nfs-frozen", "clock-stopped", "tool-empty"],
+    "cable": ["link-down", "tool-truncated"],
+    "garbled": ["tool-garbled"],
+    "localised": ["tool-localised"],
+    "lies": ["tool-lies"],
+}  # fmt: skip
+GPUS_ONLY = {"garbled", "localised", "lies"}
+HEALED_S = 240
+"""An emulated rack needs its time to find its servers again."""
+SLOW_S = 3.0
+"""A throttled drive needs that long for 4 MiB at 1 MiB/s; a healthy one far less."""
+
+
+@pytest.fixture(scope="module")
+def arch() -> Architecture:
+    """The virtual rack's own, and a question about lost packets, which it does not ask of emulated links."""
+    arch = architectures.load("virtual-rack").model
+    assert arch.fabric is not None
+    return arch.model_copy(update={"fabric": arch.fabric.model_copy(update={"loss_max_pct": 5.0})})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_on(lab: Lab) -> Iterator[None]:
+    faults.take_all_off(lab)
+    yield
+    faults.take_all_off(lab)
+
+
+def read_rack(rack: Rack, arch: Architecture, gpus_only: bool = False) -> list[CheckResult]:
+    """Every check of every node, or those of GPUs, through the package itself."""
+    with Fleet(rack) as fleet:
+        context = live_context(rack, arch, fleet)
+        cases = [
+            (function, Case(check, node, item))
+            for check, function in load_validators(ROOT / "validators").values()
+            for node in rack.nodes
+            for item in check.items(arch, node, rack)
+            if check.id.startswith("gpu.") or not gpus_only
+        ]
+        questions: dict[str, list[partial[None]]] = {}
+        for function, case in cases:
+            questions.setdefault(case.node.name, []).append(partial(call, function, context.given(case)))
+        context.gather({node: list(asked) for node, asked in questions.items()})
+        return [context.evaluate(function, case) for function, case in cases]
+
+
+def bad(results: list[CheckResult]) -> dict[str, str]:
+    return {f"{r.check}[{r.item}]@{r.node}": r.message for r in results if r.outcome is not CheckOutcome.PASSED}
+
+
+def seconds_of_a_read(rack: Rack) -> float:
+    with Fleet(rack) as fleet:
+        began = time.monotonic()
+        done = fleet["gpu-01"].run("dd if=/dev/disk/by-label/rp-local of=/dev/null bs=1M count=4 iflag=direct", 60)
+        assert done.ok, done.why
+        return time.monotonic() - began
+
+
+@pytest.mark.parametrize("wave", WAVES)
+def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, arch: Architecture, wave: str) -> None:
+    on = [faults.live_fault(name) for name in WAVES[wave]]
+    for fault in on:
+        faults.put_on(lab, fault.name)
+    assert set(faults.remembered(lab.folder)) == set(WAVES[wave])
+    results = read_rack(converged, arch, wave in GPUS_ONLY)
+    for fault in on:
+        if fault.check:
+            found = [
+                r
+                for r in results
+                if (r.check, r.node) == (fault.check, fault.seen_on or fault.node) and fault.item in ("", r.item)
+            ]
+            assert [r for r in found if r.outcome is fault.outcome], (fault.name, found)
+    unexplained = [
+        r
+        for r in results
+        if r.outcome is not CheckOutcome.PASSED and not any(fault.may_notice(r.check, r.node) for fault in on)
+    ]
+    assert bad(unexplained) == {}
+    if "slow-disk" in WAVES[wave]:
+        assert seconds_of_a_read(converged) > SLOW_S
+
+    faults.put_on(lab, WAVES[wave][0])  # said twice
+    assert set(faults.take_all_off(lab)) == set(WAVES[wave])
+    assert faults.take_off(lab, WAVES[wave][0]) is None
+    deadline = time.monotonic() + HEALED_S
+    while (left := bad(read_rack(converged, arch, wave in GPUS_ONLY))) and time.monotonic() < deadline:
+        time.sleep(5)
+    assert left == {}
+    if "slow-disk" in WAVES[wave]:
+        assert seconds_of_a_read(converged) < SLOW_S
+
+
+def test_every_live_fault_is_tried() -> None:
+    assert {name for names in WAVES.values() for name in names} == set(faults.live_faults())
