@@ -33,10 +33,12 @@ def parse_memory_modules(body: str | bytes) -> tuple[MemoryModule, ...]:
     for record in _records(whole_lines(_TOOL, body)):
         if record.get("Type") in _NOT_DRAM:
             continue
-        for key in ("Locator", "Size"):
+        for key in ("Size", "Locator"):
             if key not in record:
                 raise ParseError(_TOOL, f"a module has no {key}")
         size = _size(record["Size"])
+        if size and "Type" not in record:
+            raise ParseError(_TOOL, "a module has no Type")
         speed = record.get("Configured Memory Speed", record.get("Configured Clock Speed"))
         modules.append(
             MemoryModule(record["Locator"], size, _speed(speed) if size else None, record.get("Part Number"))

@@ -30,7 +30,7 @@ def _event(means: str, pattern: str) -> Event:
 EVENTS: Final[dict[str, Event]] = {
     "clock_unstable": _event(
         "the processors' clocks disagree; the kernel fell back to a slow one",
-        r"[Mm]arking clocksource '?tsc'? (?:on CPU\d+ )?(?:as )?unstable|clocksource: timekeeping watchdog .*unstable",
+        r"[Mm]arking TSC unstable|[Mm]arking clocksource '?tsc'? as unstable|timekeeping watchdog .*unstable",
     ),
     "file_system": _event(
         "a file system is damaged, or was made read-only because of errors",

@@ -16,6 +16,7 @@ from rackproof.parse import (
     ethtool,
     fio,
     iperf3,
+    lscpu,
     lspci,
     mlnx_qos,
     mlxconfig,
@@ -348,3 +349,9 @@ def test_mellanox_tools() -> None:
     link = mlxlink.parse_mlxlink(sample("mlxlink/b200-nvlink-xdr.txt"))
     assert (link.state, link.physical_state, link.speed, link.width) == ("Active", None, "NVLink-XDR", "2x")
     assert (link.status, link.firmware, link.effective_ber) == (0, "36.2014.1676", None)
+
+
+def test_lscpu() -> None:
+    arm = lscpu.parse_lscpu(sample("lscpu/arm-288cpu-flat.json"))
+    assert (arm.model, arm.sockets, arm.cores, arm.threads_per_core, arm.online) == (None, 4, 288, 1, 288)
+    assert arm.numa_nodes == 4, "the other 32 have no processors"

@@ -1,0 +1,213 @@
+"""Answers about the operating system: what they say, and which are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rackproof.parse import ParseError
+from rackproof.validation import system_answers as answers
+from rackproof.validation.system_answers import Dkms, Frequency, IdleState
+
+CMDLINE = 'BOOT_IMAGE=/vmlinuz root="a b" iommu=pt pcie_aspm=off nosmt -- single\n'
+MODULES = (
+    "nvme 65536 2 - Live 0x0000000000000000\nnouveau 1 0 - Unloading 0xffffffffc0a00000 (OE)\n"
+    "built in\next4\nnvme-core\n"
+)
+IDLE = "driver intel_idle\n    224 state 0 0 POLL\n      2 state 290 1 C6 ACPI\nend of idle states\n"
+FREQUENCY = "cpu0/cpufreq/scaling_driver acpi-cpufreq\ncpufreq/boost 1\nend of frequencies\n"
+WEAK = "itlb_multihit: KVM: Mitigation: VMX disabled\nl1tf: Not affected\nmds: Vulnerable\nend of vulnerabilities\n"
+PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages 12\nend of huge pages\n"
+MEMINFO = "MemTotal:       24684092 kB\nSwapTotal:             0 kB\nHugePages_Total:       0\nActive(anon):  12 kB\n"
+HASH = "0" * 64
+
+
+def test_the_kernels_arguments() -> None:
+    cmdline = answers.cmdline_of(CMDLINE)
+    assert cmdline == ("BOOT_IMAGE=/vmlinuz", "root=a b", "iommu=pt", "pcie_aspm=off", "nosmt")
+    there = [text for text in ("iommu=pt", "iommu", "pcie-aspm=off", "nosmt") if answers.in_cmdline(text, cmdline)]
+    assert there == ["iommu=pt", "iommu", "pcie-aspm=off", "nosmt"]
+    absent = [
+        text
+        for text in ("iommu=p", "iommu=pt2", "omm", "single", "nosmt=force", "pt")
+        if answers.in_cmdline(text, cmdline)
+    ]
+    assert absent == []
+
+
+def test_modules() -> None:
+    assert answers.modules_of(MODULES) == {
+        "ext4": "built in",
+        "nvme_core": "built in",
+        "nvme": "Live",
+        "nouveau": "Unloading",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("nvidia/570.86.10, 6.8.0-51, x86_64: installed", Dkms("nvidia", "570.86.10", "6.8.0-51", "installed")),
+        ("nvidia, 570.86.10, 6.8.0-51, x86_64: built", Dkms("nvidia", "570.86.10", "6.8.0-51", "built")),
+        ("mlnx-ofed-kernel/25.01.OFED.25.01.0.6.0.1, 5.14.0-503.el9.x86_64, x86_64: installed (original_module exists)",
+         Dkms("mlnx-ofed-kernel", "25.01.OFED.25.01.0.6.0.1", "5.14.0-503.el9.x86_64", "installed")),
+        ("a/1, 6.8, x86_64: installed (WARNING! Diff between built and installed module!)",
+         Dkms("a", "1", "6.8", "installed with a warning")),
+        ("nvidia/570.86.10: added", Dkms("nvidia", "570.86.10", "", "added")),
+    ],
+)  # fmt: skip
+def test_dkms(line: str, expected: Dkms) -> None:
+    warning = "Deprecated feature: REMAKE_INITRD (/var/lib/dkms/lustre-client/2.15.6/source/dkms.conf)"
+    assert answers.dkms_of([warning, line]) == (expected,)
+
+
+def test_secure_boot() -> None:
+    assert answers.secure_boot_of("   6   0   0   0   1\n") is True
+    assert answers.secure_boot_of("   6   0   0   0   0\n") is False
+    assert answers.secure_boot_of("no EFI\n") is False
+
+
+def test_holds_of_both_package_managers() -> None:
+    names = ("kernel", "kernel-core", "nvidia")
+    assert answers.holds_of(["apt", "kernel:amd64", "nvidia-open"], names) == {"kernel"}
+    assert answers.holds_of(["dnf", "kernel-core-0:5.14.0-427.el9.*", "!nvidia-0:1-1.*"], names) == {"kernel-core"}
+    assert answers.holds_of(["dnf", "# Added by a person", "Package name: nvidia"], names) == {"nvidia"}
+    assert answers.holds_of(["apt"], names) == frozenset()
+    with pytest.raises(ParseError, match="no list of held packages"):
+        answers.holds_of([], names)
+
+
+def test_versions_of_packages() -> None:
+    output = (
+        "package libc6 installed 2.36-9\npackage libc6 installed 2.36-8\npackage fio config-files 3.39-1\n"
+        "dpkg-query: no packages found matching slurmd\n"
+    )
+    expected = {"libc6": ("2.36-9", "2.36-8"), "fio": (), "slurmd": ()}
+    assert answers.versions_of(output, ("libc6", "fio", "slurmd")) == expected
+    assert answers.versions_of("package slurmd is not installed\n", ("slurmd",)) == {"slurmd": ()}
+    with pytest.raises(ParseError, match="no answer about fio"):
+        answers.versions_of("package libc6 installed 2.36-9\n", ("libc6", "fio"))
+    with pytest.raises(ParseError, match="no package"):
+        answers.versions_of("package libc6 installed 2.36-9\n", ("fio",))
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "same"),
+    [
+        ("3.39-1", "3.39-1", True),
+        ("3.39-1", "3.39-*", True),
+        ("3.39-1", "3.39", False),
+        ("3.39-1", "3?39-1", False),
+        ("3.39-1", "[3].39-1", False),
+    ],
+)
+def test_versions_are_the_same_but_for_a_star(actual: str, expected: str, same: bool) -> None:
+    assert answers.is_version(actual, expected) is same
+
+
+def test_hashes_of_files() -> None:
+    lines = [f"{HASH}  /etc/a b", "sha256sum: /etc/c: No such file or directory"]
+    assert answers.hashes_of(lines, ("/etc/a b", "/etc/c")) == {"/etc/a b": HASH, "/etc/c": "No such file or directory"}
+    with pytest.raises(ParseError, match="no answer about /etc/d"):
+        answers.hashes_of(lines, ("/etc/a b", "/etc/c", "/etc/d"))
+    with pytest.raises(ParseError, match="unexpected line"):
+        answers.hashes_of([*lines, lines[0]], ("/etc/a b", "/etc/c"))
+    with pytest.raises(ParseError, match="unexpected line"):
+        answers.hashes_of(["sha256sum: /etc/c: Permission denied"], ("/etc/c",))
+
+
+def test_memory_and_swap() -> None:
+    found = answers.meminfo_of(MEMINFO)
+    assert (found["MemTotal"], found["SwapTotal"]) == (24684092, 0)
+    with pytest.raises(ParseError, match="no SwapTotal"):
+        answers.meminfo_of("MemTotal:       24684092 kB\n")
+
+
+def test_microcode() -> None:
+    assert answers.microcode_of(["    112 0x2b000461", "    112 0x2b000603"]) == {"0x2b000461": 112, "0x2b000603": 112}
+    with pytest.raises(ParseError, match="no revision"):
+        answers.microcode_of([])
+
+
+def test_idle_states() -> None:
+    assert answers.idle_states_of(IDLE) == (IdleState("POLL", 224, 0, False), IdleState("C6 ACPI", 2, 290, True))
+    assert answers.idle_states_of("driver none\nend of idle states\n") == ()
+    for output in ("driver intel_idle\nend of idle states\n", IDLE.replace("intel_idle", "none")):
+        with pytest.raises(ParseError, match="idle states of the driver"):
+            answers.idle_states_of(output)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (FREQUENCY, Frequency("acpi-cpufreq", True)),
+        (FREQUENCY.replace("boost 1", "boost 0"), Frequency("acpi-cpufreq", False)),
+        ("intel_pstate/no_turbo 1\nend of frequencies\n", Frequency("", False)),
+        ("intel_pstate/no_turbo 0\nend of frequencies\n", Frequency("", True)),
+        ("end of frequencies\n", Frequency("", None)),
+    ],
+)
+def test_frequency(output: str, expected: Frequency) -> None:
+    assert answers.frequency_of(output) == expected
+
+
+def test_vulnerabilities_and_huge_pages() -> None:
+    assert answers.vulnerabilities_of(WEAK) == {
+        "itlb_multihit": "KVM: Mitigation: VMX disabled",
+        "l1tf": "Not affected",
+        "mds": "Vulnerable",
+    }
+    assert answers.hugepages_of(PAGES) == {2048: 12}
+    assert answers.hugepages_of("end of huge pages\n") == {}
+
+
+def test_tuned() -> None:
+    assert answers.tuned_profile_of("Current active profile: hpc-compute\n") == "hpc-compute"
+    assert answers.tuned_profile_of("No current active profile.\n") == ""
+
+
+def test_a_command_that_failed_gave_no_answer() -> None:
+    assert answers.answered("dmesg", "[ 0.0] x\nstatus 0\n").body == "[ 0.0] x\n"
+    with pytest.raises(ParseError, match="exit status 1: 'dmesg: read kernel buffer failed"):
+        answers.answered("dmesg", "dmesg: read kernel buffer failed: Operation not permitted\nstatus 1\n")
+
+
+ENDED: list[tuple[Callable[[str], Any], str]] = [
+    (answers.idle_states_of, IDLE),
+    (answers.frequency_of, FREQUENCY),
+    (answers.vulnerabilities_of, WEAK),
+    (answers.hugepages_of, PAGES),
+    (answers.secure_boot_of, "   6   0   0   0   1\n"),
+    (answers.tuned_profile_of, "Current active profile: hpc-compute\n"),
+    (lambda output: answers.modules_of(answers.answered("x", output).body), MODULES + "status 0\n"),
+    (lambda output: answers.cmdline_of(answers.answered("x", output).body), CMDLINE + "status 0\n"),
+    (lambda output: answers.versions_of(output, ("fio", "mpi")), "package fio installed 3\npackage mpi installed 4\n"),
+]
+NAMES = [parser.__name__ if parser.__name__ != "<lambda>" else text.split()[0] for parser, text in ENDED]
+
+
+@pytest.mark.parametrize(("parser", "output"), ENDED, ids=NAMES)
+def test_an_answer_that_is_cut_off_is_none(parser: Callable[[str], Any], output: str) -> None:
+    parser(output)
+    for end in range(len(output)):
+        with pytest.raises(ParseError):
+            parser(output[:end])
+
+
+@pytest.mark.parametrize(("parser", "output"), ENDED, ids=NAMES)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_a_damaged_answer_raises_nothing_but_a_parse_error(
+    parser: Callable[[str], Any], output: str, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(output)))
+    length = data.draw(st.integers(0, 20))
+    filling = data.draw(st.text(max_size=8) | st.sampled_from(["\n", " ", "=", "9" * 30, '"', "\0"]))
+    try:
+        parser(output[:start] + filling + output[start + length :])
+    except ParseError:
+        return
