@@ -23,12 +23,13 @@ class Gds:
     """Index: supports GDS."""
     compat_mode: bool | None
     """Where GDS is impossible the library falls back to copies silently."""
-    verified: bool
-    """The tool ended with "Platform verification succeeded", so nothing of its output is missing."""
+    verified: bool | None
+    """True: its last words are "Platform verification succeeded", hence nothing is missing. None: it says neither."""
 
 
 _DRIVER: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9 ]*?)\s*: ([A-Za-z]+)\s*")
 _GPU: Final = re.compile(r"\s*GPU index (\d{1,4}) .*?(supports GDS|does not support GDS|[Uu]nsupported).*")
+_VERDICT: Final = re.compile(r"\s*Platform verification (\w+)\s*")
 _VERSION: Final = re.compile(r"\s*GDS release version: (\S+)\s*")
 _COMPAT: Final = re.compile(r"\s*properties\.use_compat_mode\s*: (true|false)\s*")
 
@@ -51,5 +52,6 @@ def parse_gdscheck(output: str | bytes) -> Gds:
     if not drivers:
         raise ParseError(TOOL, "no table of drivers")
     compat = next((match[1] == "true" for line in lines if (match := _COMPAT.fullmatch(line))), None)
-    verified = any(line.strip() == "Platform verification succeeded" for line in lines)
+    verdict = {match[1] for line in lines if (match := _VERDICT.fullmatch(line))}
+    verified = verdict == {"succeeded"} if verdict else None
     return Gds(version, MappingProxyType(drivers), MappingProxyType(gpus), compat, verified)

@@ -77,6 +77,7 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "ip": (netdev.parse_ip, "ip-*.json"),
     "ethtool": (ethtool.parse_ethtool, "ethtool-[!d]*.txt"),
     "ethtool -i": (ethtool.parse_ethtool_driver, "ethtool-driver-*.txt"),
+    "ethtool -a": (ethtool.parse_ethtool_pause, "pause-*.txt"),
     "ethtool -S": (ethtool.parse_ethtool_statistics, "statistics-*.txt"),
     "lspci": (lspci.parse_lspci, "lspci-*.txt"),
     "mlnx_qos": (mlnx_qos.parse_mlnx_qos, "mlnx-qos.txt"),

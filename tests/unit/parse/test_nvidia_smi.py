@@ -5,9 +5,13 @@ import pytest
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_smi import EccErrors, RemappedRows, parse_nvidia_smi, parse_nvidia_smi_list
 
-from . import tool_output
+from . import TOOLS, tool_output
 
 HOPPER = tool_output("nvidia-smi-590-2gpu.xml")
+
+
+def written(path: str) -> str:
+    return (TOOLS.parent / "written" / path).read_text()
 
 
 def test_driver_590() -> None:
@@ -136,3 +140,19 @@ def test_list_with_mig_devices() -> None:
 def test_bad_list_raises_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_nvidia_smi_list(output)
+
+
+def test_identity_and_settings_of_a_whole_report() -> None:
+    (gpu, *others) = parse_nvidia_smi(written("hgx-h200-roce/gpu-01/gpu/query.xml")).gpus
+    assert len(others) == 7
+    assert (gpu.pci_id, gpu.inforom, gpu.part_number) == ("2335", "G520.0280.00.05", "692-2G520-0280-501")
+    assert (gpu.mig, gpu.mig_pending) == ("Disabled", "Disabled")
+    assert gpu.application_clocks_mhz == gpu.default_application_clocks_mhz == (1980, 3201)
+    assert gpu.temperature_margin_c == 58, "56 K to the limit, and slowing down begins 2 K behind it"
+    assert gpu.page_retirement_pending is None
+    assert gpu.fabric_health == {}
+
+
+def test_flags_that_ask_for_a_repair_are_problems() -> None:
+    text = written("hgx-h200-roce/gpu-01/gpu/query.xml").replace("tpc_repair_pending>No", "tpc_repair_pending>Yes", 1)
+    assert parse_nvidia_smi(text).gpus[0].problems == ("a TPC waits for its repair",)
