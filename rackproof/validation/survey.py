@@ -25,7 +25,7 @@ def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
         questions: dict[str, list[Question]] = {}
         for function, case in chosen:
             questions.setdefault(case.node.name, []).append(partial(call, function, context.given(case)))
-        functions = {id: function for id, (_, function) in checks.items()}
+        functions = {case.check.id: function for function, case in chosen}
         context.gather(questions, learnt.subject_of(functions.items(), context.arch.model_dump_json()))
     for function, case in chosen:
         yield context.evaluate(function, case)
