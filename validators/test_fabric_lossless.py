@@ -10,6 +10,8 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Lossless
 from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.ethtool import parse_ethtool_pause
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from rackproof.parse.sysfs import files_of
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
@@ -23,7 +25,7 @@ CONGESTION = sysfs(
     "*/ecn/roce_rp/enable/*", "*/ecn/roce_np/enable/*", "*/ecn/roce_np/cnp_dscp", "*/ecn/roce_np/cnp_802p_prio",
 )  # fmt: skip
 """As NVIDIA's driver packages show it; the kernel's own driver has no such files."""
-TOS = sysfs("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos")
+CONNECTIONS = sysfs("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos", "*/ports/*/default_roce_mode")
 TRAFFIC_CLASS = sysfs("/sys/class/infiniband", "*/tc/*/traffic_class")
 POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
 PRIORITIES = range(8)
@@ -204,14 +206,54 @@ def test_cnp_priority(host: Host, arch: Architecture) -> None:
     hint="cma_roce_tos -d DEVICE -t 106 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
 )
 def test_tos(host: Host, arch: Architecture) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, TOS)
-    found = files(host, TOS)
+    announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
+    found = files(host, CONNECTIONS)
     ports = fabric_ports(host, arch)
     values = {
         f"{name} ({port.name})": _number(found.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
         for name, port in ports.items()
     }
     expect_rails(dict(values), promised(arch).tos)
+
+
+@check(
+    "fabric.roce_mode",
+    reads="fabric.lossless.roce_mode",
+    roles=("gpu",),
+    when=says("roce_mode"),
+    protects="RoCE v1 has no IP header: it does not pass a router, and carries no mark that switches could act on.",
+    hint="cma_roce_mode -d DEVICE -p 1 -m 2 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
+)
+def test_roce_mode(host: Host, arch: Architecture) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
+    found = files(host, CONNECTIONS)
+    values: dict[str, object] = {}
+    for name, port in fabric_ports(host, arch).items():
+        lines = found.get(f"{port.device}/ports/{port.number}/default_roce_mode")
+        values[f"{name} ({port.name})"] = lines[0] if lines and lines[0] else None
+    expect_rails(values, promised(arch).roce_mode)
+
+
+@check(
+    "fabric.global_pause",
+    reads="fabric.lossless.global_pause",
+    roles=("gpu",),
+    when=says("global_pause"),
+    protects="With pauses of the whole link one slow receiver stops every class, and PFC does not work beside them.",
+    hint="ethtool -A PORT rx off tx off, from a unit at boot; the switch port needs the same.",
+)
+def test_global_pause(host: Host, arch: Architecture) -> None:
+    commands = {name: f"ethtool -a {shlex.quote(name)}{STATUS}" for name in rails(arch)}
+    announce(host, *commands.values())
+    values: dict[str, object] = {}
+    for name, command in commands.items():
+        pause = parse_ethtool_pause(answered(host, command, "ethtool").body)
+        if pause.device != name:
+            raise ParseError("ethtool", f"speaks of {pause.device}, not of {name}")
+        words = {True: "on", False: "off"}
+        both = words[pause.receive] if pause.receive == pause.transmit else None
+        values[name] = both or f"receive {words[pause.receive]}, transmit {words[pause.transmit]}"
+    expect_rails(values, promised(arch).global_pause)
 
 
 @check(

@@ -99,6 +99,28 @@ def parse_ethtool_driver(output: str | bytes) -> DriverInfo:
     return DriverInfo(driver=values["driver"], version=version, firmware=firmware, bus=bus)
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Pauses of the whole link, as set."""
+
+    device: str
+    receive: bool
+    transmit: bool
+
+
+def parse_ethtool_pause(output: str | bytes) -> Pause:
+    """Read ``ethtool -a``."""
+    header, *lines = whole_lines(TOOL, output)
+    device = re.fullmatch(r"Pause parameters for (\S+):\s*", header)
+    matches = (re.fullmatch(r"([A-Z][\w ]*):\s*(on|off)", line) for line in lines)
+    values = {match[1]: match[2] for match in matches if match}
+    if device is None or not {"RX", "TX"} <= values.keys():
+        raise ParseError(
+            TOOL, f"no pause parameters; the output ends with {last_words(chr(10).join([header, *lines]))}"
+        )
+    return Pause(device[1], values["RX"] == "on", values["TX"] == "on")
+
+
 def parse_ethtool_statistics(output: str | bytes) -> dict[str, int]:
     """Read ``ethtool -S``: counters of one port by name."""
     values: dict[str, int] = {}

@@ -27,6 +27,11 @@ PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4,}:[0-9a-f]{2
 PerPort = Annotated[tuple[int, ...], BeforeValidator(lambda value: (value,) if isinstance(value, int) else value)]
 
 
+OnOff = Annotated[
+    Literal["off", "on"], BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value)
+]
+"""``off`` without quotes is ``false`` to some readers of YAML."""
+
 INFINIBAND_MTU: Final = 4096
 
 
@@ -134,6 +139,10 @@ class Lossless(Model):
     cnp_dscp: int | None = Field(default=None, ge=0, le=63)
     """Of congestion notifications."""
     cnp_priority: int | None = Field(default=None, ge=0, le=7)
+    global_pause: OnOff | None = None
+    """Pauses of the whole link, in both directions; they are off where classes are paused one by one."""
+    roce_mode: Literal["RoCE v2", "IB/RoCE v1"] | None = None
+    """That connections of the RDMA connection manager begin with."""
 
 
 class Fabric(Model):
@@ -199,5 +208,7 @@ FABRIC_CHECKS: Final = {
     "traffic_class": "fabric.traffic_class",
     "cnp_dscp": "fabric.cnp_dscp",
     "cnp_priority": "fabric.cnp_priority",
+    "global_pause": "fabric.global_pause",
+    "roce_mode": "fabric.roce_mode",
 }
 """Key of ``fabric.lossless``: check."""

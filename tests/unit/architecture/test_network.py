@@ -42,6 +42,12 @@ def test_what_cannot_be_meant_is_refused(more: dict[str, Any], words: str) -> No
         nic(**more)
 
 
+def test_off_without_quotes_is_off() -> None:
+    assert [Lossless.model_validate({"global_pause": value}).global_pause for value in ("off", False, True)] == [
+        *("off", "off", "on")
+    ]
+
+
 def test_every_key_has_a_check() -> None:
     said = {"purpose", "ports", "source", "claim"}
     assert set(Nic.model_fields) - said == set(NIC_CHECKS)

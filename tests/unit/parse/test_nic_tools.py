@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
-from rackproof.parse.ethtool import parse_ethtool_statistics
+from rackproof.parse.ethtool import parse_ethtool_pause, parse_ethtool_statistics
 from rackproof.parse.lspci import Link, parse_lspci
 from rackproof.parse.mlnx_qos import parse_mlnx_qos
 from rackproof.parse.mlxconfig import Setting, parse_mlxconfig, same_value
@@ -148,6 +148,18 @@ def test_counters_of_an_interface() -> None:
     for output in ("no stats available\n", "NIC statistics:\n", "NIC statistics:\n     rx: 1\n     rx: 2\n"):
         with pytest.raises(ParseError):
             parse_ethtool_statistics(output)
+
+
+def test_pauses_of_an_interface() -> None:
+    pause = parse_ethtool_pause(tool_output("pause-mlx5.txt"))
+    assert (pause.device, pause.receive, pause.transmit) == ("rail0", True, False)
+    for output in (
+        "Pause parameters for rail0:\nRX:\t\ton\n",
+        "RX:\t\ton\nTX:\t\ton\n",
+        "Cannot get device pause settings\n",
+    ):
+        with pytest.raises(ParseError, match="no pause parameters"):
+            parse_ethtool_pause(output)
 
 
 def test_files_whose_folders_have_colons() -> None:
