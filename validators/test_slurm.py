@@ -12,6 +12,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
 from rackproof.parse.slurm import (
     SlurmConfig,
     SlurmNode,
@@ -21,9 +22,8 @@ from rackproof.parse.slurm import (
     parse_scontrol_records,
     parse_slurmd_c,
     parse_unmunge,
-    time_of,
 )
-from rackproof.parse.text import whole_lines
+from rackproof.parse.text import excerpt, whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of, properties
 
@@ -98,9 +98,19 @@ def registered(host: Host, node: Node) -> SlurmNode:
 
 def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
     """The node's clock, the configuration, the node's clock again."""
-    lines = whole_lines("scontrol", good(host, "scontrol", CONFIG))
-    before, after = time_of("date", lines[0]), time_of("date", lines[-1])
-    return before, parse_scontrol_config("".join(f"{line}\n" for line in lines[1:-1])), after
+    said = whole_lines("scontrol", good(host, "scontrol", CONFIG))
+    if len(said) < 3:
+        raise ParseError("scontrol", f"no configuration: {excerpt(said[0])}")
+    before, *lines, after = said
+    return time_of(before), parse_scontrol_config("".join(f"{line}\n" for line in lines)), time_of(after)
+
+
+def time_of(text: str) -> datetime:
+    """Local time of the node: both clocks are compared in its zone."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        raise ParseError("date", f"no time: {excerpt(text)}") from None
 
 
 def begins(version: str | None, wanted: str) -> bool:
@@ -305,7 +315,8 @@ def test_clock(host: Host, arch: Architecture) -> None:
     limit = slurm_of(arch).max_clock_skew_s
     if after < before:
         raise Unmeasured("the node's clock ran backwards")
-    early, late = (before - config.as_of).total_seconds(), (config.as_of - after).total_seconds()
+    there = time_of(config.as_of)
+    early, late = (before - there).total_seconds(), (there - after).total_seconds()
     skew = max(early, late, 0.0)
     if not skew <= limit:
         direction = "behind" if late > 0 else "ahead of"

@@ -118,7 +118,7 @@ def _name_of(mount: Mount) -> str | None:
 @check(
     "mount.options",
     reads="storage.*.options_required",
-    each=clients("mountpoint"),
+    each=clients("options_required"),
     protects="A soft or read-only mount gives a checkpoint up in the middle; a wrong version loses features quietly.",
     hint="findmnt -o OPTIONS on the node; NFS mounts of one server share options with the first: unmount all, remount.",
 )

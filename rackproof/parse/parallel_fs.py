@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, integer, whole_lines
@@ -151,7 +150,7 @@ def parse_mmgetstate(output: str | bytes) -> str:
             header = words
         elif words[0] == "mmgetstate" and header is not None and len(words) >= len(header):
             row = dict(zip(header, words, strict=False))
-            states.append(unquote(row.get("state", "")))
+            states.append(row.get("state", ""))
         elif line.strip():
             raise ParseError(tool, f"unexpected line {excerpt(line)}")
     if len(states) != 1 or not re.fullmatch(r"[a-z_ ]+", states[0]):

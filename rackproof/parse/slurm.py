@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -153,8 +152,8 @@ def parse_gres(text: str) -> dict[str, int]:
 class SlurmConfig:
     """Configuration in force, as the controller answers it."""
 
-    as_of: datetime
-    """The controller's clock when it answered, in the time zone of the node that asked; whole seconds."""
+    as_of: str
+    """The controller's clock when it answered, in the time zone of the node that asked: ``2026-11-21T12:00:00``."""
     values: dict[str, str]
 
     def value(self, key: str) -> str | None:
@@ -174,15 +173,7 @@ def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
     for line in lines[1:]:
         if pair := re.fullmatch(r"(\S+)\s*= ?(.*)", line):
             values.setdefault(pair[1], pair[2].strip())
-    return SlurmConfig(time_of(SCONTROL, match[1]), values)
-
-
-def time_of(tool: str, text: str) -> datetime:
-    """``2024-11-21T14:33:28``, without a time zone."""
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S")
-    except ValueError:
-        raise ParseError(tool, f"no time: {excerpt(text)}") from None
+    return SlurmConfig(match[1], values)
 
 
 @dataclass(frozen=True, slots=True)

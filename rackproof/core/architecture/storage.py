@@ -113,7 +113,7 @@ STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
     # key of a storage: check of every client, and whether what the key says asks for it
     "mountpoint": ("mount.mounted", lambda storage: True),
     "source": ("mount.source", lambda storage: True),
-    "options_required": ("mount.options", lambda storage: bool(storage.options_required)),
+    "options_required": ("mount.options", lambda storage: bool(storage.options_required or storage.options_forbidden)),
     "transport": ("mount.transport", lambda storage: storage.transport is not None and storage.tells_transport),
     "connections": ("mount.connections", lambda storage: (storage.connections or 0) > 1 and storage.class_ == "nfs"),
     "stat_timeout_s": ("mount.answers", lambda storage: True),
