@@ -10,7 +10,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.kernel_log import EVENTS, Message, events_in, parse_kernel_log
+from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS
@@ -36,8 +36,10 @@ MODULES = (
     'cat /proc/modules && echo built in && sed -n "s/.*[/]//;s/[.]ko.*//p" "/lib/modules/$(uname -r)/modules.builtin"'
 ) + STATUS
 DKMS = "dkms status" + STATUS
-KERNEL_LOG = "dmesg" + STATUS
-JOURNAL = "journalctl -k -b -q --no-pager -o short-monotonic" + STATUS
+# The first line, which shows where the log begins, and those that matter.
+_CHOSEN = f" | sed -nE '1p;2,${{/{INTERESTING}/p;}}'" + STATUS
+KERNEL_LOG = "dmesg" + _CHOSEN
+JOURNAL = "journalctl -k -b -q --no-pager -o short-monotonic" + _CHOSEN
 BEGINNING_S = 1.0
 """A log that begins later than this after the kernel started has lost its beginning."""
 CLOCK_SOURCE = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"

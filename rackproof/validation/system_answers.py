@@ -56,7 +56,7 @@ def modules_of(body: str) -> dict[str, str]:
     if not inside:
         raise ParseError("modules.builtin", "no modules")
     for line in loaded:
-        match = re.fullmatch(r"(\w+) \d+ \d+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \(\w+\))?", line)
+        match = re.fullmatch(r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?", line)
         if match is None:
             raise ParseError("/proc/modules", f"no module: {excerpt(line)}")
         states[match[1]] = match[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
@@ -11,7 +12,7 @@ from rackproof.parse import ParseError
 from rackproof.parse.block import LocalDrive, generation, parse_drives
 from rackproof.parse.dmidecode import parse_memory_modules
 from rackproof.parse.edac import Controller, parse_edac
-from rackproof.parse.kernel_log import EVENTS, Message, events_in, parse_kernel_log
+from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
 from rackproof.parse.lscpu import parse_lscpu, processor_list
 from rackproof.parse.nvme import parse_smart_logs
 
@@ -221,6 +222,15 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", get_args(KernelEvent))
 def test_every_kind_of_event_is_recognised_and_for_one_kind(name: str) -> None:
     assert list(events_in((Message(1.0, EXAMPLES[name]),), tuple(EVENTS))) == [name]
+
+
+@pytest.mark.parametrize("name", ["kernel-log-dmesg.txt", "kernel-log-journal.txt"])
+def test_the_first_choice_on_the_node_loses_no_event(name: str) -> None:
+    lines = [*tool_output(name).splitlines(), *(f"[    1.000000] {text}" for text in EXAMPLES.values())]
+    chosen = [line for line in lines[1:] if re.search(INTERESTING, line)]
+    assert len(chosen) < len(lines)
+    every, few = (parse_kernel_log("\n".join(several) + "\n") for several in (lines, [lines[0], *chosen]))
+    assert events_in(few, tuple(EVENTS)) == events_in(every, tuple(EVENTS))
 
 
 def test_the_kinds_of_events_are_those_of_the_architecture() -> None:
