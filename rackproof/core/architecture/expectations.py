@@ -26,6 +26,7 @@ PORT_CHECKS: Final = tuple(
 )
 PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
 
+_NIC_KEYS: Final = {check: key for key, check in NIC_CHECKS.items()} | {"nic.state": "count"}
 _NOTHING: Final = (None, ())
 """Values with which a file says nothing."""
 
@@ -77,6 +78,10 @@ def items_of(
         found = (f"{prefix}{rail}" for rail in range(architecture.rails))
     elif check in PROGRAM_CHECKS:
         found = architecture.tools.programs
+    elif check in _NIC_KEYS:
+        role = role_with(architecture, groups, "nics")
+        nics = architecture.roles[role].expect.nics if role else ()
+        found = (nic.purpose for nic in nics if getattr(nic, _NIC_KEYS[check]) not in _NOTHING)
     elif check.startswith("mount."):
         asked = next((asks for name, asks in STORAGE_CHECKS.values() if name == check), lambda storage: True)
         found = (

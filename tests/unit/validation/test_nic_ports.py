@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import expected_checks, items_of
 from rackproof.core.evidence import CheckOutcome
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
@@ -18,7 +19,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, names_of, ports_of
-from tests.unit.validation.checking import validators
+from tests.unit.validation.checking import subjects, validators
 
 LO = "lo/ifindex:1\nlo/type:772\nlo/mtu:65536\n"
 DEVINFO = "ibv_devinfo; echo status $?"
@@ -247,6 +248,24 @@ def test_a_node_without_rdma_has_no_port() -> None:
 def test_what_cannot_be_read_is_refused(rdma: str, interfaces: str) -> None:
     with pytest.raises(ParseError):
         ports_of(rdma, interfaces)
+
+
+def test_what_is_asked_for_is_what_the_checks_answer() -> None:
+    rack = next(subject for subject in subjects() if subject.name == "hgx-h200-roce").context
+    node = rack.rack.nodes[0]
+    for check, (declared, _) in validators().items():
+        if check.startswith("nic."):
+            assert declared.items(rack.arch, node, rack.rack) == items_of(rack.arch, check, node.groups), check
+    asked = {
+        (e.check, e.item) for e in expected_checks(rack.arch) if e.check.split(".")[0] in ("nic", "pcie", "fabric")
+    }
+    given = {
+        (check, item)
+        for check, (declared, _) in validators().items()
+        for item in declared.items(rack.arch, node, rack.rack)
+    }
+    assert len(asked) > 50
+    assert asked <= given
 
 
 def test_names_of_ports() -> None:
