@@ -63,7 +63,8 @@ def test_on_bus(host: Host, arch: Architecture) -> None:
     gone = [device.address for device in devices if not device.answers]
     if gone:
         raise AssertionError(f"expected every GPU to answer on the bus, actual gone: {', '.join(gone)}")
-    of_the_model = [d for d in devices if not gpu.pci_ids or d.device in gpu.pci_ids]
+    ids = [pci_id.lower() for pci_id in gpu.pci_ids]
+    of_the_model = [device for device in devices if not ids or device.device in ids]
     expect(len(of_the_model), gpu.count, "GPUs on the PCI bus")
 
 
@@ -312,8 +313,9 @@ def test_clocks(host: Host, arch: Architecture) -> None:
 
 
 def _held_down(gpu: Gpu) -> list[str]:
-    """Locked clocks are shown nowhere but as the reason for a low clock; where applications may use the highest
-    clock, or the driver knows no clocks of applications, that reason has no other cause."""
+    """The driver has no word for locked clocks (``nvidia-smi -lgc``): it gives the reason "clocks setting" while one
+    holds the GPU down. Where applications may use the highest clock, or the driver knows no clocks of theirs, nothing
+    else causes it. An idle GPU may show nothing; a benchmark will."""
     if "applications_clocks_setting" not in (gpu.throttle_reasons or ()):
         return []
     application = gpu.application_clocks_mhz

@@ -35,7 +35,7 @@ FAULTY_THROTTLING = {
 """Reasons for low clocks that no healthy GPU has; idle, the power cap and clock settings are none."""
 
 RETIRED_PAGES_MAX = 59
-"""A GPU has room for 64 retired pages; from 60 on NVIDIA takes it back (Dynamic Page Retirement, "RMA eligibility")."""
+"""A GPU has room for 64 (NVIDIA GPU Memory Error Management, "Row Remapping"); operators exchange it from 60 on."""
 
 
 @check(
@@ -138,7 +138,7 @@ def test_page_retirement(host: Host) -> None:
     roles=("gpu",),
     when=has_gpus,
     protects="A GPU that slows itself down makes all the others of a job wait, with no error anywhere.",
-    hint="Thermal: fans, filters, dust, the cold plate. Power brake and hardware slowdown: power supplies and the BMC.",
+    hint="Ask again. Thermal: fans, filters, cold plate. Power brake, hardware slowdown: power supplies, the BMC.",
 )
 def test_throttling(host: Host) -> None:
     def state(gpu: Gpu) -> str | None:

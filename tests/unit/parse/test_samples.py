@@ -13,8 +13,10 @@ import pytest
 
 from rackproof.parse import (
     ParseError,
+    dcgm,
     ethtool,
     fio,
+    gdscheck,
     iperf3,
     lscpu,
     lspci,
@@ -27,6 +29,7 @@ from rackproof.parse import (
     nvidia_topology,
     rdma,
     slurm,
+    xid,
 )
 from rackproof.parse.perftest import BandwidthUnit, parse_bandwidth, parse_bandwidth_json, parse_latency
 
@@ -355,3 +358,37 @@ def test_lscpu() -> None:
     arm = lscpu.parse_lscpu(sample("lscpu/arm-288cpu-flat.json"))
     assert (arm.model, arm.sockets, arm.cores, arm.threads_per_core, arm.online) == (None, 4, 288, 1, 288)
     assert arm.numa_nodes == 4, "the other 32 have no processors"
+
+
+@pytest.mark.parametrize(
+    ("name", "failed"),
+    [
+        ("dcgm2-r1-pass", set()),
+        ("dcgm2-r1-fail", {("Persistence Mode", ""), ("Environment Variables", "")}),
+        ("dcgm3-nvvs-4gpu", {("sm_stress", "0"), ("sm_stress", "2"), ("sm_stress", "3")}),
+    ],
+)
+def test_dcgm(name: str, failed: set[tuple[str, str]]) -> None:
+    results = dcgm.parse_dcgm_diag(sample(f"dcgmi-diag/{name}.json"))
+    assert {(result.test, result.gpus) for result in results if result.status in ("Fail", "Warn")} == failed
+
+
+def test_gdscheck() -> None:
+    whole = gdscheck.parse_gdscheck(sample("gdscheck/1.14-threadripper-rtx6000ada.txt"))
+    assert (whole.version, whole.drivers["NVMe"], whole.drivers["NFS"]) == ("1.14.0.30", "Supported", "Unsupported")
+    assert (dict(whole.gpus), whole.compat_mode, whole.verified) == ({0: True, 1: True}, False, True)
+    without_gpu = gdscheck.parse_gdscheck(sample("gdscheck/1.18-no-gpu-compat.txt") + b"\n")
+    assert (without_gpu.drivers["NVMe"], dict(without_gpu.gpus), without_gpu.verified) == ("compat", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "bus_id"),
+    [
+        ("xid119-gsp-timeout", {119: 5}, "0000:9b:00"),
+        ("xid13-43-decode-iso", {13: 16, 43: 1}, "0000:38:00"),
+    ],
+)
+def test_xids(name: str, codes: dict[int, int], bus_id: str) -> None:
+    log = xid.parse_driver_log(sample(f"dmesg/{name}.txt").decode().splitlines())
+    assert Counter(found.code for found in log.xids) == codes
+    assert {found.bus_id for found in log.xids} == {bus_id}
