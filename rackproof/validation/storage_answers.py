@@ -62,10 +62,10 @@ def read_ahead_command(device: str) -> str:
     if not re.fullmatch(r"\d+:\d+", device):
         raise ParseError("mountinfo", f"no device: {excerpt(device)}")
     block = f"/sys/dev/block/{device}"
-    files = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
+    folders = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
     return (
-        f'for d in {files}; do if [ -e "$d/read_ahead_kb" ]; then cat "$d/read_ahead_kb"; exit; fi; done;'
-        " echo no read-ahead"
+        f'r="no read-ahead"; for d in {folders}; do f="$d/read_ahead_kb"; if [ -e "$f" ]; then r=$(cat "$f"); break; fi;'
+        ' done; echo "$r"'
     )
 
 

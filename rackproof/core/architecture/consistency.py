@@ -114,6 +114,9 @@ def _services(architecture: Architecture) -> Iterator[Problem]:
     for name, part in (("slurm", architecture.slurm), ("containers", architecture.containers)):
         if part is not None:
             yield from each_known((name, "roles"), part.roles, architecture.roles, "role")
+    slurm, gpu = architecture.slurm, architecture.gpu
+    if slurm and gpu and "gpu" in slurm.roles and slurm.gres.get("gpu", gpu.count) != gpu.count:
+        yield Problem(("slurm", "gres", "gpu"), f"{slurm.gres['gpu']}, and gpu.count says {gpu.count}")
     if architecture.containers:
         here = ("containers", "mounts")
         yield from each_known(here, architecture.containers.mounts, architecture.storage, "storage")
