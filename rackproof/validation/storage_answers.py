@@ -64,8 +64,8 @@ def read_ahead_command(device: str) -> str:
     block = f"/sys/dev/block/{device}"
     folders = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
     return (
-        f'r="no read-ahead"; for d in {folders}; do f="$d/read_ahead_kb"; if [ -e "$f" ]; then r=$(cat "$f"); break; fi;'
-        ' done; echo "$r"'
+        f'r="no read-ahead"; for d in {folders}; do f="$d/read_ahead_kb";'
+        ' if [ -e "$f" ]; then r=$(cat "$f"); break; fi; done; echo "$r"'
     )
 
 
