@@ -55,6 +55,10 @@ def keeper_alive(folder: Path) -> bool:
         return False
 
 
+COMMAND_TIMEOUT_S = 60.0
+"""For every command of a check: an emulated node on a busy machine is late by tens of seconds."""
+
+
 def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
     """pyinfra host data of one lab node."""
     by_id = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_{}"
@@ -68,6 +72,7 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
         "fabric_addresses": [node.fabric_address(rail) for rail in range(node.rails)],
         "fabric_macs": [node.mac("fabric", rail) for rail in range(node.rails)],
         "virtual": True,
+        "command_timeout_s": COMMAND_TIMEOUT_S,
         "simulated_gpus": node.role == "gpu",
     }
     if node.role == "gpu":

@@ -5,18 +5,22 @@ walk along the list, and each takes the next command that nobody has taken; a wo
 under ``timeout``. Limits for every single command would cost a small node more than the commands do, so one clock
 looks at all of them once a second:
 
-* a command that is not back after a moment no longer holds up the others: another worker is hired in its stead;
+* commands that are not back after a moment no longer hold up the others: when no worker is left that moves on, another
+  is hired;
 * one that is not back within its limit ends with its worker. What cannot even be killed is left behind;
-* output above its limit ends the command, and is dropped. The limit on the size of files keeps it from filling memory
-  between two looks; it is far above the limit on output, because tools write caches;
+* output above its limit ends a command that still runs, and is dropped. The limit on the size of files keeps it from
+  filling memory between two looks; it is far above the limit on output, because tools write caches;
 * what has not been started when the time of the whole batch is over is not in the answer, and is asked again.
 
 Time is counted in seconds slept and in ``/proc/uptime``, never by the node's clock, which may be wrong or be set.
 
 The answer is a line about the batch, a list of files (``3.out 17``), an empty line, and their contents in the same
-order. For command 3 there are ``3.a`` (taken: when, and by whom), ``3.err``, ``3.out`` and ``3.rc`` (exit status, and
-when), or one of the marks ``3.late`` and ``3.big``. A witness for a disk that fills up is ``3.rc`` itself: it is
-written after the output, and where that did not fit it does not fit either.
+order. For command 3 there are ``3.a`` (taken: by whom, and when), ``3.err``, ``3.out`` and ``3.rc`` (exit status, and
+when), or one of the marks ``3.late`` and ``3.big``.
+
+Where answers do not fit into memory or on the disk, tools print less than they meant to, and many of them say nothing.
+Nothing is freed before it has been tried whether there is still room, so whoever lacked it lacks it for ``3.rc`` as
+well; then the file ``room`` goes, and nothing of the whole batch is believed.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ WORKERS = 2
 """More would only make the commands of a small node wait for each other."""
 MOST_WORKERS = 10
 """With those that are hired because a command does not come back."""
-MOMENT_S = 3
+MOMENT_S = 5
 STREAM_LIMIT = 4 * 1024 * 1024
 """Bytes of one stream of one command."""
 ANSWER_LIMIT = 12 * 1024 * 1024
@@ -52,7 +56,7 @@ for c in "$@"; do
   { read t x </proc/uptime; echo "$PPID $t" >"$n.a"; } 2>/dev/null || continue
   sh -c "$c" </dev/null >"$n.out" 2>"$n.err"
   rc=$?
-  { read t x </proc/uptime; echo "$rc $t" >"$n.rc"; } 2>/dev/null
+  { read t x </proc/uptime; echo "$rc $t" >"$n.rc"; } 2>/dev/null || rm -f room
 done"""
 
 _SCRIPT = """\
@@ -71,27 +75,43 @@ dismiss() {
 }
 weigh() {
   sum=0
-  stat -c '%s %n' *.out *.err >sizes
-  while read size name; do
-    sum=$((sum + size))
-    [ "$size" -le @STREAM_LIMIT@ ] && continue
-    [ -s "${name%.*}.rc" ] || dismiss "${name%.*}"
-    : >"${name%.*}.big"
-    : >"$name"
-    sum=$((sum - size))
-  done <sizes
+  set -- $(stat -c '%s %n' "$@")
+  while [ $# -gt 1 ]; do
+    if [ "$1" -le @STREAM_LIMIT@ ]; then
+      sum=$((sum + $1))
+    else
+      { printf '%65536s' x >probe; } 2>/dev/null || rm -f room
+      [ -s "${2%.*}.rc" ] || dismiss "${2%.*}"
+      : >"${2%.*}.big"
+      : >"$2"
+    fi
+    shift 2
+  done
 }
 look() {
-  now=$((now + 1)) stuck=0 n=0
+  # A node that is late itself misses looks: what counts is its uptime, where it has one.
+  now=$((now + 1)) up=
+  { read up x </proc/uptime; } && up=${up%.*} && now=$((up - ${began:=$up}))
+  stuck=0 n=$first
+  set --
   while [ -e "$n.a" ]; do
     if ! [ -s "$n.rc" ]; then
-      eval "t=\\$((\\${t$n:-0} + 1)); t$n=\\$t"
+      t=
+      read worker t <"$n.a"
+      if [ -n "$t" ] && [ -n "$up" ]; then
+        t=$((up - ${t%.*}))
+      else
+        eval "t=\\$((\\${t$n:-0} + 1)); t$n=\\$t"
+      fi
       [ "$t" -ge @MOMENT@ ] && [ "$t" -le @GONE@ ] && stuck=$((stuck + 1))
-      [ "$t" -eq @OVER@ ] && : >"$n.late" && dismiss "$n"
+      [ "$t" -ge @OVER@ ] && ! [ -e "$n.late" ] && : >"$n.late" && dismiss "$n"
+      [ "$t" -ge 1 ] && set -- "$@" "$n.out" "$n.err"
+    elif [ $n -eq $first ]; then
+      first=$((n + 1))
     fi
     n=$((n + 1))
   done
-  weigh
+  [ $# -eq 0 ] || weigh "$@"
 }
 stop() {
   kill "$clock"
@@ -118,9 +138,11 @@ main() {
   { while sleep 1; do echo tick; done; } </dev/null >&3 2>/dev/null & clock=$!
   trap 'stop 2>/dev/null' EXIT
   trap 'exit 143' TERM HUP INT
-  live=0 hired=0 stuck=0 now=0 how=stopped
+  live=0 hired=0 stuck=0 now=0 first=0 began= how=stopped
+  look 2>/dev/null
   while :; do
-    while ! [ -e @LAST@.a ] && [ $((live - stuck)) -lt @WORKERS@ ] && [ $live -lt @MOST_WORKERS@ ] &&
+    [ $stuck -eq 0 ] && need=@WORKERS@ || need=1
+    while ! [ -e @LAST@.a ] && [ $((live - stuck)) -lt $need ] && [ $live -lt @MOST_WORKERS@ ] &&
       [ $hired -lt @MOST_HIRED@ ]; do
       hire
     done
@@ -131,7 +153,8 @@ main() {
       tick) look 2>/dev/null; [ $now -lt @BUDGET@ ] || break ;;
     esac
   done
-  weigh 2>/dev/null
+  weigh *.out *.err 2>/dev/null
+  [ -e room ] || { echo "there was no more room for answers in $place" >&2; exit 1; }
   size=0 n=0
   set --
   while [ -e "$n.a" ]; do
@@ -166,9 +189,12 @@ class _Answer:
     files: dict[str, bytes]
 
 
-def budget_s(timeout_s: float) -> int:
-    """How long the script collects answers: that of three commands in a row that hang."""
-    return 3 * (math.ceil(timeout_s) + KILL_AFTER_S + 2)
+def budget_s(timeout_s: float, count: int) -> int:
+    """How long the script collects ``count`` answers: three commands in a row that hang, and half a second for each.
+
+    That is for an emulated node on a busy machine; a server needs a hundredth of it.
+    """
+    return 3 * (math.ceil(timeout_s) + KILL_AFTER_S + 2) + count // 2
 
 
 def script(commands: Sequence[str], timeout_s: float) -> bytes:
@@ -178,7 +204,7 @@ def script(commands: Sequence[str], timeout_s: float) -> bytes:
     values = {
         "MAGIC": MAGIC.decode(),
         "KILL_AFTER": KILL_AFTER_S,
-        "BUDGET": budget_s(timeout_s),
+        "BUDGET": budget_s(timeout_s, len(commands)),
         "MOMENT": min(MOMENT_S, over),
         "OVER": over,
         "GONE": over + KILL_AFTER_S + 1,

@@ -24,7 +24,7 @@ from rackproof.remote.redaction import redacted
 from rackproof.remote.ssh import Fleet
 
 COMMAND_TIMEOUT_S = 20.0
-TRIP_GRACE_S = 30.0
+TRIP_GRACE_S = 60.0
 """How much longer than its commands a round trip may take: an emulated node needs seconds to start a shell."""
 PATIENCE = 3
 """Commands read one by one, or round trips with such commands, that may fail to end before a node is given up."""
@@ -284,7 +284,8 @@ def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[
 
     def ask(connection: Live, node: str) -> tuple[list[CommandResult], CommandResult | None]:
         limit = readers[node].timeout_s
-        answer = connection.run("sh -s", budget_s(limit) + TRIP_GRACE_S, script(wanted[node], limit))
+        time_s = budget_s(limit, len(wanted[node])) + TRIP_GRACE_S
+        answer = connection.run("sh -s", time_s, script(wanted[node], limit))
         results = unpack(node, wanted[node], limit, answer.stdout)
         if results or MAGIC in answer.stdout:
             return results, None

@@ -13,7 +13,7 @@ from rackproof import architectures
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult
 from rackproof.core.nearest import suggestion
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.inventory import load_rack
 from rackproof.remote import learnt
@@ -110,12 +110,24 @@ def live_context(
     on_result: Callable[[CommandResult], object] = lambda result: None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Context:
-    """Nodes answer themselves, over the fleet's connections."""
+    """Nodes answer themselves, over the fleet's connections. Raises InventoryError for a limit that is none.
+
+    ``timeout_s`` is for every command; a node with ``command_timeout_s`` in its data has its own.
+    """
     readers = {
-        node.name: RecordingReader(node.name, fleet[node.name], timeout_s=timeout_s, on_result=on_result)
+        node.name: RecordingReader(
+            node.name, fleet[node.name], timeout_s=_command_timeout_s(node, timeout_s), on_result=on_result
+        )
         for node in rack.nodes
     }
     return Context(rack, arch, readers, fleet)
+
+
+def _command_timeout_s(node: Node, default: float) -> float:
+    value = node.data.get("command_timeout_s", default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3600:
+        raise InventoryError(f"{node.name}: command_timeout_s: expected seconds, up to 3600, actual {value!r}")
+    return float(value)
 
 
 def open_context(inventory: str | None, architecture: str | None, recordings: str | None) -> Context:

@@ -368,6 +368,6 @@ def test_what_a_batch_brought_is_the_same_for_the_reader() -> None:
 
 
 def test_limits_leave_room_for_the_slowest_command() -> None:
-    assert batch.budget_s(20) > 20
+    assert batch.budget_s(20, 0) > 20
     assert batch.ANSWER_LIMIT + batch.STREAM_LIMIT <= OUTPUT_LIMIT
     assert collect.TRIP_GRACE_S > 0

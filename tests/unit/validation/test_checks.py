@@ -15,11 +15,12 @@ from rackproof.core.architecture.expectations import ABSENT, expected_checks, it
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
-from rackproof.remote.collect import RecordingReader
+from rackproof.remote.collect import COMMAND_TIMEOUT_S, RecordingReader
 from rackproof.remote.command import CommandResult
+from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
-from rackproof.validation.context import nodes_of
+from rackproof.validation.context import live_context, nodes_of
 from rackproof.validation.evaluate import Case, key_read, outcome_of
 from rackproof.validation.terminal import summary
 from tests.unit.validation.checking import ROOT, healthy, outcome, subject, subjects, validators
@@ -253,3 +254,17 @@ def test_the_virtual_rack_asks_for_every_validator_that_runs_on_it() -> None:
     asked |= {entry.check for entry in expected_checks(arch)}
     assert run
     assert run <= asked
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, COMMAND_TIMEOUT_S), (60, 60.0), (2.5, 2.5)])
+def test_a_node_may_have_a_limit_of_its_own_for_commands(value: object, expected: float) -> None:
+    data = {} if value is None else {"command_timeout_s": value}
+    rack = Rack("r", (Node("n1", ("gpu",), data),))
+    assert live_context(rack, healthy().arch, Fleet(rack)).readers["n1"].timeout_s == expected
+
+
+@pytest.mark.parametrize("value", [0, -1, "60", True, float("nan"), 1e9])
+def test_a_limit_for_commands_that_is_none_is_refused(value: object) -> None:
+    rack = Rack("r", (Node("n1", ("gpu",), {"command_timeout_s": value}),))
+    with pytest.raises(InventoryError, match="n1: command_timeout_s: expected seconds"):
+        live_context(rack, healthy().arch, Fleet(rack))
