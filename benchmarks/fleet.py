@@ -12,6 +12,7 @@ Nothing outlives the program: each host ends with the process that started it, a
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
@@ -139,6 +140,17 @@ def root_folder() -> Path:
 def chroot_fleet(count: int) -> Iterator[ChrootFleet]:
     """``count`` hosts that answer, for the length of the block. Raises FleetError."""
     root = root_folder()
+    with (cache_folder() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FleetError("another fleet has these addresses") from None
+        with _started(count, root) as fleet:
+            yield fleet
+
+
+@contextmanager
+def _started(count: int, root: Path) -> Iterator[ChrootFleet]:
     host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
     hosts = tuple(Host(f"gpu-{k + 1:03d}", f"127.1.{k // 250}.{k % 250 + 1}") for k in range(count))
     folder = Path(tempfile.mkdtemp(dir=cache_folder(), prefix=".fleet-"))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import fabric
@@ -160,9 +161,12 @@ class Connection:
                 if stdin:
                     channel.sendall(stdin)
                 channel.shutdown_write()
-                finished = _drain(channel, out, err, began + timeout_s + GRACE_S)
+                full = partial(_full, out, err)
+                finished = _drain(channel, out, err, began + timeout_s + GRACE_S, full)
             except (paramiko.SSHException, OSError, EOFError) as error:
                 return result(None, f"connection lost: {_line(error)}", bytes(out), bytes(err))
+            if full():
+                return result(None, f"printed more than {OUTPUT_LIMIT} bytes", bytes(out), bytes(err))
             if not finished:
                 return result(None, f"no answer within {timeout_s:g} s", bytes(out), bytes(err))
             rc: int | None = channel.recv_exit_status()
@@ -170,8 +174,6 @@ class Connection:
             return result(None, "connection lost", bytes(out), bytes(err))
         if timed_out(rc):
             return result(None, f"not finished within {timeout_s:g} s", bytes(out), bytes(err))
-        if len(out) >= OUTPUT_LIMIT or len(err) >= OUTPUT_LIMIT:
-            return result(None, f"printed more than {OUTPUT_LIMIT} bytes", bytes(out), bytes(err))
         return result(rc, None, bytes(out), bytes(err))
 
     @contextlib.contextmanager
@@ -248,6 +250,11 @@ class Server:
             elapsed, self.timeout_s, None if ended and rc != -1 else "did not end by itself",
         )  # fmt: skip
         return self._result
+
+
+def _full(*streams: bytearray) -> bool:
+    """More is not kept. Whoever goes on printing then finds its channel closed."""
+    return any(len(stream) >= OUTPUT_LIMIT for stream in streams)
 
 
 def _drain(
