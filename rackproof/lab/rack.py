@@ -58,6 +58,8 @@ class Lab:
             if not absent:
                 self.say(f"the rack is already up: {len(spec.nodes)} nodes ({spec.accel})")
                 return spec
+            if not running:
+                (self.folder / state.FAULTS).unlink(missing_ok=True)  # no fault outlives a boot
             self._prepare(spec, image)
             if not state.keeper_alive(self.folder):
                 keeper.spawn(self.folder)
