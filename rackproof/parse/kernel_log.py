@@ -80,11 +80,10 @@ EVENTS: Final[dict[str, Event]] = {
 
 
 INTERESTING: Final = (
-    "error|Error|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline"
-    "|not responding|nvme nvme|Out of memory|oom-kill|stall|temperature|throttled|unstable|journal|read-only|XFS|BTRFS"
+    "rror|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline|not responding"
+    "|nvme nvme|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"
 )
-"""Extended regular expression that finds every line which can be an event, for a first choice on the node: the whole
-log of a large machine is megabytes."""
+"""Extended regular expression that finds every line which can be an event, for a first choice on the node: the whole log of a large machine is megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
