@@ -83,7 +83,10 @@ INTERESTING: Final = (
     "rror|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline|not responding"
     "|nvme nvme|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"
 )
-"""Extended regular expression that finds every line which can be an event, for a first choice on the node: the whole log of a large machine is megabytes."""
+"""Extended regular expression that finds every line which can be an event, for a first choice on the node.
+
+The whole log of a large machine is megabytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
