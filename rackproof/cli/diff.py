@@ -41,7 +41,7 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
     folded: dict[tuple[str, Difference], list[str]] = {}
     for a, b, group in pairs:
         against = "" if a.node.name == b.node.name else f" against {a.node.name}"
-        for difference in differences(a, b, peers=(r.node for r in group), everything=everything):
+        for difference in differences(a, b, peers=group, everything=everything):
             folded.setdefault((against, difference), []).append(b.node.name)
     for line in alone:
         click.echo(line)

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from difflib import unified_diff
+from typing import Any
 
-from rackproof.core.rack import Node
 from rackproof.remote.command import CommandResult
 from rackproof.remote.noise import anonymous, quiet
 from rackproof.remote.recording import Recording
 
 SELF, PEER = "‹this node›", "‹a peer›"
 CONTEXT = 2
+_DOCUMENT = re.compile(r"(?s)\s*([\[{].*[\]}])(\s*(?:status \d+\s*)?)")
+_NAMES = ("ifname", "name", "id", "dev", "field")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Difference:
 
 
 def differences(
-    before: Recording, after: Recording, *, peers: Iterable[Node] = (), everything: bool = False
+    before: Recording, after: Recording, *, peers: Iterable[Recording] = (), everything: bool = False
 ) -> list[Difference]:
     """What ``after`` answers otherwise than ``before``, in the order in which it was asked.
 
@@ -35,9 +37,9 @@ def differences(
     are born with is left out. ``everything`` compares the text as it is.
     """
     two = before.node.name != after.node.name
-    nodes = {node.name: node for node in (*peers, before.node, after.node)} if two and not everything else {}
+    known = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
     shared = before.results.keys() & after.results.keys()
-    left, right = (_answers(side, _speaker(side.node, nodes.values()), shared, everything) for side in (before, after))
+    left, right = (_answers(side, _speaker(side, known.values()), shared, everything) for side in (before, after))
     found = []
     for key, (command, texts) in left.items():
         other = right.get(key)
@@ -60,8 +62,8 @@ def _same(before: Recording, after: Recording, command: str) -> bool:
 class _Names:
     """Replaces names and addresses of nodes by what they are to the one that speaks."""
 
-    def __init__(self, own: Node, others: Iterable[Node]) -> None:
-        self._words = {word: PEER for node in others if node.name != own.name for word in _words(node)}
+    def __init__(self, own: Recording, others: Iterable[Recording]) -> None:
+        self._words = {word: PEER for side in others if side.node.name != own.node.name for word in _words(side)}
         self._words |= dict.fromkeys(_words(own), SELF)
         longest_first = sorted(self._words, key=len, reverse=True)
         self._pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest_first))})(?!\w|\.\d)")
@@ -70,21 +72,31 @@ class _Names:
         return self._pattern.sub(lambda match: self._words[match[0]], text)
 
 
-def _words(node: Node) -> list[str]:
+def _words(recording: Recording) -> list[str]:
     """A node's name, its addresses, and these as a port's GID spells them."""
+    node = recording.node
     words = [node.name]
-    for address in node.data.get("fabric_addresses") or ():
-        plain = str(address).partition("/")[0]
-        words.append(plain)
-        parts = plain.split(".")
+    planned = [str(address).partition("/")[0] for address in node.data.get("fabric_addresses") or ()]
+    for address in dict.fromkeys([*planned, *_own_addresses(recording)]):
+        words.append(address)
+        parts = address.split(".")
         if len(parts) == 4 and all(part.isdigit() and int(part) < 256 for part in parts):
             a, b, c, d = map(int, parts)
             words.append(f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}")
     return words
 
 
-def _speaker(own: Node, nodes: Iterable[Node]) -> _Names | None:
-    listed = list(nodes)
+def _own_addresses(recording: Recording) -> list[str]:
+    """What the node itself was recorded to have, loopback and link-local addresses aside."""
+    found = []
+    for command, result in recording.results.items():
+        if command.startswith("ip -j addr"):
+            found += re.findall(r'"local": ?"([^"]+)"', result.text)
+    return [address for address in found if not address.startswith(("127.", "::1", "fe80:"))]
+
+
+def _speaker(own: Recording, known: Iterable[Recording]) -> _Names | None:
+    listed = list(known)
     return _Names(own, listed) if listed else None
 
 
@@ -117,12 +129,25 @@ def _text(result: CommandResult) -> str:
 
 def _readable(text: str) -> str:
     """A document on one line becomes one of many, so that a difference is a line."""
-    if text[:1] in ("{", "["):
+    if match := _DOCUMENT.fullmatch(text):
         try:
-            return json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"
+            return json.dumps(_ordered(json.loads(match[1])), indent=1, ensure_ascii=False, sort_keys=True) + match[2]
         except (ValueError, RecursionError):
             return _broken_up(text)
     return text
+
+
+def _ordered(value: Any) -> Any:
+    """Lists of things with a name are sorted by it: their order is chance."""
+    if isinstance(value, dict):
+        return {key: _ordered(inner) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    entries = [_ordered(inner) for inner in value]
+    for name in _NAMES:
+        if entries and all(isinstance(entry, dict) and isinstance(entry.get(name), str) for entry in entries):
+            return sorted(entries, key=lambda entry: str(entry[name]))
+    return entries
 
 
 def _broken_up(text: str) -> str:

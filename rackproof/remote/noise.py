@@ -48,6 +48,8 @@ _XML_VALUES = (
 _JSON_TIMES = r"epoch|age|quorum_age|election_epoch|created|modified|stamp|last_\w+|since|(?:valid|preferred)_life_time"
 _JSON_SIZES = r"bytes_\w+|\w+_bytes|\w+_bytes_sec|\w+_op_per_sec|num_objects|num_bytes|kb_\w+|utilization|pgs?_?num_\w*"
 
+_TRAFFIC = "bytes|packets|octets|unicast|multicast|broadcast|xmit_data|rcv_data|xmit_pkts|rcv_pkts"
+
 RULES: Final = (
     _rule(
         r"nvidia-smi",
@@ -82,7 +84,10 @@ RULES: Final = (
         (r"\b(shared|master|propagate_from|fd|pgrp|pipe_ino)([:=])\d+", rf"\1\2{_V}"),
         order=r"",
     ),
-    _rule(r"\bstat -f\b", (r"(?m)^(\d+ \d+) \d+(?: \d+)*$", rf"\1 {_V}")),
+    _rule(r"\bdpkg-query -W|\bapt-config dump|/proc/modules|\blsmod\b", order=r""),
+    _rule(r"\bstat -f\b.*%S %b %a", (r"(?m)^((?:\S+ status \d+ )?\d+ \d+) \d+$", rf"\1 {_V}"), order=r""),
+    _rule(r"\bstat -f\b.*%c %d", (r"(?m)^(\d+) \d+$", rf"\1 {_V}")),
+    _rule(r"date \+%s%N", (r"\b\d{19}\b", _V)),
     _rule(r"\bdf\b", (r"(?m)^(\S+\s+(?:\S*[a-z]\S*\s+)?\d\S*)\s+\d\S*\s+\d\S*\s+\d+%", rf"\1 {_V}")),
     _rule(
         r"meminfo",
@@ -104,6 +109,10 @@ RULES: Final = (
         (r"(?m)^\[ *\d+\.\d+\] ", ""),
         (rf"(?m)^{_MONTH} [ \d]\d {_CLOCK} ", ""),
         (r"(?m)(\b[\w.@/-]+)\[\d+\](?=:)", rf"\1[{_V}]"),
+    ),
+    _rule(
+        r"counters|statistics|ethtool -S",
+        (rf"(?m)((?:^|[\s/])[\w.\[\]-]*(?:{_TRAFFIC})[\w.\[\]-]*[: ]+)\d+$", rf"\1{_N}"),
     ),
     _rule(
         r"counters|statistics|aer_dev|carrier_(?:up|down|changes)|ethtool -S|\bedac\b|/mc\d*/",
@@ -132,13 +141,25 @@ RULES: Final = (
         (rf"(\"(?:{_JSON_SIZES})\":\s*)[\d.]+", rf'\1"{_V}"'),
     ),
     _rule(
-        r"scontrol|sinfo|sdiag",
+        r"scontrol|sinfo|sdiag|slurmd",
         (
-            r"\b(BootTime|SlurmdStartTime|LastBusyTime|ResumeAfterTime|CPULoad|FreeMem|AllocMem|CurrentWatts|AveWatts"
+            r"\b(UpTime|BootTime|SlurmdStartTime|LastBusyTime|ResumeAfterTime|CPULoad|FreeMem|AllocMem|CurrentWatts|AveWatts"
             r"|ConsumedJoules|ExtSensorsTemp|CPUAlloc)=\S+",
             rf"\1={_V}",
         ),
     ),
+    _rule(r"\bunmunge\b", (r"\(\d{9,11}\)", f"({_V})")),
+    _rule(r"/proc/fs/fscache", (r"(?m)^([0-9a-f]{8} +)[\d ]+(?= \S)", rf"\1{_V}")),
+    _rule(
+        r"\blctl\b",
+        (r"-ffff[0-9a-f]{12}\b", "-‹instance›"),
+        (
+            r"(?m)^(\s+(?:inflight|unregistering|timeouts|avg_waittime|\w*estimate|transactions?|last_\w+|generation"
+            r"|connection_attempts|\w*_replay|\w*_reply|connect_time|idle|sec_\w+|history_\w+|\w*_data_\w+):).*$",
+            rf"\1 {_V}",
+        ),
+    ),
+    _rule(r"/proc/fs/beegfs", (r"\b(RDMA|TCP): \d+ \(", rf"\1: {_V} (")),
     _rule(r"ipmitool|sensors", (r"-?\d+(?:\.\d+)? (degrees C|RPM|Watts|Volts|Amps)", rf"{_V} \1")),
     _rule(
         r"^(?!.*(?:uname|/proc/version|--version))",

@@ -19,6 +19,10 @@ from rackproof.remote.difference import Difference, differences
 from rackproof.remote.noise import RULES, VARIES, anonymous, quiet
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import read_folder, write_recordings
+from rackproof.selftest.noise import at_another_moment
+from rackproof.selftest.written import open_rack
+from rackproof.validation.known import load_checks
+from rackproof.validation.survey import survey
 
 ROOT = Path(__file__).parents[1] / "data"
 RACK = {r.node.name: r for r in read_folder(ROOT / "recordings" / "virtual-rack")}
@@ -90,6 +94,36 @@ def test_what_changes_by_itself_is_not(command: str, change: Callable[[str], str
     assert len(differences(ONE, other, everything=True)) == 1
 
 
+@pytest.fixture(scope="module")
+def read() -> dict[str, list[Recording]]:
+    """What every check reads on healthy racks, by the rack's name."""
+    checks = load_checks(ROOT.parents[1] / "validators")
+    found = {}
+    for name in ("virtual-rack", "hgx-h200-roce"):
+        context = open_rack(ROOT, name)
+        assert list(survey(context, checks))
+        found[name] = [Recording(node, dict(context.readers[node.name].used)) for node in context.rack.nodes]
+    return found
+
+
+@pytest.mark.parametrize("rack", ["virtual-rack", "hgx-h200-roce"])
+def test_a_healthy_rack_is_the_same_at_another_moment(read: dict[str, list[Recording]], rack: str) -> None:
+    for recording in read[rack]:
+        assert len(recording.results) > 10
+        for seed in "abc":
+            later = {command: at_another_moment(result, seed) for command, result in recording.results.items()}
+            assert later != recording.results
+            assert differences(recording, replace(recording, results=later)) == []
+
+
+def test_nodes_of_one_kind_are_the_same(read: dict[str, list[Recording]]) -> None:
+    one, two, *_ = read["hgx-h200-roce"]
+    found = differences(one, two)
+    # gpu-02's are written as gpu-01's with the names exchanged, which is not what it would be told.
+    exchanged = ("ping ", "getent ")
+    assert [(each.command, each.lines) for each in found if not each.command.startswith(exchanged)] == []
+
+
 @pytest.mark.parametrize(
     ("command", "before", "after"),
     [
@@ -157,7 +191,7 @@ def test_each_ones_own_name_is_not_a_difference_and_a_wrong_one_is() -> None:
     one, two = recording("gpu-01", hostname="gpu-01\n"), recording("gpu-02", hostname="gpu-02\n")
     assert differences(one, two) == []
     three = replace(recording("gpu-03", hostname="gpu-02\n"))
-    (found,) = differences(one, three, peers=[two.node])
+    (found,) = differences(one, three, peers=[two])
     assert found.lines[-2:] == ("-‹this node›", "+‹a peer›")
 
 

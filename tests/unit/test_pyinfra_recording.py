@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,11 +21,12 @@ from click.testing import CliRunner
 from rackproof.cli import record as command
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.collect import RecordingReader
+from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_folder, write_recordings
 from rackproof.run.plan_questions import ask_plan
 from rackproof.validation.context import Context
-from tests.unit.fakes import virtual_rack
+from tests.unit.fakes import FakeFleet, said, virtual_rack
 from tests.unit.test_recording_collect import Shell, Shells, Unreachable
 
 DEPLOY = """\
@@ -175,6 +177,40 @@ def test_a_deploy_that_cannot_be_planned_is_said_to_be(tmp_path: Path) -> None:
     complaint = ask_plan(context_of(Shell("gpu-01"), nodes=NODES[:1]), str(tmp_path / "deploy.py"))
     assert complaint is not None
     assert complaint.startswith("pyinfra ended with exit status ")
+
+
+def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes are those that pyinfra's own fake connector plays in test_deploys_plan.py."""
+    from tests.unit.configure.fake_inventory import _responses
+    from tests.unit.configure.rack import rack
+
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.chdir(root)
+    nodes = tuple(Node(n.name, n.groups, {**n.data, "architecture": "virtual-rack"}) for n in rack().nodes)
+    responses = {node.name: _responses(node) for node in nodes}
+
+    def answer(node: str, command: str) -> CommandResult:
+        asked = shlex.split(command)[-1]
+        found: list[str] = next((lines for words, lines in responses[node].items() if words in asked), [])
+        return said(node, command, "".join(f"{line}\n" for line in found))
+
+    fleet: Any = FakeFleet(Rack("inv.py", nodes), answer)
+    readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=10) for node in nodes}
+    assert ask_plan(Context(fleet.rack, virtual_rack(), readers, fleet), "deploys/cluster.py") is None
+    write_recordings(tmp_path, [Recording(node, readers[node.name].used) for node in nodes])
+
+    def planned(inventory: str) -> dict[str, list[str]]:
+        done = pyinfra(root, "--dry", "--json", inventory, "deploys/cluster.py")
+        assert done.returncode == 0, done.stderr
+        assert "not in the recording" not in done.stderr
+        entries = json.loads(done.stdout)["plan"]
+        return {e["name"]: sorted(host.removeprefix("@fake/") for host in e["hosts_with_change"]) for e in entries}
+
+    plan = planned(f"@recording/{tmp_path}")
+    assert plan == planned("tests/unit/configure/fake_inventory.py")
+    assert len(plan) > 20
 
 
 # rackproof record
