@@ -154,6 +154,15 @@ def test_a_node_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.stderr == b"no room for answers in /proc /no/such/place\n"
 
 
+def test_where_an_exit_status_finds_no_room_nothing_is_believed() -> None:
+    """A full disk cuts outputs off, and the commands need not notice."""
+    done = subprocess.run(
+        ["sh", "-s"], input=script(["echo a", "mkdir 1.rc", *QUICK], 5), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"there was no more room for answers in /")
+
+
 @pytest.mark.parametrize("shell", ["bash", "dash", "sh"])
 def test_any_posix_shell_runs_a_batch(shell: str) -> None:
     if shutil.which(shell) is None:
