@@ -50,7 +50,7 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
     }
     answers = [
         RemoteFile(f"{simulated.RECORDINGS}/{name}", templates.text(f"{simulated.RECORDINGS}/{name}", **values))
-        for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt")
+        for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
     ]
     program = templates.text(simulated.PROGRAM, recordings=simulated.RECORDINGS)
     return (*answers, RemoteFile(simulated.PROGRAM, program, mode="755"))

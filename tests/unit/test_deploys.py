@@ -265,6 +265,7 @@ def test_the_replayed_program_has_no_answer_to_what_was_not_written(tmp_path: Pa
     assert ask().stdout.count("NVIDIA H200 (simulated)") == 8
     assert ask("-L").stdout.startswith("GPU 0: NVIDIA H200 (simulated) (UUID: GPU-")
     assert ask("nvlink", "-s").stdout.count("Link ") == 8 * 18
+    assert ask("nvlink", "-e").stdout.count(" Errors: 0") == 8 * 18 * 3
     assert ask("topo", "-m").stdout.count("NV18") == 8 * 7
     assert ask("-q", "-x").returncode == 0
     unknown = ask("--query-gpu=name", "--format=csv")
