@@ -1,4 +1,4 @@
-"""Ports of every purpose: all there, the right ones, in their places, at full speed and without errors."""
+"""Ports of every purpose: all there, the right ones, in their places and at full speed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,18 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
-from rackproof.parse.device_log import driver_troubles
-from rackproof.parse.ethtool import parse_ethtool_driver, parse_ethtool_statistics
+from rackproof.parse.ethtool import parse_ethtool_driver
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
-from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.rdma import parse_ibv_devinfo
-from rackproof.parse.sysfs import files_of
-from rackproof.validation import Unmeasured, announce, check, read
+from rackproof.validation import announce, check, read
 from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import named
 from rackproof.validation.gids import GIDS, gids_of, wrong_gid
-from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
-from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
+from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.validation.nics import answered, expect_in_order, expect_ports, judge_ports, meant_on, version_numbers
 
-COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 DEVINFO = f"ibv_devinfo{STATUS}"
 
 
@@ -313,116 +308,3 @@ def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str
 
     expected = " and ".join(f"{name} {value}" for name, value in wanted.items())
     judge_ports(found, expected, in_force, lambda said: said == "as wanted")
-
-
-@check(
-    "nic.counters",
-    reads="roles.{role}.expect.nics.*.counters",
-    each=named("nics", "counters"),
-    protects="Symbol errors, retries and dropped packets cost bandwidth long before a link goes down.",
-    hint="Clean or exchange the cable and optics; for out_of_buffer and discards look at PFC and ECN on both ends.",
-)
-def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
-    nic, found = meant_on(host, arch, node, item)
-    limits = nic.counters or {}
-    known = rdma_counters(host)
-    asked = [port for port in found.ports if port.interface and not limits.keys() <= known.get(_place(port), {}).keys()]
-    announce(host, *map(_statistics, asked))
-    values = {port: dict(known.get(_place(port), {})) for port in found.ports}
-    for port in asked:
-        of_interface = parse_ethtool_statistics(answered(host, _statistics(port), "ethtool").body)
-        values[port] = {**of_interface, **values[port]}
-    unknown = [name for name in limits if not any(name in counted for counted in values.values())]
-    expected = ", ".join(f"{name} ≤ {limit}" for name, limit in limits.items())
-
-    def beyond(port: Port) -> str | None:
-        counted = values[port]
-        over = [f"{name} {counted[name]}" for name, limit in limits.items() if counted.get(name, 0) > limit]
-        return ", ".join(over) or ("" if limits.keys() <= counted.keys() else None)
-
-    try:
-        judge_ports(found, expected, beyond, lambda over: over == "")
-    except Unmeasured as silent:
-        raise (
-            Unmeasured(f"no port has a counter {', '.join(unknown)}") if unknown and found.ports else silent
-        ) from None
-
-
-def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
-    """Counters of every RDMA port, by device and port."""
-    found: dict[tuple[str, int], dict[str, int]] = {}
-    body = answered(host, COUNTERS, "grep", GREP_DONE).body
-    for path, lines in (files_of(body) if body else {}).items():
-        match = re.fullmatch(r"([^/]+)/ports/(\d+)/(?:hw_)?counters/(\w+)", path)
-        # N/A (no PMA) where a device does not count it
-        if match and re.fullmatch(r"\d{1,20}", lines[0]):
-            found.setdefault((match[1], int(match[2])), {})[match[3]] = int(lines[0])
-    return found
-
-
-def _place(port: Port) -> tuple[str, int]:
-    return port.device or "", port.number
-
-
-def _statistics(port: Port) -> str:
-    return f"ethtool -S {shlex.quote(port.interface or '')}{STATUS}"
-
-
-@check(
-    "nic.link_flaps",
-    reads="roles.{role}.expect.nics.*.link_flaps_max",
-    each=named("nics", "link_flaps_max"),
-    protects="A link that comes and goes ends a job of days in a second, and looks healthy whenever somebody looks.",
-    hint="dmesg for 'Link down'; mlxlink -m -c: optics that are dirty or hot, a cable that is loose, the switch port.",
-)
-def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
-    nic, found = meant_on(host, arch, node, item)
-    allowed = nic.link_flaps_max or 0
-    values = {port: port.link_downs for port in found.ports}
-    if nic.link_layer == "InfiniBand":
-        counted = rdma_counters(host)
-        values = {port: counted.get(_place(port), {}).get("link_downed") for port in found.ports}
-    judge_ports(found, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
-
-
-@check(
-    "nic.bit_errors",
-    reads="roles.{role}.expect.nics.*.effective_ber_max",
-    each=named("nics", "effective_ber_max"),
-    protects="Bit errors that the correction does not catch are packets sent twice, and waiting on every rank.",
-    hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
-)
-def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
-    limit = nic.effective_ber_max or 0.0
-    commands = {port: f"mlxlink -d {shlex.quote(port.slot)} -c{STATUS}" for port in found.ports if port.slot}
-    announce(host, *commands.values())
-
-    def rate(port: Port) -> float | None:
-        if port not in commands:
-            return None
-        return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
-
-    judge_ports(found, f"at most {limit:g} bit errors a bit", rate, lambda found: found <= limit)
-
-
-@check(
-    "nic.driver_messages",
-    reads="roles.{role}.expect.nics.*.driver_messages_max",
-    each=named("nics", "driver_messages_max"),
-    protects="A card whose firmware stopped once is reset under the job that uses it, and does it again.",
-    hint="dmesg for mlx5_core: syndromes and timeouts are the firmware's, power and heat the slot's or the module's.",
-)
-def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, KERNEL_LOG)
-    nic, found = meant_on(host, arch, node, item)
-    allowed = nic.driver_messages_max or 0
-    messages = kernel_messages(host)
-    values = {
-        port: driver_troubles(messages, (port.slot or "", port.device or "", port.interface or ""))
-        for port in found.ports
-    }
-    said = {port: "" if len(several) <= allowed else quoted(several) for port, several in values.items()}
-    judge_ports(found, f"at most {allowed} complaints of the driver", said.get, lambda words: words == "")
