@@ -22,6 +22,8 @@ from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 
 Edit = Callable[[CommandResult], CommandResult]
+_SHOWN = 80
+"""Characters of a command that a complaint shows."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ class Mishap:
         result = self.result
         allowed = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
         said = f": {result.message}" if result.message else ""
-        return f"{result.check}: {self.command}: expected {allowed}, actual {result.outcome.value}{said}"
+        command = self.command if len(self.command) <= _SHOWN else f"{self.command[:_SHOWN]}…"
+        return f"{result.check}: {command}: expected {allowed}, actual {result.outcome.value}{said}"
 
 
 def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[Mishap]]:
