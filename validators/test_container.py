@@ -26,16 +26,13 @@ from rackproof.validation.answers import STATUS, Answer, answer_of
 
 LIMIT = "timeout -k 2 15"
 # Only what is read: everything else (running containers, warnings) changes from hour to hour.
-DOCKER_KEYS = (
-    "ServerErrors",
-    "ServerVersion",
-    "Driver",
-    "DockerRootDir",
-    "SecurityOptions",
-    "DefaultRuntime",
-    "Runtimes",
+DOCKER_KEYS = ("ServerVersion", "Driver", "DockerRootDir", "SecurityOptions", "DefaultRuntime", "Runtimes")
+# Without a daemon the client has its errors only, and no template may ask for more.
+DOCKER = (
+    '{{if .ServerErrors}}{"ServerErrors":{{json .ServerErrors}}}{{else}}{'
+    + ",".join(f'"{key}":{{{{json .{key}}}}}' for key in DOCKER_KEYS)
+    + "}{{end}}"
 )
-DOCKER = "{" + ",".join(f'"{key}":{{{{json .{key}}}}}' for key in DOCKER_KEYS) + "}"
 PODMAN = (
     '{"version":{"Version":{{json .Version.Version}}},'
     '"host":{"security":{"rootless":{{json .Host.Security.Rootless}}},'

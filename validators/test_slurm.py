@@ -80,7 +80,7 @@ def good(host: Host, tool: str, command: str) -> str:
     """What it prints when it ends well; for questions that make no sense otherwise."""
     found = answer(host, tool, command)
     if found.status != 0:
-        lines = found.body.strip().splitlines()
+        lines = [line for line in found.body.strip().splitlines() if not re.fullmatch(r"[\dT:-]+", line)]
         raise Unmeasured(f"{tool}: exit status {found.status}" + (f": {lines[-1]}" if lines else ""))
     return found.body
 
