@@ -26,6 +26,7 @@ from typing import Any
 from rackproof.core.evidence import DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import InventoryError
+from rackproof.remote.redaction import redact
 
 CLUSTER = "deploys/cluster.py"
 TIMEOUT_S = 3600.0
@@ -60,7 +61,7 @@ class Transcript:
         self.problems: list[str] = []
 
     def feed(self, raw: str) -> None:
-        line = _ANSI.sub("", raw).rstrip()
+        line = redact(_ANSI.sub("", raw).rstrip())  # what it says becomes part of the evidence
         if match := _OPERATION.match(line):
             self.operation = match["name"].strip()
             for node in self.nodes.values():
@@ -175,7 +176,7 @@ def _run(
             err.extend(line)
             text = line.decode(errors="replace")
             transcript.feed(text)
-            on_line(_ANSI.sub("", text).rstrip())
+            on_line(redact(_ANSI.sub("", text).rstrip()))
 
     readers = [
         threading.Thread(target=lambda: out.extend(stdout.read()), daemon=True),

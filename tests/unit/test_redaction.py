@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rackproof.core.evidence import Kind
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import MARK, redact, redact_bytes, redacted
+from rackproof.run.converge import Transcript
 from rackproof.run.store import EvidenceStore, read_raw, read_records
 
 NVME = "ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n"
@@ -205,6 +206,13 @@ def test_what_is_read_from_a_file_of_secrets_goes_altogether(command: str, gone:
 def test_a_result_without_a_secret_is_the_same_object() -> None:
     result = CommandResult("gpu-01", "uname", 0, b"Linux\n")
     assert redacted(result) is result
+
+
+def test_what_pyinfra_says_about_a_failure_is_told_without_its_secret() -> None:
+    transcript = Transcript(["gpu-01"])
+    for line in ("--> Starting operation: Mount", "    [gpu-01] mount: secret=hunter2 refused", "    [gpu-01] Error"):
+        transcript.feed(line)
+    assert transcript.nodes["gpu-01"].reason == f"Mount: mount: secret={MARK} refused"
 
 
 def test_evidence_holds_no_secret_and_the_hashes_are_of_what_it_holds(tmp_path: Path) -> None:

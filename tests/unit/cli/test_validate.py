@@ -148,6 +148,17 @@ def test_a_part_of_a_live_rack_asks_only_that_part_and_its_evidence_says_so(here
     assert {case.get("classname") for case in root.iter("testcase")} == {"gpu-01"}
 
 
+def test_a_whole_live_rack_is_judged_and_written_for_the_build_server_as_well(here: Path, live: FakeFleet) -> None:
+    ran("inventories/lab.py", "--quiet", "--junit=out.xml")
+    (run,) = (here / "reports").iterdir()
+    assert (run / "verdicts.json").exists()
+    root = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
+    cases = {(case.get("classname"), case.get("name")) for case in root.iter("testcase")}
+    assert len(cases) == 3 + 3 + 1  # reachable and t.kernel everywhere, storage_server.kernel on one
+    assert ("storage-01", "storage_server.kernel") in cases
+    assert "limited" not in {entry.get("name") for entry in root.iter("property")}
+
+
 def test_the_judge_does_not_take_a_part_for_the_whole(here: Path, live: FakeFleet) -> None:
     ran("inventories/lab.py", "--limit=gpu-01", "--quiet")
     (run,) = (here / "reports").iterdir()
