@@ -179,3 +179,62 @@ def test_a_missing_tool_is_no_answer(both: Any) -> None:
     assert direct.run("no-such-program").rc == 127
     with pytest.raises(Unmeasured, match="not found"):
         recorded().run("no-such-program")
+
+
+USERS = {
+    # login name: what stands in its way, and the words for it; None is nothing
+    "rp-noisy": None,
+    "rp-nologin": "its login shell runs no commands: This account is currently not available.",
+    "rp-false": "its login shell runs no commands: exit status 1",
+    "rp-nosudo": "sudo is refused: ",
+    "rp-nobody-knows": "authentication failed",
+}
+MAKE_USERS = r"""
+set -e
+user() {
+  useradd -m -s "$2" "$1"
+  usermod -p '*' "$1"
+  keys=/root/.ssh/authorized_keys
+  [ ! -e $keys ] || install -D -m 600 -o "$1" $keys "/home/$1/.ssh/authorized_keys"
+  chown -R "$1" "/home/$1"
+}
+user rp-noisy /bin/bash
+printf 'echo Welcome!; echo careful >&2\n' >/home/rp-noisy/.bashrc
+user rp-nologin /usr/sbin/nologin
+user rp-false /bin/false
+user rp-nosudo /bin/sh
+"""
+DROP_USERS = "for u in rp-noisy rp-nologin rp-false rp-nosudo; do userdel -r $u 2>/dev/null; done; true"
+ASKED = ("printf 'a\\377b'; echo warned >&2; exit 4", "test -e /no/such/file", "echo 'one!'\necho two")
+
+
+@pytest.fixture(scope="module")
+def users(converged: Rack) -> Iterator[Node]:
+    """A node with users that no rack should have."""
+    node = converged.node(NODES[0])
+    with Fleet(converged) as fleet:
+        fleet[node.name].run(DROP_USERS, 60)
+        made = fleet[node.name].run(MAKE_USERS, 120)
+        assert made.ok, made.why
+        yield node
+        fleet[node.name].run(DROP_USERS, 60)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("user", USERS)
+def test_a_login_that_is_no_good_says_why_and_answers_nothing(users: Node, user: str, batch: bool) -> None:
+    data = {**users.data, "ssh_user": user, "_sudo": user == "rp-nosudo"}
+    node = Node(users.name, users.groups, data)
+    with Fleet(Rack("users", (node,))) as fleet:
+        reader = RecordingReader(node.name, fleet[node.name], timeout_s=60)
+        if batch:
+            gather(fleet, {node.name: reader}, {node.name: [lambda c=c: reader.read(c) for c in ASKED]})
+        results = [reader.read(command) for command in ASKED]
+    reason = USERS[user]
+    if reason is None:
+        found = [(result.rc, result.stdout, result.stderr) for result in results]
+        assert found == [(4, b"a\xffb", b"warned\n"), (1, b"", b""), (0, b"one!\ntwo\n", b"")]
+        assert reader.misses == (0 if batch else len(ASKED))
+    else:
+        assert [result.rc for result in results] == [None] * len(ASKED)
+        assert all(reason in (result.error or "") for result in results)
