@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.parse import ParseError
-from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo, parse_mountstats, parse_proc_mounts
+from rackproof.parse.mounts import Mount, Operation, find_mount, parse_mountinfo, parse_mountstats, parse_proc_mounts
 
 from . import tool_output
 
@@ -114,6 +114,24 @@ def test_a_node_without_nfs_has_no_nfs_mounts() -> None:
 
 
 BLOCK = MOUNTSTATS[MOUNTSTATS.index("device 10.77.0.10:/export ") : MOUNTSTATS.index("device /dev/nvme0n1")]
+
+
+def test_what_became_of_calls() -> None:
+    again = MOUNTSTATS.replace("READ: 16 16 0 ", "READ: 16 19 1 ", 1)
+    assert again != MOUNTSTATS
+    mount = parse_mountstats(again)[0]
+    assert mount.operations["READ"] == Operation(calls=16, transmissions=19, timeouts=1)
+    assert mount.operations["NULL"] == Operation(calls=1, transmissions=1, timeouts=0)
+    whole = "READ: 16 19 1 3072 1050624 0 12 12 0"
+    assert whole in again
+    for bad in (
+        "READ: 16 19 1 3072",
+        "read: 16 19 1 1 1 1 1 1 1",
+        "READ 16 19 1 1 1 1 1 1 1",
+        "READ: 16 -19 1 1 1 1 1 1",
+    ):
+        with pytest.raises(ParseError):
+            parse_mountstats(again.replace(whole, bad, 1))
 
 
 @pytest.mark.parametrize(
