@@ -106,7 +106,8 @@ class Bench:
         if way == "rackproof cold":
             shutil.rmtree(self.cache, ignore_errors=True)
         asked = ("--inventory", self.inventory, "--architecture", self.architecture)
-        return self._pytest(way, "-p", "rackproof.validation.plugin", *asked, *more)
+        lean = ("--capture=no", "-p", "no:logging", "-p", "no:faulthandler")  # as ``rackproof validate`` runs it
+        return self._pytest(way, "-p", "rackproof.validation.plugin", *lean, *asked, *more)
 
     def testinfra(self, backend: str) -> Figure:
         hosts = ",".join(f"{backend}://{name}" for name in self.names)

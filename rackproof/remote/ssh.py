@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import fabric
@@ -84,7 +85,10 @@ class Connection:
         client.set_missing_host_key_policy(_Reject())
         try:
             known = data.get("ssh_known_hosts_file")
-            client.load_host_keys(str(known)) if known else client.load_system_host_keys()
+            host, port = connection.host, connection.port
+            name = host if port == paramiko.config.SSH_PORT else f"[{host}]:{port}"
+            for kind, key in _keys_of(str(known) if known else None, name):
+                client.get_host_keys().add(name, kind, key)
             connection.open()
         except paramiko.BadHostKeyException as error:
             raise HostKeyRefused(
@@ -158,9 +162,14 @@ class Connection:
             out, err = bytearray(), bytearray()
             try:
                 channel.exec_command(bounded(command, timeout_s, self._sudo))
-                if stdin:
-                    channel.sendall(stdin)
-                channel.shutdown_write()
+                try:
+                    if stdin:
+                        channel.sendall(stdin)
+                    channel.shutdown_write()
+                except OSError:
+                    if not channel.get_transport().is_active():
+                        raise
+                    # It has ended without reading its input.
                 full = partial(_full, out, err)
                 finished = _drain(channel, out, err, began + timeout_s + GRACE_S, full)
             except (paramiko.SSHException, OSError, EOFError) as error:
@@ -329,6 +338,24 @@ class Fleet:
             return None if answer.ok else answer.why
 
         return self.each(nodes, ask)
+
+
+def _keys_of(file: str | None, name: str) -> list[tuple[str, paramiko.PKey]]:
+    """Host keys that a known_hosts file (None: the user's, if there is one) has for a host. Raises OSError."""
+    path = Path(file) if file is not None else Path.home() / ".ssh" / "known_hosts"
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        if file is None:
+            return []
+        raise
+    return list((_known_hosts(str(path), facts.st_mtime_ns, facts.st_size).lookup(name) or {}).items())
+
+
+@lru_cache(maxsize=8)
+def _known_hosts(path: str, changed_ns: int, size: int) -> paramiko.HostKeys:
+    """Read once for all nodes: the file has a line for each of them."""
+    return paramiko.HostKeys(path)
 
 
 def sudo_of(node: Node) -> str:
