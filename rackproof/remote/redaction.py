@@ -75,7 +75,7 @@ _OTHER_RULES = (
         (b"authorization",),
         *_rule(
             rb"(?i)\b((?:proxy-)?authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
-            rb"(?>(?:bearer|basic|digest|token|negotiate)[ ]+)?+)(?!MARK)[^\s\"'][^\r\n\"']*",
+            rb"(?>(?:bearer|basic|digest|token|negotiate)[ ]+)?+)(?!" + _NOTHING + rb")[^\s\"'][^\r\n\"']*",
         ),
     ),
     ((b"bearer ",), *_rule(rb"(?i)\b(bearer +)[A-Za-z0-9._~+/-]{12,}=*")),

@@ -90,6 +90,7 @@ sudo: a password is required
 Last password change : never
 password   [success=1 default=ignore]      pam_unix.so obscure yescrypt
 "token": null, "password": "", "secret": false, password=***
+{"Authorization":null,"OSType":"linux"}
 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ6mT8Qb0vY1mG0o2Jm3q5l4k7n8p9r0s1t2u3v4w5x6 root@gpu-01
 NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', GPU has fallen off the bus.
 https://docs.example.org/a:b@c http://[fe80::1]:8080/x
