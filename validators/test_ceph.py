@@ -9,8 +9,8 @@ from rackproof.core.rack import Node, Rack
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, CephStatus, answer_of, ceph_pool_sizes_of, ceph_status_of
 
-CEPH_STATUS = f"timeout -k 1 18 ceph --connect-timeout 15 -s -f json 2>/dev/null{STATUS}"
-CEPH_POOLS = f"timeout -k 1 18 ceph --connect-timeout 15 osd dump -f json 2>/dev/null{STATUS}"
+START_S = 3
+"""So long the command itself may take beside waiting for the monitors."""
 
 # Complaints that are no reason to look; every other one is, also when somebody muted it.
 ACCEPTED_WITHOUT_COPIES = frozenset({"POOL_NO_REDUNDANCY"})
@@ -25,15 +25,25 @@ def has_cluster(arch: Architecture, node: Node, rack: Rack) -> bool:
     )
 
 
-def answer(host: Host, command: str) -> Answer:
+def limit_s(arch: Architecture) -> float:
+    if arch.ceph is None:
+        raise Unmeasured("the architecture has no Ceph cluster")
+    return arch.ceph.answer_timeout_s
+
+
+def answer(host: Host, arch: Architecture, question: str) -> Answer:
+    limit = limit_s(arch)
+    command = (
+        f"timeout -k 1 {limit + START_S:g} ceph --connect-timeout {limit:g} {question} -f json 2>/dev/null{STATUS}"
+    )
     found = answer_of("ceph", read(host, command))
     if found.not_run:
         raise Unmeasured(f"ceph: exit status {found.status}")
     return found
 
 
-def status(host: Host) -> CephStatus:
-    found = answer(host, CEPH_STATUS)
+def status(host: Host, arch: Architecture) -> CephStatus:
+    found = answer(host, arch, "-s")
     if found.status != 0:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
     return ceph_status_of(found.body)
@@ -46,11 +56,11 @@ def status(host: Host) -> CephStatus:
     protects="Without a monitor quorum every client of the file system stops at its next metadata operation.",
     hint="systemctl status 'ceph-mon@*'; the fabric's address must be up before the monitor starts.",
 )
-def test_answers(host: Host) -> None:
-    found = answer(host, CEPH_STATUS)
+def test_answers(host: Host, arch: Architecture) -> None:
+    found = answer(host, arch, "-s")
     if found.timed_out or found.status != 0:
         raise AssertionError(
-            f"expected an answer of the monitors within 15 s, actual none (exit status {found.status})"
+            f"expected an answer of the monitors within {limit_s(arch):g} s, actual none (exit status {found.status})"
         )
     ceph_status_of(found.body)
 
@@ -63,7 +73,7 @@ def test_answers(host: Host) -> None:
     hint="ceph health detail on the storage node.",
 )
 def test_health(host: Host, arch: Architecture) -> None:
-    found = status(host)
+    found = status(host, arch)
     accepted = ACCEPTED_MUTED & found.muted
     if arch.ceph and arch.ceph.pool_size == 1:
         accepted |= ACCEPTED_WITHOUT_COPIES
@@ -84,8 +94,8 @@ def test_health(host: Host, arch: Architecture) -> None:
     protects="Data on a drive that is down cannot be read, or has lost its spare copy.",
     hint="ceph osd tree; systemctl status 'ceph-osd@*' and dmesg for the drive.",
 )
-def test_osds(host: Host) -> None:
-    found = status(host)
+def test_osds(host: Host, arch: Architecture) -> None:
+    found = status(host, arch)
     if found.osds == 0:
         raise AssertionError("expected OSDs, actual none")
     expect(f"{found.osds_up} up, {found.osds_in} in", f"{found.osds} up, {found.osds} in", f"{found.osds} OSDs")
@@ -98,8 +108,8 @@ def test_osds(host: Host) -> None:
     protects="A placement group that is not active answers no read; one that is not clean moves data meanwhile.",
     hint="ceph pg dump_stuck; wait for recovery to end before measuring.",
 )
-def test_placement_groups(host: Host) -> None:
-    states = status(host).placement_groups
+def test_placement_groups(host: Host, arch: Architecture) -> None:
+    states = status(host, arch).placement_groups
     if not states:
         raise AssertionError("expected placement groups, actual none")
     expect_all(
@@ -116,8 +126,8 @@ def test_placement_groups(host: Host) -> None:
     protects="Without an active metadata server no file can be opened.",
     hint="ceph fs status; systemctl status 'ceph-mds@*'.",
 )
-def test_metadata_server(host: Host) -> None:
-    if not status(host).active_mds:
+def test_metadata_server(host: Host, arch: Architecture) -> None:
+    if not status(host, arch).active_mds:
         raise AssertionError("expected an active metadata server, actual none")
 
 
@@ -129,8 +139,8 @@ def test_metadata_server(host: Host) -> None:
     hint="ceph osd pool ls detail; ceph osd pool set POOL size N.",
 )
 def test_pool_size(host: Host, arch: Architecture) -> None:
-    status(host)  # not both questions at once: each takes an emulated node all of its processors
-    found = answer(host, CEPH_POOLS)
+    status(host, arch)  # not both questions at once: each takes an emulated node all of its processors
+    found = answer(host, arch, "osd dump")
     if found.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
     prefix = f"{arch.ceph.filesystem}_"

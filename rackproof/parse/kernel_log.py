@@ -47,7 +47,7 @@ EVENTS: Final[dict[str, Event]] = {
     "kernel_bug": _event(
         "the kernel itself failed, and goes on with a part of it gone",
         r"\bOops: |kernel BUG at |BUG: (?:unable to handle|kernel NULL|scheduling while atomic|Bad page|KASAN|sleeping)"
-        r"|general protection fault, |general protection fault: \d{4}|Kernel panic",
+        r"|general protection fault, |general protection fault: \d{4}|Kernel panic|^Internal error: .*\[#\d+\]",
     ),
     "machine_check": _event(
         "a processor, its memory or a bus reported an error of the hardware",
@@ -81,7 +81,7 @@ EVENTS: Final[dict[str, Event]] = {
 
 INTERESTING: Final = (
     "rror|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline|not responding"
-    "|nvme nvme|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"
+    "|nvme nvme|EDAC|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"
 )
 """Extended regular expression that finds every line which can be an event, for a first choice on the node.
 

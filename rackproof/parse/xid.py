@@ -72,7 +72,8 @@ class DriverLog:
 
 
 _LOADED: Final = re.compile(r"NVRM: loading NVIDIA UNIX ")
-_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): (\d{1,5}), ?(.*)")
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,16})(?: GPU-[CI:\w -]*)?\): (\d{1,5}), ?(.*)")
+"""Of a GPU in parts (MIG) the part stands behind the address: ``(PCI:0000:9b:00 GPU-I:05)``."""
 _SXID: Final = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,6}), (.*)")
 _LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]{7,16}): GPU has fallen off the bus")
 

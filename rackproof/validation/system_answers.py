@@ -119,7 +119,7 @@ def holds_of(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
 
 def _locks(line: str, name: str) -> bool:
     """``kernel-0:5.14.0-427.el9.*``, or ``Package name: kernel``; ``!`` before it excludes a version."""
-    return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-(\d+:)?\d\S*", line))
+    return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-(\d+:)?\d[^\s-]*-[^\s-]+", line))
 
 
 def versions_of(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -132,6 +132,8 @@ def versions_of(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...
             answered.add(words[1])
             if words[2] == "installed":
                 found[words[1]].append(words[3])
+        elif len(words) == 3 and words[0] == "package" and words[1] in found and words[2] == "not-installed":
+            answered.add(words[1])  # other packages speak of it: dpkg knows the name and no version
         else:
             missing = re.fullmatch(
                 r"(?:dpkg-query: no packages found matching (\S+)|package (\S+) is not installed)", line

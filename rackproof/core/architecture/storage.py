@@ -99,6 +99,8 @@ class Ceph(Model):
     filesystem: str
     pool_size: int = Field(ge=1, le=3)
     osd_memory_target_mib: int = Field(default=896, ge=512)
+    answer_timeout_s: float = Field(default=15.0, gt=0)
+    """A cluster whose monitors do not answer within this many seconds is down."""
 
 
 def _set(key: str) -> Callable[[Storage], bool]:
