@@ -63,7 +63,11 @@ def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
     hint="Firmware setup: cores per processor; the kernel's arguments nr_cpus and maxcpus.",
 )
 def test_cores(host: Host, arch: Architecture, node: Node) -> None:
-    expect(processors(host).cores, cpu_of(arch, node).cores, "cores")
+    found = processors(host)
+    expect(found.cores, cpu_of(arch, node).cores, "cores")
+    # lscpu counts the cores of the first socket and takes the others for the same.
+    if found.cores * found.threads_per_core != found.online:
+        raise Unmeasured(f"{found.cores} cores of {found.threads_per_core} threads are not {found.online} processors")
 
 
 @check(

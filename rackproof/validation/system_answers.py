@@ -119,7 +119,9 @@ def holds_of(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
 
 def _locks(line: str, name: str) -> bool:
     """``kernel-0:5.14.0-427.el9.*``, or ``Package name: kernel``; ``!`` before it excludes a version."""
-    return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-(\d+:)?\d[^\s-]*-[^\s-]+", line))
+    # Of ``cuda-12-4-0:12.4.1-1.*`` the name is cuda-12-4: versions and releases have no dash in them.
+    version = r"(\d+:)?\d[^\s:-]*(-[^\s:-]+)?"
+    return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-{version}", line))
 
 
 def versions_of(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

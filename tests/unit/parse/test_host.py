@@ -233,5 +233,18 @@ def test_the_first_choice_on_the_node_loses_no_event(name: str) -> None:
     assert events_in(few, tuple(EVENTS)) == events_in(every, tuple(EVENTS))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("memory_error", "EDAC MC0: 1 CE on mc#0csrow#2channel#3 (csrow:2 channel:3 page:0x7d2 offset:0x0 grain:64)"),
+        ("kernel_bug", "Internal error: synchronous external abort: 0000000096000410 [#1] SMP"),
+        ("kernel_bug", "Internal error: Oops - Undefined instruction: 0000000002000000 [#1] SMP"),
+    ],
+)
+def test_words_of_other_processors(name: str, text: str) -> None:
+    assert re.search(INTERESTING, text)
+    assert list(events_in((Message(1.0, text),), tuple(EVENTS))) == [name]
+
+
 def test_the_kinds_of_events_are_those_of_the_architecture() -> None:
     assert set(EVENTS) == set(get_args(KernelEvent))

@@ -82,6 +82,7 @@ def test_devices_on_the_bus() -> None:
         "Timeout after 6s",
         "4,3973,227996636,-;NVRM: Xid (PCI:0000:9B:00): 119, pid=20243, name=nvidia-smi, Timeout after 6s",
         "[   77.1] NVRM: Xid (0000:9b:00): 119, pid=20243, name=nvidia-smi, Timeout after 6s",
+        "[   77.1] NVRM: Xid (PCI:0000:9b:00 GPU-I:05): 119, pid=20243, name=nvidia-smi, Timeout after 6s",
     ],
 )
 def test_xids_in_any_format_of_the_log(line: str) -> None:

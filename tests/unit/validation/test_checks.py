@@ -268,3 +268,24 @@ def test_a_limit_for_commands_that_is_none_is_refused(value: object) -> None:
     rack = Rack("r", (Node("n1", ("gpu",), {"command_timeout_s": value}),))
     with pytest.raises(InventoryError, match="n1: command_timeout_s: expected seconds"):
         live_context(rack, healthy().arch, Fleet(rack))
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        ("5.14.0-427.13.1.el9_4.x86_64", "5.14.0-427.el9.x86_64"),
+        ("5.14.0-503.el9.aarch64", "5.14.0-427.el9.aarch64+64k"),
+        ("6.1.0-21-amd64", "6.1.0-9-amd64"),
+        ("6.12.43+deb13-cloud-amd64", "6.12.41+deb13-amd64"),
+        ("6.8.0-1015-nvidia-64k", "6.8.0-79-generic"),
+    ],
+)
+def test_the_newest_kernel_is_the_package_managers(newer: str, older: str) -> None:
+    version = validators()["base.kernel"][1].__globals__["_version"]
+    assert version(newer) > version(older)
+
+
+@pytest.mark.parametrize("flavour", ["6.8.0-51-lowlatency", "6.8.0-51-generic-64k", "6.8.0-51+debug"])
+def test_flavours_of_a_kernel_are_equally_new(flavour: str) -> None:
+    version = validators()["base.kernel"][1].__globals__["_version"]
+    assert version(flavour) == version("6.8.0-51-generic")

@@ -76,6 +76,8 @@ def test_holds_of_both_package_managers() -> None:
     assert answers.holds_of(["apt", "kernel:amd64", "nvidia-open"], names) == {"kernel"}
     assert answers.holds_of(["dnf", "kernel-core-0:5.14.0-427.el9.*", "!nvidia-0:1-1.*"], names) == {"kernel-core"}
     assert answers.holds_of(["dnf", "# Added by a person", "Package name: nvidia"], names) == {"nvidia"}
+    assert answers.holds_of(["dnf", "cuda-12-4-0:12.4.1-1.*", "cuda-12-0:12.0.*"], ("cuda",)) == frozenset()
+    assert answers.holds_of(["dnf", "cuda-0:12.4.1-1.*"], ("cuda",)) == {"cuda"}
     assert answers.holds_of(["apt"], names) == frozenset()
     with pytest.raises(ParseError, match="no list of held packages"):
         answers.holds_of([], names)
@@ -89,6 +91,7 @@ def test_versions_of_packages() -> None:
     expected = {"libc6": ("2.36-9", "2.36-8"), "fio": (), "slurmd": ()}
     assert answers.versions_of(output, ("libc6", "fio", "slurmd")) == expected
     assert answers.versions_of("package slurmd is not installed\n", ("slurmd",)) == {"slurmd": ()}
+    assert answers.versions_of("package awk not-installed \n", ("awk",)) == {"awk": ()}
     with pytest.raises(ParseError, match="no answer about fio"):
         answers.versions_of("package libc6 installed 2.36-9\n", ("libc6", "fio"))
     with pytest.raises(ParseError, match="no package"):
