@@ -336,7 +336,7 @@ def _resolved(host: Host, names: list[str]) -> dict[str, str]:
 def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     nodes = rack.group("gpu")
     peer = nodes[(nodes.index(node) + 1) % len(nodes)]
-    command = f"ssh -n -o BatchMode=yes -o ConnectTimeout=5 %s true 2>&1{STATUS}"
+    command = f"ssh -n -o BatchMode=yes -o ConnectTimeout=10 %s true 2>&1{STATUS}"
     answer = answer_of("ssh", read(host, command, peer.name))
     if answer.not_run:
         raise Unmeasured(f"ssh {peer.name}: {_last(answer)}")
