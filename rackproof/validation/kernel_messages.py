@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from testinfra.host import Host
@@ -34,7 +35,13 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
     kept = parse_kernel_log(answered(host, JOURNAL, "journalctl").body)
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
-    return (*kept, *messages)
+    counted, later = Counter(message.text for message in kept), []
+    for message in messages:  # most of them are in the journal as well, and limits count
+        if counted[message.text]:
+            counted[message.text] -= 1
+        else:
+            later.append(message)
+    return (*kept, *later)
 
 
 def quoted(messages: tuple[Message, ...], most: int = 3) -> str:

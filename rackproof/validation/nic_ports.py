@@ -63,6 +63,8 @@ class Port:
     interface: str | None = None
     slot: str | None = None
     """PCI address."""
+    driver: str | None = None
+    """Of the PCI device, ``mlx5_core``."""
     virtual: bool = False
     """A virtual function, or no PCI device at all."""
     link_layer: str | None = None
@@ -170,6 +172,7 @@ def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
     return replace(
         port,
         slot=slot,
+        driver=event.get("DRIVER"),
         virtual=slot is None or "device/physfn/vendor" in files,
         numa_node=_number(numa) if numa not in (None, "-1") else None,
         pcie_generation=_generation(_one(files, "device/current_link_speed")),
