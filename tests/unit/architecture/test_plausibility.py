@@ -328,3 +328,10 @@ class TestLevelsAndAlternatives:
         assert wrong(criterion(any_of=[{**other, "pass": bar(10, "1/s")}])) == []
         found = wrong(criterion(any_of=[{**other, "pass": bar(10, "MB/s")}]))
         assert any("criteria.0.any_of.0.pass.unit" in text for text in found)
+
+
+def test_gpus_of_no_role_are_looked_at_by_nobody() -> None:
+    gpu = {"count": 8, "model": "NVIDIA H200", "memory_mib": 143771}
+    roles = {"compute": {"count": {"min": 1}}}
+    assert any(problem.startswith("gpu: is about nodes of the role gpu") for problem in wrong(gpu=gpu, roles=roles))
+    assert not [problem for problem in wrong(gpu=gpu | {"count": 0}, roles=roles) if problem.startswith("gpu: ")]
