@@ -430,3 +430,12 @@ def test_all_reduce_over_the_rack(
         ),
     )
     assert list(found.values()) == [status]
+
+
+@pytest.mark.parametrize("name", ["nvidia-dgx-a100", "nvidia-dgx-h100", "nvidia-dgx-h200", "nvidia-dgx-b200"])
+def test_one_memory_module_of_32_is_missed(name: str) -> None:
+    memory = load(name).model.roles["gpu"].expect.memory
+    assert memory is not None
+    least = memory.installed_gb * (1 - memory.tolerance_pct / 100)
+    of_the_kernel = 1 - 1 / 64  # 64 B for each page of 4 KiB it keeps for itself
+    assert memory.installed_gb * of_the_kernel * 31 / 32 < least < memory.installed_gb * of_the_kernel
