@@ -155,7 +155,7 @@ def test_nvlink_errors(host: Host, arch: Architecture) -> None:
     reads="gpu.nvswitches",
     roles=("gpu",),
     when=says("nvswitches"),
-    protects="Without one of its switches the node's GPUs have no fabric, or one with a quarter of the bandwidth less.",
+    protects="Without one of its switches the node's GPUs have no fabric, or one with a quarter less bandwidth.",
     hint="lspci -d 10de::0680; (rev ff) is gone from the bus; power-cycle the node once, then exchange the baseboard.",
 )
 def test_nvswitches(host: Host, arch: Architecture) -> None:

@@ -38,7 +38,7 @@ def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
     "os.holds",
     reads="system.holds",
     when=says("holds"),
-    protects="A driver that is updated without its kernel, fabric manager or file system no longer fits to them.",
+    protects="A driver that is updated without its kernel, fabric manager or file system no longer fits them.",
     hint="apt-mark hold NAME, or dnf versionlock add NAME.",
 )
 def test_holds(host: Host, arch: Architecture) -> None:

@@ -290,7 +290,7 @@ def test_health_check(host: Host, arch: Architecture) -> None:
     "slurm.munge",
     reads="slurm.munge",
     when=says("munge"),
-    protects="Without munge a node can neither ask the controller anything nor believe it anything.",
+    protects="Without munge neither the controller believes the node nor the node the controller.",
     hint="systemctl status munge; the key must be the controller's (mode 400, owner munge), and the clocks equal.",
 )
 def test_munge(host: Host) -> None:

@@ -48,7 +48,7 @@ def test_used(host: Host, arch: Architecture, item: str) -> None:
     reads="storage.*.min_free_inodes",
     each=clients("min_free_inodes"),
     protects="A file system without inodes refuses new files while df shows terabytes free.",
-    hint="df -i on the node; millions of small files belong into archives, or the server needs more inodes.",
+    hint="df -i on the node; millions of small files belong in archives, or the server needs more inodes.",
 )
 def test_inodes(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]

@@ -34,7 +34,7 @@ def found(host: Host, arch: Architecture) -> dict[str, str | None]:
     reads="tools.programs",
     each=lambda arch, node, rack: arch.tools.programs,
     protects="What cannot be measured cannot be certified.",
-    hint="Install the package that has the program; it belongs into tools.packages of the architecture.",
+    hint="Install the package that has the program; it belongs in tools.packages of the architecture.",
 )
 def test_present(host: Host, arch: Architecture, item: str) -> None:
     if found(host, arch)[item] is None:

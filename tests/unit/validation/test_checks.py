@@ -289,3 +289,19 @@ def test_the_newest_kernel_is_the_package_managers(newer: str, older: str) -> No
 def test_flavours_of_a_kernel_are_equally_new(flavour: str) -> None:
     version = validators()["base.kernel"][1].__globals__["_version"]
     assert version(flavour) == version("6.8.0-51-generic")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [("quiet mitigations=off", "passed"), ("mitigations=off quiet mitigations=auto", "failed"), ("quiet", "failed")],
+)
+def test_of_two_words_about_mitigations_the_last_counts(arguments: str, expected: str) -> None:
+    context = healthy()
+    system = context.arch.system.model_copy(update={"mitigations": "off"})
+    arch = context.arch.model_copy(update={"system": system})
+    said = CommandResult(
+        "gpu-01", "cat /proc/cmdline; echo status $?", 0, f"{arguments}\nstatus 0\n".encode(), b"", 0.1, 5.0
+    )
+    readers = {**context.readers, "gpu-01": RecordingReader("gpu-01", known=[said])}
+    result = outcome("os.mitigations", "gpu-01", "", dataclasses.replace(context, arch=arch, readers=readers))
+    assert result.outcome.value == expected, result.message
