@@ -30,7 +30,14 @@ KERNEL = (
     'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
     " [ ! -e /run/reboot-required ] || echo reboot required"
 )
-UPDATERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "dnf-automatic.timer")
+UPDATERS = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "unattended-upgrades.service",
+    "dnf-automatic.timer",
+    "dnf-automatic-install.timer",
+    "dnf5-automatic.timer",
+)
 APT = "if command -v apt-config >/dev/null; then apt-config dump | grep '^APT::'; else echo no apt; fi"
 
 
@@ -179,7 +186,7 @@ def test_cpu_governor(host: Host, arch: Architecture) -> None:
     "base.updates_stopped",
     reads="system.unattended_upgrades",
     when=frozen,
-    protects="A kernel or library that changes by itself in the night ends what the certificate says.",
+    protects="A kernel or library that changes by itself in the night voids what the certificate says.",
     hint="systemctl mask --now UNIT; the deploy does that for the timers that it knows.",
 )
 def test_updates_stopped(host: Host) -> None:
@@ -200,7 +207,7 @@ def test_updates_stopped(host: Host) -> None:
     "base.apt_periodic",
     reads="system.unattended_upgrades",
     when=frozen,
-    protects="A kernel or library that changes by itself in the night ends what the certificate says.",
+    protects="A kernel or library that changes by itself in the night voids what the certificate says.",
     hint="apt-config dump APT::Periodic; a file in /etc/apt/apt.conf.d sorts after the kit's.",
 )
 def test_apt_periodic(host: Host) -> None:

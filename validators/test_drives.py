@@ -120,7 +120,7 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
     "drives.firmware",
     reads="roles.{role}.expect.drives.*.firmware",
     each=named("drives", "firmware"),
-    protects="Old firmware of drives has lost data after so many hours, and has slowed down when nearly full.",
+    protects="Some drives lose data at a certain hour of their life, until their firmware is new.",
     hint="nvme fw-log; nvme fw-download and fw-commit with the vendor's image, one drive at a time.",
 )
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:

@@ -70,7 +70,7 @@ def test_ecc_corrected(host: Host, arch: Architecture) -> None:
     roles=("gpu",),
     when=says("ecc_uncorrected_lifetime_max"),
     protects="A GPU that has lost data again and again will do so in the next job, too.",
-    hint="nvidia-smi -q -d ECC: Aggregate; ask the seller for a GPU without a history.",
+    hint="nvidia-smi -q -d ECC: Aggregate; ask the vendor to exchange a GPU that comes with errors.",
 )
 def test_ecc_lifetime(host: Host, arch: Architecture) -> None:
     limit = promised(arch).ecc_uncorrected_lifetime_max or 0

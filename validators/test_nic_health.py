@@ -8,20 +8,22 @@ import shlex
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.rack import Node
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.bonding import parse_bonds
 from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.sysfs import files_of
-from rackproof.validation import Unmeasured, announce, check
+from rackproof.validation import Unmeasured, announce, check, expect_all
 from rackproof.validation.answers import STATUS
-from rackproof.validation.expected import named
+from rackproof.validation.expected import hardware, named
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
 from rackproof.validation.nics import answered, judge_ports, meant_on
 
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose words are looked for in the kernel's log."""
+BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
 COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 
 
@@ -122,7 +124,7 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
     "nic.driver_messages",
     reads="roles.{role}.expect.nics.*.driver_messages_max",
     each=named("nics", "driver_messages_max"),
-    protects="A card whose firmware stopped once is reset under the job that uses it, and does it again.",
+    protects="A card whose firmware has stopped once will stop again, and its reset ends the job that uses it.",
     hint="dmesg for mlx5_core: syndromes and timeouts are the firmware's, power and heat the slot's or the module's.",
 )
 def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -139,3 +141,31 @@ def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) 
         for port, several in values.items()
     }
     judge_ports(found, f"at most {allowed} complaints of the driver", said.get, lambda words: words == "")
+
+
+def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return hardware(arch, node, "nics") is not None
+
+
+@check(
+    "nic.bonds",
+    reads="roles.{role}.expect.nics",
+    when=has_ports,
+    protects="A bond with one leg down looks healthy, has half of its bandwidth, and is gone with the next cable.",
+    hint="cat /proc/net/bonding/BOND; then cable, optics and the switch port of the member that is down.",
+)
+def test_bonds(host: Host) -> None:
+    body = answered(host, BONDS, "cat").body
+    problems = []
+    for bond in parse_bonds(body):
+        down = [member.name for member in bond.members if not member.up]
+        speeds = {member.speed_mbps for member in bond.members if member.up}
+        if len(bond.members) < 2:
+            names = ", ".join(member.name for member in bond.members) or "none"
+            problems.append(f"{bond.name}: expected at least two members, actual {names}")
+        if down or not bond.up:
+            problems.append(f"{bond.name}: expected every member up, actual {', '.join(down) or bond.name} down")
+        if len(speeds) > 1:
+            found = ", ".join(f"{member.name} {member.speed_mbps} Mb/s" for member in bond.members)
+            problems.append(f"{bond.name}: expected one speed, actual {found}")
+    expect_all(problems)

@@ -124,7 +124,7 @@ def counted(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
     "mount.retransmissions",
     reads="storage.*.max_retransmit_pct",
     each=clients("max_retransmit_pct"),
-    protects="A call that is sent again waited for a minute before: one lossy cable stops a job now and then.",
+    protects="A call is sent again after a minute of silence: one lossy cable holds up a job every now and then.",
     hint="nfsstat -rc and mountstats; ethtool -S for drops and PFC pauses on the way; counters start at the mount.",
 )
 def test_retransmissions(host: Host, arch: Architecture, item: str) -> None:

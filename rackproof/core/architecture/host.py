@@ -41,7 +41,8 @@ class Memory(Model):
 
     installed_gb: float = Field(gt=0)
     """GB (10^9 B)."""
-    tolerance_pct: float = Field(default=5.0, ge=0, le=20)
+    tolerance_pct: float = Field(default=3.0, ge=0, le=20)
+    """One module of 32 is 3.1 %."""
     dimms: int | None = Field(default=None, ge=1)
     """Modules that are populated, of the whole node."""
     dimm_gib: float | None = Field(default=None, gt=0)

@@ -1,0 +1,80 @@
+"""``/proc/net/bonding/*``: bonds and their members, as the kernel's bonding driver reports them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+TOOL = "bonding"
+HEAD = "bond "
+"""Begins the line with a bond's name that stands before its report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    up: bool
+    speed_mbps: int | None
+    """None where the driver says Unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bond:
+    name: str
+    mode: str
+    up: bool
+    members: tuple[Member, ...]
+
+
+def parse_bonds(output: str) -> tuple[Bond, ...]:
+    """Every bond: a line ``bond NAME``, then the driver's report. Raises ParseError."""
+    reports: dict[str, list[str]] = {}
+    name = None
+    for line in whole_lines(TOOL, output) if output else ():
+        if re.fullmatch(rf"{HEAD}\S+", line):
+            name = line.removeprefix(HEAD)
+            if name in reports:
+                raise ParseError(TOOL, f"{name} is reported twice")
+            reports[name] = []
+        elif name is None:
+            raise ParseError(TOOL, f"no bond: {excerpt(line)}")
+        else:
+            reports[name].append(line)
+    return tuple(_bond(name, lines) for name, lines in reports.items())
+
+
+def _bond(name: str, lines: list[str]) -> Bond:
+    starts = [index for index, line in enumerate(lines) if line.startswith("Slave Interface:")]
+    head = _fields(lines[: starts[0] if starts else len(lines)])
+    if not lines or not lines[0].startswith("Ethernet Channel Bonding Driver"):
+        raise ParseError(TOOL, f"{name}: no report of the bonding driver")
+    members = []
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        fields = _fields(lines[start:end])
+        speed = re.fullmatch(r"(\d+) Mbps", fields.get("Speed", ""))
+        members.append(
+            Member(fields["Slave Interface"], _up(name, fields), int(speed[1]) if speed else None),
+        )
+    if "Bonding Mode" not in head:
+        raise ParseError(TOOL, f"{name}: no mode")
+    return Bond(name, head["Bonding Mode"], _up(name, head), tuple(members))
+
+
+def _up(name: str, fields: dict[str, str]) -> bool:
+    status = fields.get("MII Status")
+    if status not in ("up", "down", "going down", "going back"):
+        raise ParseError(TOOL, f"{name}: MII Status {status!r}")
+    return status == "up"
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """The first value of every key: LACP details of a member repeat some."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), value.strip())
+    return fields
