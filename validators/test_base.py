@@ -30,14 +30,7 @@ KERNEL = (
     'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
     " [ ! -e /run/reboot-required ] || echo reboot required"
 )
-UPDATERS = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "unattended-upgrades.service",
-    "dnf-automatic.timer",
-    "dnf-automatic-install.timer",
-    "dnf5-automatic.timer",
-)
+UPDATERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "dnf-automatic.timer")
 APT = "if command -v apt-config >/dev/null; then apt-config dump | grep '^APT::'; else echo no apt; fi"
 
 

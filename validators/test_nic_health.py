@@ -148,7 +148,8 @@ def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 @check(
-    "nic.bonds",
+    "bond.members",
+    tags=("nic",),
     reads="roles.{role}.expect.nics",
     when=has_ports,
     protects="A bond with one leg down looks healthy, has half of its bandwidth, and is gone with the next cable.",

@@ -239,7 +239,7 @@ def _pair(matrix: Matrix, i: int, j: int, links: int, names: Sequence[str]) -> s
 def _with(matrix: Matrix, i: int, j: int, links: int) -> Matrix:
     rows = [list(row) for row in matrix]
     rows[i][j] = rows[j][i] = links
-    return rows
+    return tuple(map(tuple, rows))
 
 
 def _row(matrix: Matrix, index: int) -> Counter[int]:

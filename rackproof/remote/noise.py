@@ -95,7 +95,10 @@ RULES: Final = (
     ),
     _rule(r"\buptime\b|loadavg|/proc/stat\b", (r"(?m)^.+$", _V)),
     _rule(
-        r"cpuinfo|lscpu", (r"(?m)^(\s*(?:cpu MHz|CPU MHz|CPU\(s\) scaling MHz|bogomips|BogoMIPS)\s*:).*$", rf"\1 {_V}")
+        r"cpuinfo|lscpu",
+        (r"(?m)^(\s*(?:cpu MHz|CPU MHz|CPU\(s\) scaling MHz|bogomips|BogoMIPS)\s*:).*$", rf"\1 {_V}"),
+        (r"(\"field\": *\"(?:BogoMIPS|CPU MHz|CPU\(s\) scaling MHz):\",\s*\"data\": *)\"[^\"]*\"", rf'\1"{_V}"'),
+        (r"(\"data\": *)\"[^\"]*\"(?=,\s*\"field\": *\"(?:BogoMIPS|CPU MHz|CPU\(s\) scaling MHz):\")", rf'\1"{_V}"'),
     ),
     _rule(
         r"systemctl",

@@ -114,6 +114,8 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
     faults.put_on(lab, WAVES[wave][0])  # said twice
     assert set(faults.take_all_off(lab)) == set(WAVES[wave])
     assert faults.take_off(lab, WAVES[wave][0]) is None
+    if wave in GPUS_ONLY and wave != "lies":
+        return  # the next reading of the same GPUs says whether they are well
     deadline = time.monotonic() + HEALED_S
     while (left := bad(read_rack(converged, arch, wave in GPUS_ONLY))) and time.monotonic() < deadline:
         time.sleep(5)
