@@ -84,7 +84,8 @@ RULES: Final = (
         (r"\b(shared|master|propagate_from|fd|pgrp|pipe_ino)([:=])\d+", rf"\1\2{_V}"),
         order=r"",
     ),
-    _rule(r"\bdpkg-query -W|\bapt-config dump|/proc/modules|\blsmod\b", order=r""),
+    _rule(r"\bdpkg-query -W|\bapt-config dump|\blsmod\b", order=r""),
+    _rule(r"/proc/modules", (r"(?m)^(\w+) \d+ \d+ \S+ (Live) 0x[0-9a-f]+(?= |$)", r"\1 \2"), order=r""),
     _rule(r"\bstat -f\b.*%S %b %a", (r"(?m)^((?:\S+ status \d+ )?\d+ \d+) \d+$", rf"\1 {_V}"), order=r""),
     _rule(r"\bstat -f\b.*%c %d", (r"(?m)^(\d+) \d+$", rf"\1 {_V}")),
     _rule(r"date \+%s%N", (r"\b\d{19}\b", _V)),
@@ -112,6 +113,7 @@ RULES: Final = (
         (r"(?m)^\[ *\d+\.\d+\] ", ""),
         (rf"(?m)^{_MONTH} [ \d]\d {_CLOCK} ", ""),
         (r"(?m)(\b[\w.@/-]+)\[\d+\](?=:)", rf"\1[{_V}]"),
+        order=r"",  # drivers start side by side
     ),
     _rule(
         r"counters|statistics|ethtool -S",
