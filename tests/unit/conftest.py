@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test says how fast a machine is. The same examples every time, so that a change is what makes a test fail;
+# RACKPROOF_EXPLORE=1 looks for new ones.
+settings.register_profile(
+    "rackproof",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="RACKPROOF_EXPLORE" not in os.environ,
+)
+settings.load_profile("rackproof")
 
 
 @pytest.fixture(autouse=True)
