@@ -5,6 +5,7 @@ Several faults that do not hide each other are put on at once and asked about in
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -39,7 +40,7 @@ GPUS_ONLY = {"garbled", "localised", "lies"}
 HEALED_S = 240
 """An emulated rack needs its time to find its servers again."""
 SLOW_S = 3.0
-"""A throttled drive needs that long for 4 MiB at 1 MiB/s; a healthy one far less."""
+"""A throttled drive needs at least that long for 4 MiB at 1 MiB/s."""
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +81,13 @@ def bad(results: list[CheckResult]) -> dict[str, str]:
 
 
 def seconds_of_a_read(rack: Rack) -> float:
+    """As dd counts them on the node: how long the host takes to get there is not the drive's."""
     with Fleet(rack) as fleet:
-        began = time.monotonic()
         done = fleet["gpu-01"].run("dd if=/dev/disk/by-label/rp-local of=/dev/null bs=1M count=4 iflag=direct", 60)
-        assert done.ok, done.why
-        return time.monotonic() - began
+    assert done.ok, done.why
+    said = re.search(r"copied, ([\d.e-]+) s", done.stderr.decode())
+    assert said, done.stderr
+    return float(said[1])
 
 
 @pytest.mark.parametrize("wave", WAVES)
@@ -108,8 +111,8 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
         if r.outcome is not CheckOutcome.PASSED and not any(fault.may_notice(r.check, r.node) for fault in on)
     ]
     assert bad(unexplained) == {}
-    if "slow-disk" in WAVES[wave]:
-        assert seconds_of_a_read(converged) > SLOW_S
+    slow_s = seconds_of_a_read(converged) if "slow-disk" in WAVES[wave] else None
+    assert slow_s is None or slow_s > SLOW_S
 
     faults.put_on(lab, WAVES[wave][0])  # said twice
     assert set(faults.take_all_off(lab)) == set(WAVES[wave])
@@ -120,8 +123,7 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
     while (left := bad(read_rack(converged, arch, wave in GPUS_ONLY))) and time.monotonic() < deadline:
         time.sleep(5)
     assert left == {}
-    if "slow-disk" in WAVES[wave]:
-        assert seconds_of_a_read(converged) < SLOW_S
+    assert slow_s is None or seconds_of_a_read(converged) < slow_s / 2
 
 
 def test_every_live_fault_is_tried() -> None:
