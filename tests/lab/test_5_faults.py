@@ -37,7 +37,7 @@ WAVES = {
     "lies": ["tool-lies"],
 }  # fmt: skip
 GPUS_ONLY = {"garbled", "localised", "lies"}
-HEALED_S = 240
+HEALED_S = 600
 """An emulated rack needs its time to find its servers again."""
 SLOW_S = 3.0
 """A throttled drive needs at least that long for 4 MiB at 1 MiB/s."""
