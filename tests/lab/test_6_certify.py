@@ -67,7 +67,7 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
     process = subprocess.Popen(
         arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 600
+    deadline = time.monotonic() + 1500
     done: list[str] = []
     while len(done) < 2 and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -84,7 +84,7 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=2400,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -107,7 +107,7 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert judged.returncode == 0
@@ -155,7 +155,7 @@ def test_a_node_killed_in_the_middle_of_a_benchmark_is_unmeasured_and_the_others
         arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while time.monotonic() < deadline and process.poll() is None:
             logs = list(output.glob("*/run.log"))
             if logs and "step storage/local/write" in logs[0].read_text():
@@ -163,7 +163,7 @@ def test_a_node_killed_in_the_middle_of_a_benchmark_is_unmeasured_and_the_others
                 break
             time.sleep(0.5)
         lab.kill("gpu-02")
-        out, _ = process.communicate(timeout=600)
+        out, _ = process.communicate(timeout=1500)
     finally:
         lab.up(UpOptions())
     assert process.returncode == 2, out
