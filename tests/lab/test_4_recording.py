@@ -194,8 +194,10 @@ set -e
 user() {
   useradd -m -s "$2" "$1"
   usermod -p '*' "$1"
-  keys=/root/.ssh/authorized_keys
-  [ ! -e $keys ] || install -D -m 600 -o "$1" $keys "/home/$1/.ssh/authorized_keys"
+  install -d -m 700 "/home/$1/.ssh"
+  for keys in /root/.ssh/authorized_keys /etc/ssh/lab_authorized_keys; do
+    [ ! -e $keys ] || cat $keys >>"/home/$1/.ssh/authorized_keys"
+  done
   chown -R "$1" "/home/$1"
 }
 user rp-noisy /bin/bash
