@@ -39,7 +39,7 @@ WAVES = {
 GPUS_ONLY = {"garbled", "localised", "lies"}
 HEALED_S = 600
 """An emulated rack needs its time to find its servers again."""
-SLOW_S = 3.0
+SLOW_S = 2.0
 """A throttled drive needs at least that long for 4 MiB at 1 MiB/s."""
 
 
