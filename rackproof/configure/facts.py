@@ -15,6 +15,7 @@ from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.facts import FactBase
 
 from rackproof.configure import ceph, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 
 T = TypeVar("T")
 
@@ -38,15 +39,26 @@ class Answer(FactBase[T | None]):
         raise NotImplementedError
 
 
-def _complete(command: str) -> str:
+def complete(command: str) -> str:
+    """The command, and the line that proves that its answer is whole."""
     return f"{command.rstrip('; ')}; echo {END}"
+
+
+class MachineFacts(Answer[Machine]):
+    """Operating system, kernel, firmware and PCI devices."""
+
+    def command(self) -> str:
+        return complete(MACHINE_COMMAND)
+
+    def parse(self, lines: list[str]) -> Machine:
+        return parse_machine(lines)
 
 
 class InstalledPackages(Answer[frozenset[str]]):
     """Those of the given packages that are installed."""
 
     def command(self, packages_wanted: Sequence[str]) -> str:
-        return _complete(packages.installed_command(packages_wanted))
+        return complete(packages.installed_command(packages_wanted))
 
     def parse(self, lines: list[str]) -> frozenset[str]:
         return packages.parse_installed(lines)
@@ -56,7 +68,7 @@ class FileStates(Answer[dict[str, files.FileState]]):
     """What is at each path, with the content of those in ``texts``."""
 
     def command(self, paths: Sequence[str], texts: Sequence[str]) -> str:
-        return _complete(files.states_command(paths, texts))
+        return complete(files.states_command(paths, texts))
 
     def parse(self, lines: list[str]) -> dict[str, files.FileState]:
         return files.parse_states(lines)
@@ -66,7 +78,7 @@ class UnitStates(Answer[units.SystemState]):
     """Units, pending marks and properties of the manager."""
 
     def command(self, wanted: Sequence[units.Unit], manager: Sequence[str]) -> str:
-        return _complete(units.states_command(wanted, manager))
+        return complete(units.states_command(wanted, manager))
 
     def parse(self, lines: list[str]) -> units.SystemState:
         return units.parse_states(lines)
@@ -76,7 +88,7 @@ class KernelValues(Answer[dict[str, str]]):
     """Values of the running kernel by path."""
 
     def command(self, sysctl: Sequence[str], patterns: Sequence[str]) -> str:
-        return _complete(kernel.values_command(sysctl, patterns))
+        return complete(kernel.values_command(sysctl, patterns))
 
     def parse(self, lines: list[str]) -> dict[str, str]:
         return kernel.parse_values(lines)
@@ -86,7 +98,7 @@ class Links(Answer[tuple[network.Link, ...]]):
     """Network interfaces."""
 
     def command(self, with_paths: bool) -> str:
-        return _complete(network.links_command(with_paths))
+        return complete(network.links_command(with_paths))
 
     def parse(self, lines: list[str]) -> tuple[network.Link, ...]:
         return network.parse_links(lines)
@@ -96,7 +108,7 @@ class DriveState(Answer[drives.DriveState]):
     """What is on a drive."""
 
     def command(self, device: str) -> str:
-        return _complete(drives.state_command(device))
+        return complete(drives.state_command(device))
 
     def parse(self, lines: list[str]) -> drives.DriveState:
         return drives.parse_state(lines)
@@ -106,7 +118,7 @@ class MountTable(Answer[tuple[dict[str, mounts.Mounted], frozenset[str]]]):
     """What is mounted, and the pending marks."""
 
     def command(self) -> str:
-        return _complete(mounts.mounts_command())
+        return complete(mounts.mounts_command())
 
     def parse(self, lines: list[str]) -> tuple[dict[str, mounts.Mounted], frozenset[str]]:
         split = lines.index("--")
@@ -117,7 +129,7 @@ class Identity(Answer[trust.Identity]):
     """Public keys of the node and of its root user."""
 
     def command(self) -> str:
-        return _complete(trust.identity_command())
+        return complete(trust.identity_command())
 
     def parse(self, lines: list[str]) -> trust.Identity:
         return trust.parse_identity(lines)
@@ -127,7 +139,7 @@ class CephState(Answer[ceph.CephState]):
     """Which Ceph cluster this node carries."""
 
     def command(self) -> str:
-        return _complete(ceph.state_command())
+        return complete(ceph.state_command())
 
     def parse(self, lines: list[str]) -> ceph.CephState:
         return ceph.parse_state(lines)
@@ -138,7 +150,7 @@ class Programs(Answer[frozenset[str]]):
 
     def command(self, programs: Sequence[str]) -> str:
         names = " ".join(shlex.quote(name) for name in programs)
-        return _complete(f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done')
+        return complete(f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done')
 
     def parse(self, lines: list[str]) -> frozenset[str]:
         return frozenset(lines)

@@ -20,6 +20,17 @@ PENDING = "/run/rackproof/pending"
 """One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""
 
 
+REBOOT = "reboot:"
+"""Mark, with the reason behind it: only a reboot, which also takes the mark away, brings a change into force."""
+
+
+def reboot_mark(reason: str) -> str:
+    """Shell line that leaves the mark. Raises ValueError for a reason that cannot be a file's name."""
+    if "/" in reason or "\n" in reason:
+        raise ValueError(f"a reason for a reboot has no / and is one line: {reason!r}")
+    return f"mkdir -p {PENDING} && touch -- {shlex.quote(f'{PENDING}/{REBOOT}{reason}')}"
+
+
 def pending_command() -> str:
     """Print the marks, one a line. Builtins only: starting a program is what costs time on an emulated machine."""
     return f'for f in {PENDING}/*; do [ ! -e "$f" ] || printf "%s\\n" "${{f##*/}}"; done; '
@@ -42,6 +53,8 @@ class RemoteFile:
     group: str = "root"
     restart: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
+    reboot: str | None = None
+    """Why the node must be started anew before a change of this file is in force, in a few words without ``/``."""
     block: bool = False
     """Only the lines between the markers belong to the kit."""
     secret: bool = False
@@ -62,6 +75,7 @@ class Absent:
 
     path: str
     restart: tuple[str, ...] = ()
+    reboot: str | None = None
 
 
 Entry = RemoteFile | RemoteDirectory | Absent
@@ -163,12 +177,14 @@ class FilePlan:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Marks for the unit operation: ``restart:UNIT``, ``reload:UNIT``, ``daemon-reload``."""
+        """Marks for later operations: ``restart:UNIT``, ``reload:UNIT``, ``daemon-reload``, ``reboot:REASON``."""
         marks: list[str] = []
         for file, _ in self.writes:
             marks += [f"restart:{unit}" for unit in file.restart] + [f"reload:{unit}" for unit in file.reload]
         for absent in self.removals:
             marks += [f"restart:{unit}" for unit in absent.restart]
+        changed: list[RemoteFile | Absent] = [*(file for file, _ in self.writes), *self.removals]
+        marks += [f"{REBOOT}{entry.reboot}" for entry in changed if entry.reboot]
         touched = [file.path for file, _ in self.writes] + [absent.path for absent in self.removals]
         if any(path.startswith(_SYSTEMD) for path in touched):
             marks.append("daemon-reload")

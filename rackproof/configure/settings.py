@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import IPv4Interface
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
+
+
+class Inputs(BaseModel):
+    """Base of the inputs of one concern: a mapping in the inventory's data (group or node).
+
+    Every field has a default and says, in the text below it, what it is, its unit and where the default comes from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+InputsT = TypeVar("InputsT", bound=Inputs)
+
+
+def inputs(node: Node, key: str, model: type[InputsT]) -> InputsT:
+    """What the inventory says under ``key``; all defaults where it says nothing.
+
+    Raises InventoryError, one line that names the node, the key and the way out.
+    """
+    plain = node.data.get(key)
+    if plain is None:
+        plain = {}
+    if not isinstance(plain, Mapping):
+        raise InventoryError(f"{node.name}: {key}: expected a mapping, actual {type(plain).__name__}")
+    try:
+        return model.model_validate(dict(plain))
+    except ValidationError as error:
+        raise InventoryError(f"{node.name}: {_complaint(key, model, error)}") from None
+
+
+def _complaint(key: str, model: type[BaseModel], error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in (key, *first["loc"]))
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        return f"{where}: no such input; {suggestion(str(first['loc'][0]), model.model_fields)}"
+    return f"{where}: {first['msg'].lower()}"
 
 
 class NodeSettings(BaseModel):

@@ -38,6 +38,8 @@ class RecordingConnectorData(ConnectorData, total=False):
 class RecordingConnector(BaseConnector):
     """The nodes of a folder of recordings, with the groups and data that were recorded with them.
 
+    The folder may also be a rack that is written down (see ``rackproof.remote.written``).
+
     .. code:: shell
 
         pyinfra @recording/DIR deploys/cluster.py --dry
@@ -52,9 +54,13 @@ class RecordingConnector(BaseConnector):
         """One host a recording. Raises pyinfra's InventoryError."""
         from rackproof.errors import RackproofError
         from rackproof.remote.recording_folder import read_files
+        from rackproof.remote.written import RACK
 
         if not name:
             raise InventoryError("which recordings? @recording/DIR")
+        if (Path(name) / RACK).is_file():
+            yield from _written_nodes(Path(name))
+            return
         try:
             found = read_files(Path(name))
         except RackproofError as error:
@@ -67,14 +73,18 @@ class RecordingConnector(BaseConnector):
         from rackproof.errors import RackproofError
         from rackproof.remote.collect import RecordingReader
         from rackproof.remote.recording_folder import read_recording
+        from rackproof.remote.written import RACK, read_written
 
         if not self.data["recording_file"]:
             raise ConnectError("the node has no recording; use @recording/DIR as the inventory")
+        file = Path(self.data["recording_file"])
         try:
-            recording = read_recording(Path(self.data["recording_file"]))
+            if file.name == RACK:
+                self._reader = RecordingReader(self.host.name, read_written(file.parent).answers[self.host.name])
+            else:
+                self._reader = RecordingReader(self.host.name, known=read_recording(file).results.values())
         except RackproofError as error:
             raise ConnectError(str(error)) from None
-        self._reader = RecordingReader(self.host.name, known=recording.results.values())
 
     def run_shell_command(
         self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
@@ -97,6 +107,19 @@ class RecordingConnector(BaseConnector):
 
     def get_file(self, *_: Any, **__: Any) -> NoReturn:
         raise OSError(PLANS_ONLY)
+
+
+def _written_nodes(folder: Path) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+    from rackproof.errors import RackproofError
+    from rackproof.remote.written import RACK, read_written
+
+    try:
+        written = read_written(folder)
+    except RackproofError as error:
+        raise InventoryError(str(error)) from None
+    for node in written.nodes:
+        data = {"architecture": str(written.architecture), **node.data, "recording_file": str(folder / RACK)}
+        yield node.name, data, list(node.groups)
 
 
 def question_of(command: StringCommand, arguments: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 
 from rackproof.core.evidence import CheckOutcome
 from rackproof.errors import SelfTestError
-from rackproof.selftest.document import Strict, as_model, load_yaml
+from rackproof.remote.document import Strict, as_model, load_yaml
 from rackproof.selftest.mutation import Change
 
 _ANCHORS = "x-"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import Field, model_validator
 
 from rackproof.remote.command import CommandResult
-from rackproof.selftest.document import Strict
+from rackproof.remote.document import Strict
 
 _EDITS = ("replace", "replace_once", "sub", "drop_lines", "truncate")
 _ANSWERS = ("stdout", "stderr", "rc", "error")

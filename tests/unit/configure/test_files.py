@@ -26,6 +26,7 @@ from rackproof.configure.files import (
     merge_block,
     parse_states,
     plan_files,
+    reboot_mark,
     states_command,
 )
 
@@ -180,3 +181,14 @@ def test_merging_twice_changes_nothing_more(existing: list[str], block: list[str
     once = merge_block("\n".join(existing), body)
     assert merge_block(once, body) == once
     assert plan_files([RemoteFile("/f", body, block=True)], {"/f": state(once, text=True)}).writes == ()
+
+
+def test_a_changed_file_that_needs_a_reboot_leaves_the_reason() -> None:
+    entry = RemoteFile("/etc/default/grub.d/x.cfg", "a", reboot="kernel command line")
+    assert plan_files([entry], {}).pending == ("reboot:kernel command line",)
+    assert plan_files(
+        [Absent("/x", reboot="driver")], {"/x": FileState("regular file", "644", "root", "root")}
+    ).pending == ("reboot:driver",)
+    assert reboot_mark("new driver").endswith("'/run/rackproof/pending/reboot:new driver'")
+    with pytest.raises(ValueError, match="no /"):
+        reboot_mark("a/b")

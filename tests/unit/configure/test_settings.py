@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.settings import node_settings
+from rackproof.configure.settings import Inputs, inputs, node_settings
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
 
@@ -35,3 +35,20 @@ def test_contradictions_are_refused_with_node_and_key(change: dict[str, object],
 def test_absent_addresses_are_named() -> None:
     with pytest.raises(InventoryError, match="gpu-01: fabric_addresses: field required"):
         node_settings(Node("gpu-01", ("gpu",), {"fabric_macs": ["x"]}), rails=1)
+
+
+class Example(Inputs):
+    depth: int = 3
+    """How deep."""
+
+
+def test_inputs_of_a_concern_have_defaults_and_refuse_what_nobody_knows() -> None:
+    assert inputs(Node("n", ()), "example", Example).depth == 3
+    assert inputs(Node("n", (), {"example": {"depth": 4}}), "example", Example).depth == 4
+    for data, message in (
+        ({"example": {"dept": 4}}, r"^n: example\.dept: no such input; did you mean 'depth'\?$"),
+        ({"example": {"depth": "x"}}, r"^n: example\.depth: input should be a valid integer"),
+        ({"example": [4]}, r"^n: example: expected a mapping, actual list$"),
+    ):
+        with pytest.raises(InventoryError, match=message):
+            inputs(Node("n", (), data), "example", Example)
