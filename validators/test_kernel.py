@@ -8,13 +8,13 @@ from collections.abc import Callable
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import NOTHING
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS
-from rackproof.validation.expected import NOTHING
 from rackproof.validation.system_answers import (
     HUGEPAGES,
     SECURE_BOOT,

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import NOTHING
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.validation import check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, answer_of, properties
-from rackproof.validation.expected import NOTHING, hardware
+from rackproof.validation.expected import hardware
 from rackproof.validation.system_answers import (
     HOLDS,
     NOT_INSTALLED,

@@ -15,9 +15,8 @@ from rackproof.run.folder import REPORTS
 from rackproof.run.stages import Run
 from rackproof.validation import terminal
 from rackproof.validation.context import Context, open_context, selected
-from rackproof.validation.junit import render_checks
 from rackproof.validation.known import load_checks
-from rackproof.validation.outcome import exit_status, write_document, write_junit
+from rackproof.validation.outcome import exit_status, write_junit
 from rackproof.validation.run import validators_folder
 from rackproof.validation.selection import refuse_unknown
 from rackproof.validation.survey import survey
@@ -67,7 +66,7 @@ def _offline(context: Context, recordings: str, junit: Path | None, as_json: boo
     refuse_unknown(context.selection.tags, (check for check, _ in checks.values()))
     results = list(survey(context, checks))
     if junit is not None:
-        write_junit(junit, results, context)
+        write_junit(junit, results, context.rack.source, context.arch.metadata, context.selection.said)
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
@@ -91,11 +90,8 @@ def results_of(records: Sequence[Record]) -> list[CheckResult]:
 
 def _junit(run: Run, results: Sequence[CheckResult], junit: Path | None) -> None:
     if junit is not None:
-        arch = run.architecture.model.metadata
-        properties = {"rack": run.rack.source, "architecture": f"{arch.id} {arch.version}", "run": run.folder.name}
-        if run.selection.said:
-            properties["limited"] = run.selection.said
-        write_document(junit, render_checks(results, properties))
+        metadata = run.architecture.model.metadata
+        write_junit(junit, results, run.rack.source, metadata, run.selection.said, run.folder.name)
 
 
 def _tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -> None:

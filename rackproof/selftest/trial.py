@@ -17,9 +17,10 @@ from rackproof.selftest.catalogue import Fault
 from rackproof.selftest.damage import Damage
 from rackproof.selftest.mutation import Change
 from rackproof.selftest.noise import at_another_moment
-from rackproof.selftest.validators import Function, Validators
+from rackproof.selftest.validators import Validators
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
+from rackproof.validation.known import Function
 
 Edit = Callable[[CommandResult], CommandResult]
 _SHOWN = 80

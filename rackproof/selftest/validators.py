@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-from collections.abc import Callable
 from functools import lru_cache, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rackproof.errors import SelfTestError
-from rackproof.validation.checks import Check, checks_in
+from rackproof.errors import RunError, SelfTestError
+from rackproof.validation.known import Checks, Function, load_checks
 
-Function = Callable[..., None]
-Validators = dict[str, tuple[Check, Function]]
+Validators = Checks
 
 _PURE = ("rackproof.parse.", "rackproof.validation.answers")
 _REMEMBERED = 32
@@ -22,21 +19,10 @@ _REMEMBERED = 32
 
 def load_validators(folder: Path) -> Validators:
     """Every check of a folder by id, in the order of files and their text. Raises SelfTestError."""
-    found: Validators = {}
-    for path in sorted(folder.glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"rackproof_validators_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise SelfTestError(f"{path}: no Python module")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise SelfTestError(f"{path}: {type(error).__name__}: {error}") from error
-        _remember_parsers(module)
-        for check, function in checks_in(module):
-            if check.id in found:
-                raise SelfTestError(f"{path}: there is another check {check.id}")
-            found[check.id] = check, function
+    try:
+        found = load_checks(folder, _remember_parsers)
+    except RunError as error:
+        raise SelfTestError(str(error)) from error
     if not found:
         raise SelfTestError(f"{folder}: no checks there (test_*.py)")
     return found

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Cpu, Drives, Expectation, Memory, Nic, Pcie
-from rackproof.core.architecture.expectations import role_with
+from rackproof.core.architecture.expectations import NOTHING, role_with
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.recording import Unmeasured
-
-NOTHING = (None, ())
 
 
 def hardware(arch: Architecture, node: Node, part: str) -> Expectation | None:

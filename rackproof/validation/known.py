@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from rackproof.errors import RunError
 from rackproof.validation.checks import Check, checks_in
 
 Function = Callable[..., None]
+Checks = dict[str, tuple[Check, Function]]
 
 
-def load_checks(folder: Path) -> dict[str, tuple[Check, Function]]:
-    """Every check by id, with its function, in the order of files and text. Raises RunError."""
-    found: dict[str, tuple[Check, Function]] = {}
+def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
+    """Every module of checks, newly loaded, in the order of their names. Raises RunError."""
     for path in sorted(folder.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(f"rackproof_validators.{path.stem}", path)
         if spec is None or spec.loader is None:
@@ -24,7 +25,21 @@ def load_checks(folder: Path) -> dict[str, tuple[Check, Function]]:
             spec.loader.exec_module(module)
         except Exception as error:
             raise RunError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
-        found |= {check.id: (check, function) for check, function in checks_in(module)}
+        yield path, module
+
+
+def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda module: None) -> Checks:
+    """Every check by id, with its function, in the order of files and text; ``prepare`` sees each module first.
+
+    Raises RunError, also where two checks have one id.
+    """
+    found: Checks = {}
+    for path, module in modules_in(folder):
+        prepare(module)
+        for check, function in checks_in(module):
+            if check.id in found:
+                raise RunError(f"{path}: there is another check {check.id}")
+            found[check.id] = check, function
     return found
 
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rackproof.core.architecture.base import Metadata
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
-from rackproof.validation.context import Context
 from rackproof.validation.junit import render_checks
 
 
@@ -21,12 +21,15 @@ def exit_status(results: Sequence[CheckResult]) -> int:
     return EXIT_OK if outcomes == {CheckOutcome.PASSED} else EXIT_INCOMPLETE
 
 
-def write_junit(path: Path, results: Sequence[CheckResult], context: Context) -> None:
-    """Raises RunError."""
-    arch = context.arch.metadata
-    properties = {"rack": context.rack.source, "architecture": f"{arch.id} {arch.version}"}
-    if context.selection.said:
-        properties["limited"] = context.selection.said
+def write_junit(
+    path: Path, results: Sequence[CheckResult], rack: str, architecture: Metadata, limited: str, run: str | None = None
+) -> None:
+    """The results of a rack, by its inventory, and what they were limited to. Raises RunError."""
+    properties = {"rack": rack, "architecture": f"{architecture.id} {architecture.version}"}
+    if run:
+        properties["run"] = run
+    if limited:
+        properties["limited"] = limited
     write_document(path, render_checks(results, properties))
 
 

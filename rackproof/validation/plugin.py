@@ -280,7 +280,10 @@ class Validation:
                 self._abort(error)
         if self._config.option.rackproof_junit and not self._config.option.collectonly:
             try:
-                write_junit(Path(self._config.option.rackproof_junit), self.results, self.context)
+                write_junit(
+                    Path(self._config.option.rackproof_junit), self.results,
+                    self.context.rack.source, self.context.arch.metadata, self.context.selection.said,
+                )  # fmt: skip
             except RackproofError as error:
                 self._abort(error)
         if self._broken:

@@ -26,8 +26,7 @@ PORT_CHECKS: Final = tuple(
 )
 PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
 
-_NIC_KEYS: Final = {check: key for key, check in NIC_CHECKS.items()} | {"nic.state": "count"}
-_NOTHING: Final = (None, ())
+NOTHING: Final = (None, ())
 """Values with which a file says nothing."""
 
 ABSENT: Final = object()
@@ -78,10 +77,6 @@ def items_of(
         found = (f"{prefix}{rail}" for rail in range(architecture.rails))
     elif check in PROGRAM_CHECKS:
         found = architecture.tools.programs
-    elif check in _NIC_KEYS:
-        role = role_with(architecture, groups, "nics")
-        nics = architecture.roles[role].expect.nics if role else ()
-        found = (nic.purpose for nic in nics if getattr(nic, _NIC_KEYS[check]) not in _NOTHING)
     elif check.startswith("mount."):
         asked = next((asks for name, asks in STORAGE_CHECKS.values() if name == check), lambda storage: True)
         found = (
@@ -111,7 +106,7 @@ def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -
     key = next((key for key, name in keys.items() if name == check), None)
     for entry in getattr(architecture.roles[role].expect, part):
         # Checks without a key are of every port, and of drives that tell how they are.
-        if getattr(entry, key) not in _NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
+        if getattr(entry, key) not in NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
             yield str(_name_in_list(entry))
 
 
@@ -167,7 +162,7 @@ def role_with(architecture: Architecture, groups: Collection[str], part: str) ->
         (
             name
             for name, role in architecture.roles.items()
-            if name in groups and role.managed and getattr(role.expect, part) not in _NOTHING
+            if name in groups and role.managed and getattr(role.expect, part) not in NOTHING
         ),
         None,
     )
@@ -188,7 +183,7 @@ def _of_gpu(architecture: Architecture) -> Iterator[ExpectedCheck]:
     if gpu is None:
         return
     for key, check in GPU_CHECKS.items():
-        if key == "count" or (gpu.count and getattr(gpu, key) not in _NOTHING):
+        if key == "count" or (gpu.count and getattr(gpu, key) not in NOTHING):
             yield ExpectedCheck("gpu", check, "", f"gpu.{key}", gpu.claim, gpu.source)
 
 
@@ -204,20 +199,20 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
         yield from _of_nic(name, f"{here}.nics[{number}]", nic)
     if expect.cpu:
         for key, check in CPU_CHECKS.items():
-            if getattr(expect.cpu, key) not in _NOTHING:
+            if getattr(expect.cpu, key) not in NOTHING:
                 yield ExpectedCheck(name, check, "", f"{here}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
     if memory := expect.memory:
         for key, check in MEMORY_CHECKS.items():
-            if getattr(memory, key) not in _NOTHING:
+            if getattr(memory, key) not in NOTHING:
                 yield ExpectedCheck(name, check, "", f"{here}.memory.{key}", memory.claim, memory.source)
     for number, drives in enumerate(expect.drives):
         for key, check in DRIVES_CHECKS.items():
-            if getattr(drives, key) not in _NOTHING:
+            if getattr(drives, key) not in NOTHING:
                 key_path = f"{here}.drives[{number}].{key}"
                 yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
     if pcie := expect.pcie:
         for key, check in PCIE_CHECKS.items():
-            if getattr(pcie, key) not in _NOTHING:
+            if getattr(pcie, key) not in NOTHING:
                 yield ExpectedCheck(name, check, "", f"{here}.pcie.{key}", pcie.claim, pcie.source)
     for unit in expect.services:
         yield ExpectedCheck(name, "service.active", unit, f"{here}.services", role.claim, role.source)
@@ -225,7 +220,7 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
 
 def _of_nic(role: str, here: str, nic: Nic) -> Iterator[ExpectedCheck]:
     for key, check in NIC_CHECKS.items():
-        if getattr(nic, key) not in _NOTHING:
+        if getattr(nic, key) not in NOTHING:
             yield ExpectedCheck(role, check, nic.purpose, f"{here}.{key}", nic.claim, nic.source)
 
 
@@ -242,13 +237,13 @@ def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
     if fabric.lossless is None:
         return
     for key, check in FABRIC_CHECKS.items():
-        if getattr(fabric.lossless, key) not in _NOTHING:
+        if getattr(fabric.lossless, key) not in NOTHING:
             yield ExpectedCheck("gpu", check, "", f"fabric.lossless.{key}", fabric.claim, fabric.source)
 
 
 def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for key, check in SYSTEM_CHECKS.items():
-        if getattr(architecture.system, key) not in _NOTHING:
+        if getattr(architecture.system, key) not in NOTHING:
             yield ExpectedCheck("all", check, "", f"system.{key}")
     for key in architecture.system.sysctl:
         yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
