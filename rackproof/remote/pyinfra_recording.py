@@ -25,6 +25,8 @@ ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
 The question then counts as answered with nothing, so that a plan goes on and asks the rest of what it needs.
 """
 PLANS_ONLY = "recordings answer plans only: use --dry"
+_FILES_BESIDE = ("versions_lock",)
+"""Data of a written rack that name a file of its folder."""
 _SHAPE = ("_env", "_chdir", "_shell_executable")
 """Arguments that make a command another question. Who asks does not: recordings are what root is told."""
 
@@ -119,6 +121,9 @@ def _written_nodes(folder: Path) -> Iterator[tuple[str, dict[str, Any], list[str
         raise InventoryError(str(error)) from None
     for node in written.nodes:
         data = {"architecture": str(written.architecture), **node.data, "recording_file": str(folder / RACK)}
+        for key in _FILES_BESIDE:
+            if key in data:
+                data[key] = str(folder / str(data[key]))
         yield node.name, data, list(node.groups)
 
 

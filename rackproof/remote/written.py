@@ -6,6 +6,8 @@ list; of all its entries (files in the order of their names) the first whose ``m
     - match: nvidia-smi -q -x
       file: nvidia-smi-q.xml      # beside; or `stdout:`
       rc: 0                       # optional, as is `stderr:`
+    - match: --property=Id,LoadState
+      units: {"chrony.service": loaded active enabled}   # whatever units are asked for; see ``written_units``
 
 A node that is ``like:`` another answers with the other's words and its own name in them, unless a folder of its own
 has an answer. What nothing matches ends like a program that is not installed.
@@ -23,6 +25,7 @@ from rackproof.core.rack import Node
 from rackproof.errors import SelfTestError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.document import Strict, as_model, load_yaml
+from rackproof.remote.written_units import UnitTable, unit_table
 
 RACK = "rack.yaml"
 _NOT_FOUND = 127
@@ -48,12 +51,23 @@ class Entry(Strict):
     stdout: str | None = None
     stderr: str = ""
     rc: int = 0
+    units: dict[str, str] | None = None
+    """Name or pattern: LOAD ACTIVE [FILE]."""
+    manager: dict[str, str] = Field(default_factory=dict)
+    pending: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> Entry:
-        if self.file is not None and self.stdout is not None:
-            raise ValueError("give `file` or `stdout`, not both")
+        if sum(source is not None for source in (self.file, self.stdout, self.units)) > 1:
+            raise ValueError("give `file` or `stdout` or `units`, one of them")
+        if self.units is None and (self.manager or self.pending):
+            raise ValueError("`manager` and `pending` belong to `units`")
+        self.table  # noqa: B018  (raises)
         return self
+
+    @property
+    def table(self) -> UnitTable | None:
+        return None if self.units is None else unit_table(self.units, self.manager, self.pending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,8 @@ class WrittenAnswer:
     stderr: bytes
     rc: int
     source: Path
+    units: UnitTable | None = None
+    """Answers instead of ``stdout``."""
 
 
 class Answers:
@@ -80,9 +96,8 @@ class Answers:
         for answer in self.answers:
             if answer.match in command:
                 self.used.add(answer)
-                return CommandResult(
-                    self.node, command, answer.rc, answer.stdout, answer.stderr, timeout_s=timeout_s
-                )  # fmt: skip
+                stdout = answer.units.answer(command).encode() if answer.units else answer.stdout
+                return CommandResult(self.node, command, answer.rc, stdout, answer.stderr, timeout_s=timeout_s)
         if self._like is not None:
             return self._of_another(self._like, command, timeout_s)
         said = f"sh: 1: {command.split()[0] if command.split() else command}: not found\n"
@@ -108,7 +123,7 @@ def read_answers(folder: Path) -> tuple[WrittenAnswer, ...]:
             name = item.get("match", f"entry {index + 1}") if isinstance(item, dict) else f"entry {index + 1}"
             entry = as_model(Entry, item, f"{path}: {name}")
             found.append(
-                WrittenAnswer(entry.match, _stdout(path, entry), entry.stderr.encode(), entry.rc, path)
+                WrittenAnswer(entry.match, _stdout(path, entry), entry.stderr.encode(), entry.rc, path, entry.table)
             )  # fmt: skip
     return tuple(found)
 
