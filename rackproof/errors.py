@@ -5,6 +5,7 @@
     RackproofError                 one line: what, where, what to do next
     ├── InventoryError             the inventory file is absent, raises, or contradicts itself
     ├── ArchitectureError          a reference architecture is unknown or malformed
+    ├── VersionSetError            a version set is malformed, edited after it was locked, or contradicts itself
     ├── SizingError                the sizing model was asked about something that cannot be
     ├── RunError                   a run folder is absent, damaged or cannot be continued
     ├── EvidenceWriteError         evidence could not be written (disk full, permissions)
@@ -36,6 +37,10 @@ class InventoryError(RackproofError):
 
 class ArchitectureError(RackproofError):
     """A reference architecture cannot be used."""
+
+
+class VersionSetError(RackproofError):
+    """A version set cannot be used."""
 
 
 class SizingError(RackproofError):

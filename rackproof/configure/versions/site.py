@@ -1,0 +1,132 @@
+"""Which version set applies to the node at hand, and what of it.
+
+The deploys of other domains plan with these::
+
+    packages = locked("driver")            # of a stage, or of one component: locked("clients.weka")
+    if packages:
+        operations.exact_packages(name="Driver", packages=packages)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
+
+from rackproof.configure import settings
+from rackproof.configure.machine import machine_here
+from rackproof.configure.site import here
+from rackproof.core.machine import Machine
+from rackproof.core.rack import Node
+from rackproof.core.versions import STAGES, LockedPackage, Platform, VersionSet, platform_of, stage_packages
+from rackproof.core.versions.document import read_versions, require_locked
+from rackproof.core.versions.select import component_packages
+from rackproof.errors import InventoryError, VersionSetError
+
+LOCK_KEY = "versions_lock"
+
+
+class VersionInputs(settings.Inputs):
+    """How a version set is installed: the inventory's mapping ``versions``."""
+
+    mirrors: dict[str, str] = Field(default_factory=dict)
+    """Beginning of a vendor's URL: what stands at the site in its place,
+    ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: nothing, the vendors' own hosts
+    are asked."""
+    proxy: str | None = None
+    """URL of a proxy for HTTP and HTTPS, for the package manager and for keys. Default: none."""
+    allow_downgrade: bool = False
+    """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
+    and so does an operator who did not say so."""
+    hold: bool = True
+    """Whether everything in the set is held afterwards (apt-mark hold, dnf versionlock). Default: yes; a fabric manager
+    that moved without its driver is the commonest complaint about peers' kits."""
+    lock_wait_s: int = Field(default=300, ge=0, le=3600)
+    """Seconds to wait for another run of the package manager. Default: 300, an update of one day."""
+    free_mib: int = Field(default=6144, ge=0)
+    """MiB that must be free below /usr, /var and /boot (a tenth of it there) before anything is downloaded. Default:
+    6 GiB, CUDA with its driver unpacked."""
+
+
+def version_inputs(node: Node) -> VersionInputs:
+    """The inventory's ``versions``. Raises DeployError, one line."""
+    try:
+        return settings.inputs(node, "versions", VersionInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def lock_path(node: Node) -> Path | None:
+    """The file that the inventory names under ``versions_lock``. Raises InventoryError."""
+    named = node.data.get(LOCK_KEY)
+    if named is None:
+        return None
+    if not isinstance(named, str) or not named:
+        raise InventoryError(f"{node.name}: {LOCK_KEY}: expected the path of a versions.lock.yaml, actual {named!r}")
+    return Path(named)
+
+
+@lru_cache(maxsize=8)
+def load_versions(path: Path, locked: bool = True) -> VersionSet:
+    """Read a set; a draft is refused where ``locked``. Raises VersionSetError, one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VersionSetError(f"{path}: cannot be read: {error}") from None
+    versions = read_versions(text, str(path))
+    if locked:
+        require_locked(versions, str(path))
+    return versions
+
+
+def versions_of(node: Node) -> VersionSet | None:
+    """The locked set of a node; None where the inventory names none. Raises DeployError, one line."""
+    try:
+        path = lock_path(node)
+        return load_versions(path) if path else None
+    except (InventoryError, VersionSetError) as error:
+        raise DeployError(str(error)) from None
+
+
+def versions_here() -> VersionSet | None:
+    """The locked set that applies to the node that pyinfra is at. Raises DeployError, one line."""
+    return versions_of(here().node)
+
+
+def platform_here() -> Platform | None:
+    """What the set has for this node's operating system; None without a set, or for a node that cannot be read.
+
+    Raises DeployError where the set has nothing for the operating system.
+    """
+    versions, machine = versions_here(), None
+    if versions is not None:
+        machine = machine_here()
+    if versions is None or machine is None:
+        return None
+    try:
+        return platform_of(versions, machine)
+    except VersionSetError as error:
+        raise DeployError(f"{host.name}: {error}") from None
+
+
+def locked(part: str) -> tuple[LockedPackage, ...]:
+    """Packages of a stage or of a component for the node at hand; nothing without a set.
+
+    Raises DeployError, one line.
+    """
+    versions, machine = versions_here(), machine_here()
+    if versions is None or machine is None:
+        return ()
+    return locked_of(versions, machine, part)
+
+
+def locked_of(versions: VersionSet, machine: Machine, part: str) -> tuple[LockedPackage, ...]:
+    """Raises DeployError where the set has nothing for the operating system."""
+    try:
+        chosen = stage_packages if part in STAGES or part == "all" else component_packages
+        return chosen(versions, machine, part)
+    except VersionSetError as error:
+        raise DeployError(f"{host.name}: {error}") from None

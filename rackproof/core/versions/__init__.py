@@ -1,0 +1,52 @@
+"""The version set of a rack: kernel, driver, fabric manager, network stack, firmware and file-system clients as one
+locked object, checked for contradictions before anything is installed."""
+
+from rackproof.core.versions.models import (
+    DISTRIBUTION,
+    Component,
+    Components,
+    Download,
+    Driver,
+    FileSystemClient,
+    Firmware,
+    Gds,
+    Kernel,
+    NetworkStack,
+    Platform,
+    Repository,
+    SigningKey,
+    VersionSet,
+)
+from rackproof.core.versions.select import (
+    STAGES,
+    LockedPackage,
+    platform_of,
+    stage_components,
+    stage_dkms,
+    stage_packages,
+    stage_repositories,
+)
+
+__all__ = [
+    "DISTRIBUTION",
+    "STAGES",
+    "Component",
+    "Components",
+    "Download",
+    "Driver",
+    "FileSystemClient",
+    "Firmware",
+    "Gds",
+    "Kernel",
+    "LockedPackage",
+    "NetworkStack",
+    "Platform",
+    "Repository",
+    "SigningKey",
+    "VersionSet",
+    "platform_of",
+    "stage_components",
+    "stage_dkms",
+    "stage_packages",
+    "stage_repositories",
+]

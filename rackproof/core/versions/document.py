@@ -1,0 +1,139 @@
+"""``versions.lock.yaml`` as text: read with complaints that name the line, and locked with a digest of what it says.
+
+The digest is over the content, not the bytes: comments and layout may change, a version may not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from rackproof.core.architecture.document import Document, dotted
+from rackproof.core.architecture.problem import KeyPath
+from rackproof.core.nearest import suggestion
+from rackproof.core.versions.models import Components, FileSystemClient, VersionSet
+from rackproof.errors import ArchitectureError, VersionSetError
+
+WAY_OUT: Final = "look at the change (`rackproof versions check`), then lock it again: `rackproof versions lock"
+
+
+def read_versions(text: str, name: str) -> VersionSet:
+    """The set, locked or a draft. ``name`` stands for the file in errors.
+
+    Raises VersionSetError, ``file:line: key: what is wrong``, also for a file that was edited after it was locked.
+    """
+    try:
+        document = Document(text, name)
+    except ArchitectureError as error:
+        raise VersionSetError(str(error)) from None
+    if not isinstance(document.data, dict):
+        raise VersionSetError(f"{name}:1: expected a mapping, actual {type(document.data).__name__}")
+    try:
+        versions = VersionSet.model_validate(document.data)
+    except ValidationError as error:
+        raise VersionSetError(_complaint(error, document)) from None
+    if versions.digest is not None and versions.digest != digest_of(document.data):
+        _, line = document.place(("digest",))
+        raise VersionSetError(f"{name}:{line}: digest: the file was edited after it was locked; {WAY_OUT} {name}`")
+    if versions.locked and (empty := unpinned(versions)):
+        raise VersionSetError(f"{name}: {empty[0]}: a locked set pins everything that is downloaded, actual null")
+    return versions
+
+
+def require_locked(versions: VersionSet, name: str) -> None:
+    """Raises VersionSetError for a draft: nothing is installed from one."""
+    if not versions.locked:
+        raise VersionSetError(f"{name}: is a draft, not a lock; `rackproof versions lock {name}` seals it")
+
+
+def digest_of(data: Any) -> str:
+    """sha256 of what a file says, its digest left out."""
+    said = {key: value for key, value in data.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str, ensure_ascii=False).encode()).hexdigest()
+
+
+def unpinned(versions: VersionSet) -> tuple[str, ...]:
+    """Keys of everything that is downloaded without a digest: such a set stays a draft."""
+    found = []
+    for platform_name, platform in versions.platforms.items():
+        here = f"platforms.{platform_name}"
+        for name, repository in platform.repositories.items():
+            if repository.key.sha256 is None:
+                found.append(f"{here}.repositories.{name}.key.sha256")
+        for name, component in platform.components.named():
+            for number, file in enumerate(component.files):
+                if file.sha256 is None:
+                    found.append(f"{here}.components.{name}.files[{number}].sha256")
+        for number, firmware in enumerate(platform.components.nic_firmware):
+            if firmware.file and firmware.file.sha256 is None:
+                found.append(f"{here}.components.nic_firmware[{number}].file.sha256")
+    return tuple(found)
+
+
+def sealed(text: str, name: str) -> str:
+    """The same text with its digest, comments kept.
+
+    Raises VersionSetError for a malformed file and for one that leaves a digest of a download open.
+    """
+    bare = re.sub(r"^digest:.*\n", "", text, flags=re.MULTILINE)
+    versions = read_versions(bare, name)
+    if empty := unpinned(versions):
+        more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
+        raise VersionSetError(
+            f"{name}: {empty[0]}: cannot be locked without it{more}; fill in `sha256sum` of the file on your mirror"
+        )
+    line = f"digest: {digest_of(Document(bare, name).data)}\n"
+    with_digest, count = re.subn(r"^(name:.*\n)", lambda match: match[1] + line, bare, count=1, flags=re.MULTILINE)
+    if not count:
+        raise VersionSetError(f"{name}: the key name stands on no line of its own; write `name: …`")
+    read_versions(with_digest, name)  # what was written must be readable again
+    return with_digest
+
+
+def to_text(versions: VersionSet) -> str:
+    """A set as a file, without its digest and without what it leaves out."""
+    plain = versions.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"digest"})
+    head = {key: plain[key] for key in ("apiVersion", "name")}
+    dumped: str = yaml.safe_dump({**head, "platforms": plain["platforms"]}, sort_keys=False, width=100)
+    return dumped
+
+
+def _complaint(error: ValidationError, document: Document) -> str:
+    first, *others = sorted(error.errors(include_url=False), key=lambda each: document.place(each["loc"])[1])
+    path: KeyPath = tuple(first["loc"])
+    name, line = document.place(path)
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if first["type"] == "extra_forbidden":
+        message = f"unknown key; {suggestion(str(path[-1]), _keys_at(path[:-1]))}"
+    elif first["type"] == "missing":
+        message = "required key is missing"
+    elif not isinstance(first["input"], dict | list):
+        message += f", actual {first['input']!r}"
+    more = f" (and {len(others)} more)" if others else ""
+    where = f"{dotted(path)}: " if path else ""
+    return f"{name}:{line}: {where}{' '.join(message.split())}{more}"
+
+
+def _keys_at(path: KeyPath) -> tuple[str, ...]:
+    """Keys that may stand at a path, as files spell them; none where any may."""
+    kind: Any = VersionSet
+    for key in path:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = next((f for name, f in kind.model_fields.items() if key in (name, f.alias)), None)
+            kind = field.annotation if field else None
+        elif kind == Components.model_fields["clients"].annotation:
+            kind = FileSystemClient
+        else:
+            kind = None
+        for each in getattr(kind, "__args__", ()):
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                kind = each
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return ()
+    return tuple(field.alias or name for name, field in kind.model_fields.items())

@@ -1,0 +1,91 @@
+"""What of a version set one machine gets, stage by stage. Pure: the deploys of every domain plan with these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.core.machine import Machine
+from rackproof.core.versions.models import DISTRIBUTION, Component, Platform, Repository, VersionSet
+from rackproof.errors import VersionSetError
+
+STAGES: Final[dict[str, tuple[str, ...]]] = {
+    "kernel": ("kernel",),
+    "network": ("network",),
+    "driver": ("driver", "fabric_manager", "nvlsm", "imex"),
+    "gpu": ("cuda", "nccl", "dcgm", "container_toolkit"),
+    "gds": ("gds",),
+    "clients": ("clients",),
+    "others": ("others",),
+}
+"""Stage: keys of its components, in the order in which they are installed: a GPU driver links to symbols of the
+network stack, nvidia-fs to both, and clients are built against what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPackage:
+    """One package of the set, as the package manager shall have it."""
+
+    name: str
+    version: str
+    component: str
+    """Key of the component that it belongs to: ``driver``, ``clients.weka``."""
+    repository: str = DISTRIBUTION
+
+
+def platform_name(versions: VersionSet, machine: Machine) -> str:
+    """The key of ``platforms`` that is for this machine.
+
+    Exact version first, then the major one, then for rebuilds of RHEL ``rhel-9``. Raises VersionSetError, one line.
+    """
+    candidates = [f"{machine.os_id}-{machine.os_version}", f"{machine.os_id}-{machine.major}"]
+    if machine.family == "rhel":
+        candidates.append(f"rhel-{machine.major}")
+    for candidate in candidates:
+        if candidate in versions.platforms:
+            return candidate
+    raise VersionSetError(
+        f"version set {versions.name} says nothing about {machine.label}; it has"
+        f" {', '.join(sorted(versions.platforms))} (add the platform, or take the node out of this inventory)"
+    )
+
+
+def platform_of(versions: VersionSet, machine: Machine) -> Platform:
+    """What the set has for this machine. Raises VersionSetError, one line."""
+    return versions.platforms[platform_name(versions, machine)]
+
+
+def stage_components(platform: Platform, stage: str) -> tuple[tuple[str, Component], ...]:
+    """Components of a stage by key; ``all`` is every stage."""
+    wanted = tuple(key for keys in STAGES.values() for key in keys) if stage == "all" else STAGES[stage]
+    return tuple((name, each) for name, each in platform.components.named() if name.partition(".")[0] in wanted)
+
+
+def stage_packages(versions: VersionSet, machine: Machine, stage: str) -> tuple[LockedPackage, ...]:
+    """Packages of a stage (``kernel``, ``network``, ``driver``, ``gpu``, ``gds``, ``clients``, ``others``, ``all``).
+
+    Raises VersionSetError where the set has nothing for this operating system.
+    """
+    return tuple(
+        LockedPackage(package, version, name, component.repository)
+        for name, component in stage_components(platform_of(versions, machine), stage)
+        for package, version in component.packages.items()
+    )
+
+
+def component_packages(versions: VersionSet, machine: Machine, component: str) -> tuple[LockedPackage, ...]:
+    """Packages of one component, by its key: ``driver``, ``clients.lustre``. Raises VersionSetError."""
+    return tuple(each for each in stage_packages(versions, machine, "all") if each.component == component)
+
+
+def stage_dkms(versions: VersionSet, machine: Machine, stage: str) -> tuple[str, ...]:
+    """DKMS modules that the components of a stage build."""
+    found = (name for _, each in stage_components(platform_of(versions, machine), stage) for name in each.dkms)
+    return tuple(dict.fromkeys(found))
+
+
+def stage_repositories(versions: VersionSet, machine: Machine, stage: str = "all") -> dict[str, Repository]:
+    """Repositories that a stage's packages come from, by name."""
+    platform = platform_of(versions, machine)
+    used = {component.repository for _, component in stage_components(platform, stage)}
+    return {name: repository for name, repository in platform.repositories.items() if name in used}
