@@ -13,19 +13,24 @@ from typing import TypeVar
 
 from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.facts import FactBase
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
 
 from rackproof.configure import ceph, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.configure.asking import END, Question, ask_ahead
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 
 T = TypeVar("T")
-
-END = "rackproof-end"
 
 
 class Answer(FactBase[T | None]):
     """Base of all facts: a complete answer, parsed, or None."""
 
     abstract = True
+
+    def check_preconditions(self, state: State, host: Host) -> str | None:
+        ask_ahead(state, host)
+        return None
 
     def process(self, output: list[str]) -> T | None:
         if not output or output[-1] != END:
@@ -39,9 +44,9 @@ class Answer(FactBase[T | None]):
         raise NotImplementedError
 
 
-def complete(command: str) -> str:
-    """The command, and the line that proves that its answer is whole."""
-    return f"{command.rstrip('; ')}; echo {END}"
+def complete(command: str) -> Question:
+    """The command, and the line that proves that its answer is whole. It must change nothing on the node."""
+    return Question(f"{command.rstrip('; ')}; echo {END}")
 
 
 class MachineFacts(Answer[Machine]):

@@ -1,0 +1,269 @@
+"""Questions of a run in one round trip: what a node of this kind was asked last time is asked with the first question.
+
+``host.get_fact(facts.X, …)`` stays the way to ask. The first question of a node takes along all those that nodes of its
+kind were asked by the last run of the same deploy (kept like the validators' commands, see
+``rackproof.remote.learnt``). What comes back waits for the questions that it answers. An answer is handed out only
+
+* to exactly the question that was put to the node, with the same arguments (user, environment, folder, limit);
+* once: who asks again (somebody who waits for something, say) asks the node;
+* as long as nothing but questions has been run since it was asked, on any node of the run: a server's change may be
+  another node's answer;
+* within ``AGE_S``; and what was read for a plan that a person looks at is not used to carry it out;
+* when the node answered it in full and with exit status 0. Anything else is asked again, on its own, and fails as it
+  would have failed.
+
+Only ssh connections ask ahead. ``ask_ahead = False`` in the inventory's data turns it off; so does printing what facts
+run (``-vv``).
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from gevent.lock import BoundedSemaphore
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+from pyinfra.connectors.base import BaseConnector
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+import rackproof
+from rackproof.core.rack import Node
+from rackproof.remote import batch, learnt
+
+AGE_S = 60.0
+"""Seconds that an answer may wait for its question."""
+LIMIT_S = 20.0
+"""Seconds for one of the questions that are asked together; one that takes longer is asked on its own when due."""
+SWITCH = "ask_ahead"
+
+END = "rackproof-end"
+"""Last line of every whole answer."""
+
+_PLAIN = {"_stdin": None, "_get_pty": False, "_success_exit_codes": [0], "_chdir": None, "_shell_executable": "sh"}
+"""Arguments as facts of the kit have them; with any other a question is asked on its own."""
+
+
+class Question(str):
+    """A command that changes nothing on a node."""
+
+    __slots__ = ()
+
+
+@dataclass
+class _Run:
+    """What all nodes of one run share."""
+
+    learnt: learnt.Learnt
+    changes: int = 0
+    """Counts beginnings and ends of whatever is no question, on all nodes."""
+    used: dict[str, dict[str, None]] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        self.changes += 1
+        try:
+            yield
+        finally:
+            self.changes += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    output: CommandOutput
+    epoch: tuple[object, ...]
+    asked: float
+
+
+class AskAhead:
+    """Stands before a node's connector and sees everything that is done on the node."""
+
+    def __init__(self, connector: BaseConnector, state: State, host: Host, run: _Run) -> None:
+        self.connector = connector
+        self.round_trips = 0
+        """Commands that went to the node, one by one or together."""
+        self._state = state
+        self._host = host
+        self._run = run
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._asked: dict[object, set[str]] = {}
+        self._lock = BoundedSemaphore(1)
+        self._window = sys.maxsize
+        self._seen: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connector, name)
+
+    def connect(self) -> None:
+        with self._run.change():
+            self.connector.connect()
+
+    def disconnect(self) -> None:
+        disconnect = getattr(self.connector, "disconnect", None)
+        if disconnect:
+            disconnect()
+        _left(self._run, self._state, self._host.name)
+
+    def put_file(self, *arguments: Any, **more: Any) -> bool:
+        with self._run.change():
+            return self.connector.put_file(*arguments, **more)
+
+    def get_file(self, *arguments: Any, **more: Any) -> bool:
+        if not any(more.get(name) for name in ("_sudo", "_su_user", "_doas", "_dzdo")):
+            return self.connector.get_file(*arguments, **more)
+        with self._run.change():  # by way of a copy
+            return self.connector.get_file(*arguments, **more)
+
+    def rsync(self, *arguments: Any, **more: Any) -> Any:
+        with self._run.change():
+            return self.connector.rsync(*arguments, **more)
+
+    def run_shell_command(
+        self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
+    ) -> tuple[bool, CommandOutput]:
+        shown = {"print_output": print_output, "print_input": print_input}
+        if not isinstance(command, Question):
+            self.round_trips += 1
+            with self._run.change():
+                return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+        with self._lock:
+            self._run.used.setdefault(self._host.name, {})[str(command)] = None
+            self._run.open.add(self._host.name)
+            if not (print_output or print_input or _alone(arguments)):
+                output = self._take(command, arguments) or self._fetch(command, arguments)
+                if output is not None:
+                    return True, output
+            self.round_trips += 1
+            return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+
+    def _epoch(self) -> tuple[object, ...]:
+        """Answers of another epoch are old news."""
+        planned = self._state.check_for_changes
+        return self._run.changes, self._state.current_stage if planned else None
+
+    def _take(self, command: str, arguments: Mapping[str, Any]) -> CommandOutput | None:
+        known = self._known.pop(_key(command, arguments), None)
+        self._asked.setdefault(self._state.current_stage, set()).add(str(command))
+        if known is None or known.epoch != self._epoch() or time.monotonic() - known.asked > AGE_S:
+            return None
+        return known.output
+
+    def _fetch(self, command: str, arguments: dict[str, Any]) -> CommandOutput | None:
+        """Ask the question and those that are expected after it; None: it has to be asked on its own."""
+        commands = self._expected(command)
+        limit = min(LIMIT_S, arguments.get("_timeout") or LIMIT_S)
+        if len(commands) < 2 or batch.budget_s(limit, len(commands)) > (arguments.get("_timeout") or sys.maxsize):
+            return None
+        epoch, asked = self._epoch(), time.monotonic()
+        self.round_trips += 1
+        logger.debug("%s: asking %d questions together", self._host.name, len(commands))
+        script = batch.script(commands, limit).decode()
+        status, said = self.connector.run_shell_command(
+            StringCommand("sh -s | base64"), **{**arguments, "_stdin": script}
+        )
+        answer = _decoded(said.stdout_lines) if status else b""
+        self._known.clear()
+        for result in batch.unpack(self._host.name, commands, limit, answer):
+            output = _output(result.stdout, result.stderr) if result.rc == 0 else None
+            if output is not None:
+                self._known[_key(result.command, arguments)] = _Known(output, epoch, asked)
+        mine = self._known.pop(_key(command, arguments), None)
+        return mine.output if mine else None
+
+    def _expected(self, command: str) -> list[str]:
+        """The question, and those that nodes of this kind were asked after it.
+
+        Once something was changed the answers that wait are worth nothing; where one change follows the other, asking
+        ahead would only be work. So after a change it begins with few again.
+        """
+        if self._seen is not None:
+            self._window = 1 if self._seen != self._run.changes else min(2 * self._window, sys.maxsize)
+        self._seen = self._run.changes
+        listed = self._run.learnt.commands(self._run.nodes[self._host.name])
+        done = self._asked[self._state.current_stage]
+        after = [each for each in listed if each not in done]
+        return [str(command), *after[: self._window - 1]]
+
+
+_runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
+
+
+def ask_ahead(state: State, host: Host) -> None:
+    """See to it that this run asks ahead. Costs nothing from the second call on."""
+    if state in _runs:
+        return
+    run = _runs[state] = _Run(learnt.load(_subject()))
+    if run.learnt.note:
+        logger.debug(run.learnt.note)
+    for each in host.inventory:
+        # All of them at once: a change is a change of the run, whether its node was asked anything or not.
+        run.nodes[each.name] = Node(each.name, tuple(group for group in each.groups if group != "all"))
+        if isinstance(each.connector, SSHConnector) and each.data.get(SWITCH) is not False:
+            each.connector = cast(BaseConnector, AskAhead(each.connector, state, each, run))
+
+
+def _subject() -> str:
+    """Of the list of questions: the kit, the inventory and the deploy, as the command line names them."""
+    files = [str(Path(word).resolve()) for word in sys.argv[1:] if word.endswith(".py")]
+    return hashlib.sha256("\0".join(["asking/1", rackproof.__version__, *files]).encode()).hexdigest()
+
+
+def _left(run: _Run, state: State, name: str) -> None:
+    """When the last node is left, keep the questions for the next time."""
+    run.open.discard(name)
+    if run.open or not run.used:
+        return
+    failed = {host.name for host in state.failed_hosts}
+    used = {name: tuple(asked) for name, asked in run.used.items() if name not in failed}
+    before = dict(run.learnt.kinds), dict(run.learnt.nodes)
+    run.learnt.remember(run.nodes.values(), used)
+    if (run.learnt.kinds, run.learnt.nodes) != before:
+        run.learnt.save()
+        if run.learnt.note:
+            logger.debug(run.learnt.note)
+
+
+def _alone(arguments: Mapping[str, Any]) -> bool:
+    return any((arguments.get(name) or plain) != plain for name, plain in _PLAIN.items())
+
+
+def _key(command: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    return str(command), repr(sorted(arguments.items()))
+
+
+def _decoded(lines: list[str]) -> bytes:
+    try:
+        return binascii.a2b_base64("".join(lines))
+    except ValueError:
+        return b""
+
+
+def _output(stdout: bytes, stderr: bytes) -> CommandOutput | None:
+    """As pyinfra reads it; None for what it would not have read to its end."""
+    try:
+        lines = _lines(stdout)
+        if not lines or lines[-1] != END:
+            return None
+        return CommandOutput(
+            [*(OutputLine("stdout", line) for line in lines), *(OutputLine("stderr", line) for line in _lines(stderr))]
+        )
+    except UnicodeDecodeError:
+        return None
+
+
+def _lines(data: bytes) -> list[str]:
+    lines = data.decode().split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

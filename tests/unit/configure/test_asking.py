@@ -1,0 +1,291 @@
+"""What is asked ahead, and that no answer outlives what it says. The "nodes" are shells of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.command import StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import State, StateStage
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+from pyinfra.context import ctx_host, ctx_state
+
+from rackproof.configure import asking
+from rackproof.configure.facts import Answer, complete
+
+
+class Content(Answer[tuple[str, ...]]):
+    """Lines of a file."""
+
+    def command(self, path: str) -> str:
+        return complete(f"cat {path} || exit 1")
+
+    def parse(self, lines: list[str]) -> tuple[str, ...]:
+        return tuple(lines)
+
+
+class Shell(SSHConnector):
+    """Runs on this machine what it is given."""
+
+    def __init__(self, state: State, host: Host) -> None:
+        super().__init__(state, host)
+        self.ran: list[tuple[str, dict[str, Any]]] = []
+        self.during = lambda: None
+        self.broken = False
+
+    def connect(self) -> None:
+        pass
+
+    def disconnect(self) -> None:
+        pass
+
+    def put_file(self, *_: Any, **__: Any) -> bool:
+        return True
+
+    def run_shell_command(
+        self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
+    ) -> tuple[bool, CommandOutput]:
+        self.ran.append((str(command), arguments))
+        if self.broken:
+            raise TimeoutError
+        done = subprocess.run(
+            ["sh", "-c", str(command)], input=arguments.get("_stdin") or "", capture_output=True, text=True, check=False
+        )
+        self.during()
+        lines = [OutputLine("stdout", line) for line in done.stdout.splitlines()]
+        return done.returncode == 0, CommandOutput(lines + [OutputLine("stderr", x) for x in done.stderr.splitlines()])
+
+
+@dataclass
+class Rack:
+    state: State
+    nodes: dict[str, Shell]
+
+    def ask(self, path: Path, node: str = "gpu-01", **more: Any) -> Any:
+        host = self.state.inventory.get_host(node)
+        assert host is not None
+        with ctx_state.use(self.state), ctx_host.use(host):
+            return host.get_fact(Content, path=str(path), **more)
+
+    def run(self, command: str, node: str = "gpu-01") -> None:
+        host = self.state.inventory.get_host(node)
+        assert host is not None
+        host.run_shell_command(StringCommand(command))
+
+    def trips(self, node: str = "gpu-01") -> int:
+        return len(self.nodes[node].ran)
+
+    def finish(self) -> None:
+        for host in self.state.inventory:
+            host.disconnect()
+
+
+def rack(data: dict[str, Any] | None = None) -> Rack:
+    inventory = Inventory((["gpu-01", "gpu-02"], data or {}), gpu=(["gpu-01", "gpu-02"], {}))
+    state = State(inventory, Config())
+    state.check_for_changes = False
+    nodes = {}
+    for host in inventory:
+        nodes[host.name] = host.connector = Shell(state, host)  # type: ignore[assignment]
+        host.connected = True
+        state.activate_host(host)
+    state.set_stage(StateStage.Execute)
+    return Rack(state, nodes)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / name for name in ("a", "b", "c", "d", "e", "f")]
+    for path in paths:
+        path.write_text(f"{path.name}\n")
+    return paths
+
+
+@pytest.fixture
+def known(files: list[Path]) -> Rack:
+    """A rack whose nodes have been asked for all files in an earlier run."""
+    first = rack()
+    for node in first.nodes:
+        for path in files:
+            first.ask(path, node)
+    assert first.trips() == len(files)  # nothing was known yet: one by one
+    first.finish()
+    return rack()
+
+
+def test_everything_is_asked_with_the_first_question(known: Rack, files: list[Path]) -> None:
+    assert [known.ask(path) for path in files] == [(path.name,) for path in files]
+    assert known.trips() == 1
+    assert [known.ask(path, "gpu-02") for path in files] == [(path.name,) for path in files]
+    assert known.trips("gpu-02") == 1
+
+
+def test_an_answer_does_not_outlive_a_change_on_its_node(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    known.run(f"echo new >{files[1]}")
+    assert known.ask(files[1]) == ("new",)
+
+
+def test_an_answer_does_not_outlive_a_change_on_another_node(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    known.run(f"echo new >{files[1]}", "gpu-02")
+    assert known.ask(files[1]) == ("new",)
+
+
+def test_an_upload_is_a_change(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    files[1].write_text("uploaded\n")
+    host = known.state.inventory.get_host("gpu-02")
+    assert host is not None
+    host.put_file("x", "y")
+    assert known.ask(files[1]) == ("uploaded",)
+
+
+def test_a_new_connection_is_a_change(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    files[1].write_text("booted\n")
+    host = known.state.inventory.get_host("gpu-01")
+    assert host is not None
+    host.connected = False
+    host.connect()
+    assert known.ask(files[1]) == ("booted",)
+
+
+def test_an_answer_that_came_while_something_changed_is_not_kept(known: Rack, files: list[Path]) -> None:
+    known.nodes["gpu-01"].during = lambda: known.run("true", "gpu-02")
+    known.ask(files[0])
+    known.nodes["gpu-01"].during = lambda: None
+    files[1].write_text("new\n")
+    assert known.ask(files[1]) == ("new",)
+
+
+def test_who_asks_again_asks_the_node(known: Rack, files: list[Path]) -> None:
+    """Somebody who waits for something must see it come."""
+    known.ask(files[0])
+    assert known.ask(files[1]) == ("b",)
+    files[1].write_text("came\n")
+    assert known.ask(files[1]) == ("came",)
+
+
+def test_answers_grow_old(known: Rack, files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    known.ask(files[0])
+    files[1].write_text("new\n")
+    monkeypatch.setattr(asking, "AGE_S", 0.0)
+    assert known.ask(files[1]) == ("new",)
+
+
+def test_who_asks_and_how_is_part_of_the_question(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    files[1].write_text("new\n")
+    assert known.ask(files[1], _env={"A": "b"}) == ("new",)
+    assert known.nodes["gpu-01"].ran[-1][1]["_env"] == {"A": "b"}
+
+
+def test_everything_that_is_asked_together_is_asked_by_the_same_user(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0], _env={"A": "b"})
+    ((command, arguments),) = known.nodes["gpu-01"].ran
+    assert command.startswith("sh -s")
+    assert arguments["_env"] == {"A": "b"}
+
+
+@pytest.mark.parametrize("argument", [{"_chdir": "/"}, {"_shell_executable": "bash"}, {"_get_pty": True}])
+def test_unusual_questions_are_asked_on_their_own(known: Rack, files: list[Path], argument: dict[str, Any]) -> None:
+    assert known.ask(files[0], **argument) == ("a",)
+    assert known.nodes["gpu-01"].ran[0][0].startswith("cat ")
+
+
+def test_a_short_limit_is_not_spent_on_other_questions(known: Rack, files: list[Path]) -> None:
+    assert known.ask(files[0], _timeout=10) == ("a",)
+    ((command, arguments),) = known.nodes["gpu-01"].ran
+    assert command.startswith("cat ")
+    assert arguments["_timeout"] == 10
+
+
+def test_a_question_that_fails_is_asked_on_its_own_when_it_is_due(known: Rack, files: list[Path]) -> None:
+    files[1].unlink()
+    assert known.ask(files[0]) == ("a",)
+    assert not known.state.failed_hosts  # nobody asked for it yet
+    files[1].write_text("back\n")
+    assert known.ask(files[1]) == ("back",)
+
+
+def test_a_cut_off_answer_is_not_believed(known: Rack, files: list[Path]) -> None:
+    files[1].write_bytes(b"one\n\xff\n")
+    known.ask(files[0])
+    files[1].write_text("text\n")
+    assert known.ask(files[1]) == ("text",)
+
+
+def test_questions_that_hang_cost_their_limit_once(
+    known: Rack, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LIMIT_S", 1.0)
+    files[3].unlink()
+    subprocess.run(["mkfifo", str(files[3])], check=True)
+    assert [known.ask(path) for path in (*files[:3], files[4])] == [("a",), ("b",), ("c",), ("e",)]
+    assert known.trips() == 1
+
+
+def test_a_node_that_is_gone_fails_alone(known: Rack, files: list[Path]) -> None:
+    known.nodes["gpu-01"].broken = True
+    assert known.ask(files[0]) is None
+    assert {host.name for host in known.state.failed_hosts} == {"gpu-01"}
+    assert known.trips() == 1  # one time limit, not one more for the question on its own
+    assert known.ask(files[0], "gpu-02") == ("a",)
+
+
+def test_after_a_change_it_begins_with_few_again(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    known.run("true")
+    assert [known.ask(path) for path in files[1:]] == [(path.name,) for path in files[1:]]
+    assert known.trips() == 1 + 1 + 3  # all; the change; then b, c d, e f
+
+
+def test_a_plan_that_a_person_looked_at_is_read_anew(files: list[Path], known: Rack) -> None:
+    planned = rack()
+    planned.state.current_stage = StateStage.Prepare
+    planned.state.check_for_changes = True
+    assert [planned.ask(path) for path in files] == [(path.name,) for path in files]
+    files[2].write_text("changed while the plan was read\n")
+    planned.state.set_stage(StateStage.Execute)
+    assert [planned.ask(path) for path in files][2] == ("changed while the plan was read",)
+    assert planned.trips() == 2
+
+
+def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
+    off = rack({"ask_ahead": False})
+    for path in files:
+        off.ask(path)
+    assert off.trips() == len(files)
+
+
+def test_other_connectors_are_left_alone() -> None:
+    inventory = Inventory((["@local"], {}))
+    state = State(inventory, Config())
+    (host,) = inventory
+    before = host.connector
+    asking.ask_ahead(state, host)
+    assert host.connector is before
+
+
+def test_questions_of_a_run_that_failed_are_not_kept(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    known.state.failed_hosts.add(known.state.inventory.get_host("gpu-01"))
+    known.finish()
+    again = rack()
+    for path in files:
+        again.ask(path)
+    assert again.trips() == 1
