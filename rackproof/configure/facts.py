@@ -62,8 +62,8 @@ class MachineFacts(Answer[Machine]):
 class InstalledPackages(Answer[frozenset[str]]):
     """Those of the given packages that are installed."""
 
-    def command(self, packages_wanted: Sequence[str]) -> str:
-        return complete(packages.installed_command(packages_wanted))
+    def command(self, packages_wanted: Sequence[str], family: str = "debian") -> str:
+        return complete(packages.installed_command(packages_wanted, family))
 
     def parse(self, lines: list[str]) -> frozenset[str]:
         return packages.parse_installed(lines)

@@ -35,15 +35,15 @@ def unreadable(what: str) -> Commands:
 
 
 @operation()
-def packages(names: Sequence[str]) -> Commands:
+def packages(names: Sequence[str], family: str = "debian") -> Commands:
     """Install what is missing, all in one go. Nothing is ever upgraded or removed."""
-    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names)
+    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names, family=family)
     if installed is None:
         yield from unreadable("the list of installed packages")
         return
     missing = [name for name in names if name not in installed]
     if missing:
-        yield StringCommand(package_plans.install_script(missing))
+        yield StringCommand(package_plans.install_script(missing, family))
     else:
         host.noop(f"all {len(names)} packages are installed")
 

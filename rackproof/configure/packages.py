@@ -1,14 +1,17 @@
-"""Debian packages of a node: one list, one installation.
+"""Packages of a node that come from its distribution: one list, one installation.
 
 Every run of apt costs seconds on real hardware and minutes under emulation, so the deploys do not install what they
-need one by one: each names it here, and the first operation installs the union.
+need one by one: each names it here, and the first operation installs the union. Names are Debian's, here and in
+architectures; ``RHEL_NAMES`` translates them. Packages with exact versions are the version set's business.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node
 
@@ -20,9 +23,55 @@ CEPH_CLIENT = ("ceph-common",)
 CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
+LOCK_WAIT_S = 300
+"""Seconds that another run of the package manager may take."""
 
-def declared_packages(architecture: Architecture, node: Node) -> tuple[str, ...]:
-    """Everything that the architecture and the deploys of this node's roles need, sorted."""
+RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    # Debian's name: what has the same in it on RHEL 9 and its rebuilds; a name that is not here is the same there
+    "apt-utils": (),
+    "build-essential": ("gcc", "gcc-c++", "make"),
+    "dbus-user-session": (),
+    "gdisk": ("gdisk",),
+    "ibverbs-providers": ("libibverbs",),
+    "ibverbs-utils": ("libibverbs-utils",),
+    "initramfs-tools": ("dracut",),
+    "iproute2": ("iproute",),
+    "iputils-ping": ("iputils",),
+    "libelf-dev": ("elfutils-libelf-devel",),
+    "libibverbs-dev": ("rdma-core-devel",),
+    "libmunge2": ("munge-libs",),
+    "libnuma-dev": ("numactl-devel",),
+    "linux-cpupower": ("kernel-tools",),
+    "linux-perf": ("perf",),
+    "mstflint": ("mstflint",),
+    "munge": ("munge", "munge-libs"),
+    "nfs-common": ("nfs-utils",),
+    "nfs-kernel-server": ("nfs-utils",),
+    "openmpi-bin": ("openmpi",),
+    "openssh-client": ("openssh-clients",),
+    "procps": ("procps-ng",),
+    "python3-apt": (),
+    "rdmacm-utils": ("librdmacm-utils",),
+    "slurm-client": ("slurm",),
+    "slurmctld": ("slurm-slurmctld",),
+    "slurmd": ("slurm-slurmd",),
+    "udev": ("systemd-udev",),
+    "uidmap": ("shadow-utils-subid",),
+    "xz-utils": ("xz",),
+}
+
+
+def names_for(names: Iterable[str], family: str) -> tuple[str, ...]:
+    """Debian's names as a family of distributions spells them, sorted. Raises ValueError for another family."""
+    if family == "debian":
+        return tuple(sorted(set(names)))
+    if family != "rhel":
+        raise ValueError(f"no package manager is known for {family or 'this distribution'}")
+    return tuple(sorted({own for name in names for own in RHEL_NAMES.get(name, (name,))}))
+
+
+def declared_packages(architecture: Architecture, node: Node, family: str = "debian") -> tuple[str, ...]:
+    """Everything that the architecture and the deploys of this node's roles need, sorted, by the family's names."""
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}
     if architecture.fabric and architecture.fabric.kind == "soft-roce":
         names.update(SOFT_ROCE)
@@ -31,7 +80,7 @@ def declared_packages(architecture: Architecture, node: Node) -> tuple[str, ...]
             names.update(_server(storage))
         if any(role in node.groups for role in storage.client_roles):
             names.update(_client(storage))
-    return tuple(sorted(names))
+    return names_for(names, family)
 
 
 def _server(storage: Storage) -> Iterable[str]:
@@ -51,8 +100,10 @@ def _client(storage: Storage) -> Iterable[str]:
         yield FILESYSTEMS[storage.fstype]
 
 
-def installed_command(packages: Sequence[str]) -> str:
+def installed_command(packages: Sequence[str], family: str = "debian") -> str:
     names = " ".join(shlex.quote(name) for name in packages)
+    if family == "rhel":
+        return f"rpm -q --qf 'installed %{{NAME}}\\n' -- {names} 2>/dev/null || [ $? -lt 126 ]; "
     return f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}}\\n' -- {names} 2>/dev/null || [ $? -eq 1 ]; "
 
 
@@ -61,10 +112,19 @@ def parse_installed(lines: Sequence[str]) -> frozenset[str]:
     return frozenset(name for status, name in (line.split(maxsplit=1) for line in lines) if status == "installed")
 
 
-def install_script(missing: Sequence[str]) -> str:
-    """One ``apt-get install``; configuration files that the kit wrote already are kept as they are."""
+APT_OPTIONS: Final = (
+    f"-o DPkg::Lock::Timeout={LOCK_WAIT_S} -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
+)
+"""Configuration files that the kit wrote already are kept as they are."""
+
+
+def install_script(missing: Sequence[str], family: str = "debian") -> str:
+    """One installation of everything, and the proof that it is there."""
+    return _dnf_script(missing) if family == "rhel" else _apt_script(missing)
+
+
+def _apt_script(missing: Sequence[str]) -> str:
     names = " ".join(shlex.quote(name) for name in missing)
-    options = "-o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
     return "\n".join(
         (
             "set -eu",
@@ -72,7 +132,8 @@ def install_script(missing: Sequence[str]) -> str:
             # Maintainer scripts would start services before their configuration is there, and make systemd read all
             # its units a dozen times. What is declared is started by its own operation.
             "export SYSTEMD_OFFLINE=1",
-            f"install() {{ apt-get -q -y {options} install --no-install-recommends -- {names}; }}",
+            *wait_for_lock("debian", LOCK_WAIT_S),
+            f"install() {{ apt-get -q -y {APT_OPTIONS} install --no-install-recommends -- {names}; }}",
             # What may be in the way: a package that an interrupted run left half-configured; package lists that are
             # absent or name files that are gone.
             "mend() { dpkg --configure -a --force-confdef --force-confold && apt-get -q update; }",
@@ -80,6 +141,23 @@ def install_script(missing: Sequence[str]) -> str:
             "unset SYSTEMD_OFFLINE",
             "systemctl daemon-reload",
             f'for p in {names}; do [ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' -- "$p" 2>/dev/null)" = installed ]'
+            ' || { echo "$p: still not installed; is it the name of a package?" >&2; exit 1; }; done',
+        )
+    )
+
+
+def _dnf_script(missing: Sequence[str]) -> str:
+    names = " ".join(shlex.quote(name) for name in missing)
+    return "\n".join(
+        (
+            "set -eu",
+            "export LC_ALL=C.UTF-8 SYSTEMD_OFFLINE=1",
+            *wait_for_lock("rhel", LOCK_WAIT_S),
+            f"install() {{ dnf -q -y --setopt=install_weak_deps=False install -- {names}; }}",
+            "install || { dnf -q clean expire-cache && install; }",
+            "unset SYSTEMD_OFFLINE",
+            "systemctl daemon-reload",
+            f'for p in {names}; do rpm -q --quiet -- "$p"'
             ' || { echo "$p: still not installed; is it the name of a package?" >&2; exit 1; }; done',
         )
     )
