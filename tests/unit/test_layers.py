@@ -11,13 +11,14 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "rackproof"
 
 INNER = {"errors", "core", "parse"}
-REACH = INNER | {"inventory", "inventory_reader", "architectures", "remote"}
+REACH = INNER | {"inventory", "inventory_reader", "architectures", "remote", "version_sets"}
 LAYERS: dict[str, set[str]] = {
     # what a part of the package may import from the others
     "errors": set(),
     "core": {"errors"},
     "parse": {"core", "errors"},
     "architectures": {"core", "errors"},
+    "version_sets": {"core", "errors"},
     "inventory": {"core", "errors", "inventory_reader"},
     "inventory_reader": {"core", "errors"},
     "remote": INNER,

@@ -9,24 +9,19 @@ The deploys of other domains plan with these::
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-
 from pydantic import Field
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
+from rackproof import version_sets
 from rackproof.configure import settings
 from rackproof.configure.machine import machine_here
 from rackproof.configure.site import here
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 from rackproof.core.versions import STAGES, LockedPackage, Platform, VersionSet, platform_of, stage_packages
-from rackproof.core.versions.document import read_versions, require_locked
 from rackproof.core.versions.select import component_packages
 from rackproof.errors import InventoryError, VersionSetError
-
-LOCK_KEY = "versions_lock"
 
 
 class VersionInputs(settings.Inputs):
@@ -59,34 +54,10 @@ def version_inputs(node: Node) -> VersionInputs:
         raise DeployError(str(error)) from None
 
 
-def lock_path(node: Node) -> Path | None:
-    """The file that the inventory names under ``versions_lock``. Raises InventoryError."""
-    named = node.data.get(LOCK_KEY)
-    if named is None:
-        return None
-    if not isinstance(named, str) or not named:
-        raise InventoryError(f"{node.name}: {LOCK_KEY}: expected the path of a versions.lock.yaml, actual {named!r}")
-    return Path(named)
-
-
-@lru_cache(maxsize=8)
-def load_versions(path: Path, locked: bool = True) -> VersionSet:
-    """Read a set; a draft is refused where ``locked``. Raises VersionSetError, one line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise VersionSetError(f"{path}: cannot be read: {error}") from None
-    versions = read_versions(text, str(path))
-    if locked:
-        require_locked(versions, str(path))
-    return versions
-
-
-def versions_of(node: Node) -> VersionSet | None:
+def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
     """The locked set of a node; None where the inventory names none. Raises DeployError, one line."""
     try:
-        path = lock_path(node)
-        return load_versions(path) if path else None
+        return version_sets.versions_of(node, inventory)
     except (InventoryError, VersionSetError) as error:
         raise DeployError(str(error)) from None
 

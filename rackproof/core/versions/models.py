@@ -55,6 +55,9 @@ class Repository(Model):
     architectures: tuple[Word, ...] = ()
     """apt only; none: the node's own."""
     key: SigningKey
+    label: str | None = Field(default=None, pattern=r"^[^\n*]+$")
+    """apt: ``Label`` of its Release file, by which its packages are pinned, ``NVIDIA CUDA``. Left out, they are pinned
+    by the host of the URL, which has to be the repository's alone."""
     priority: int | None = Field(default=None, ge=-1000, le=1001)
     """apt: pin of everything in it (500 is the default of apt, higher goes first); dnf: ``priority`` (99 is the
     default, lower goes first)."""

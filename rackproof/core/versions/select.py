@@ -33,26 +33,27 @@ class LockedPackage:
     repository: str = DISTRIBUTION
 
 
-def platform_name(versions: VersionSet, machine: Machine) -> str:
-    """The key of ``platforms`` that is for this machine.
+def platform_name(versions: VersionSet, os_id: str, os_version: str, family: str = "") -> str:
+    """The key of ``platforms`` for an operating system, ``ID`` and ``VERSION_ID`` of os-release.
 
     Exact version first, then the major one, then for rebuilds of RHEL ``rhel-9``. Raises VersionSetError, one line.
     """
-    candidates = [f"{machine.os_id}-{machine.os_version}", f"{machine.os_id}-{machine.major}"]
-    if machine.family == "rhel":
-        candidates.append(f"rhel-{machine.major}")
+    major = os_version.partition(".")[0]
+    candidates = [f"{os_id}-{os_version}", f"{os_id}-{major}"]
+    if family == "rhel":
+        candidates.append(f"rhel-{major}")
     for candidate in candidates:
         if candidate in versions.platforms:
             return candidate
     raise VersionSetError(
-        f"version set {versions.name} says nothing about {machine.label}; it has"
+        f"version set {versions.name} says nothing about {os_id} {os_version}; it has"
         f" {', '.join(sorted(versions.platforms))} (add the platform, or take the node out of this inventory)"
     )
 
 
 def platform_of(versions: VersionSet, machine: Machine) -> Platform:
     """What the set has for this machine. Raises VersionSetError, one line."""
-    return versions.platforms[platform_name(versions, machine)]
+    return versions.platforms[platform_name(versions, machine.os_id, machine.os_version, machine.family)]
 
 
 def stage_components(platform: Platform, stage: str) -> tuple[tuple[str, Component], ...]:

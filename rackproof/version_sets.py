@@ -1,0 +1,54 @@
+"""Version sets on disk: which file a node's inventory data name, and what it says."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from rackproof.core.rack import Node
+from rackproof.core.versions import VersionSet
+from rackproof.core.versions.document import read_versions, require_locked
+from rackproof.errors import InventoryError, VersionSetError
+
+LOCK_KEY = "versions_lock"
+"""Host data: path of the ``versions.lock.yaml`` that a node follows."""
+
+
+def lock_path(node: Node, inventory: str = "") -> Path | None:
+    """The file that the inventory names for a node; None where it names none.
+
+    A relative path is looked for where the command runs, then beside the inventory. Raises InventoryError.
+    """
+    named = node.data.get(LOCK_KEY)
+    if named is None:
+        return None
+    if not isinstance(named, str) or not named:
+        raise InventoryError(f"{node.name}: {LOCK_KEY}: expected the path of a versions.lock.yaml, actual {named!r}")
+    path = Path(named)
+    beside = Path(inventory) if Path(inventory).is_dir() else Path(inventory).parent
+    return next((each for each in (path, beside / path) if each.is_file()), path)
+
+
+def load_versions(path: Path, locked: bool = True) -> VersionSet:
+    """Read a set; a draft is refused where ``locked``. Raises VersionSetError, one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise VersionSetError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except UnicodeDecodeError:
+        raise VersionSetError(f"{path}: cannot be read (it is not UTF-8)") from None
+    versions = _parsed(text, str(path))
+    if locked:
+        require_locked(versions, str(path))
+    return versions
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str, name: str) -> VersionSet:
+    return read_versions(text, name)
+
+
+def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
+    """The locked set that a node follows; None without one. Raises InventoryError, VersionSetError."""
+    path = lock_path(node, inventory)
+    return load_versions(path) if path else None
