@@ -10,6 +10,7 @@ from deploys.base import base
 from deploys.ceph import ceph_server
 from deploys.fabric import fabric
 from deploys.gpu import gpu
+from deploys.slurm import slurm
 from deploys.storage_client import storage_client
 from deploys.storage_server import storage_server
 from deploys.tools import tools
@@ -32,5 +33,8 @@ if site.client_storage():
 
 if "gpu" in host.groups:
     gpu()
+
+if site.architecture.slurm:
+    slurm()
 
 tools()

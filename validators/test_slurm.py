@@ -136,6 +136,21 @@ def test_controller(host: Host) -> None:
 
 
 @check(
+    "slurm.served",
+    reads="slurm.controller_role",
+    when=says("controller_role"),
+    protects="Two controllers that know nothing of each other give the same node to two jobs.",
+    hint="SlurmctldHost in /etc/slurm/slurm.conf; slurmctld must be stopped everywhere else.",
+)
+def test_served(host: Host, arch: Architecture, rack: Rack) -> None:
+    servers = rack.group(slurm_of(arch).controller_role or "")
+    if not servers:
+        raise Unmeasured(f"no node of role {slurm_of(arch).controller_role} in {rack.source}")
+    primaries = [c.host for c in parse_scontrol_ping(answer(host, "scontrol", PING).body) if c.role == "primary"]
+    expect(", ".join(primaries) or "none", servers[0].name, "primary controller")
+
+
+@check(
     "slurm.slurmd",
     reads="slurm",
     when=has_slurm,

@@ -46,8 +46,9 @@ def _key(other: Host, what: str) -> _Key:
     return bool(other.state.is_executing), other.name, what
 
 
-def _forget(other: Host, what: str) -> None:
-    _runs[other.state].known.pop(_key(other, what), None)
+def forget(other: Host, what: str) -> None:
+    """The answer is old news: whoever asks next asks the node."""
+    _runs.setdefault(other.state, _Answers()).known.pop(_key(other, what), None)
 
 
 def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
@@ -89,7 +90,7 @@ def own_key() -> Commands:
         yield from unreadable("the node's ssh keys")
     elif identity.user_key is None:
         yield StringCommand(trust.keygen_script(host.name))
-        _forget(node, "identity")
+        forget(node, "identity")
     else:
         host.noop("root has a key")
 

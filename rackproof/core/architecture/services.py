@@ -17,6 +17,9 @@ class Slurm(Model):
 
     roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
     """Nodes of these run slurmd."""
+    controller_role: str | None = None
+    """The first node of this role runs slurmctld, and the kit sets Slurm up. Null: the controller is not part of
+    the rack, and what is said here is checked only."""
     version: str | None = None
     """Leading part of controller's and node's versions: ``24.11``."""
     gres: dict[Identifier, int] = Field(default_factory=dict)
@@ -80,6 +83,7 @@ SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "
 """Checks of every node of Slurm's roles, whatever else is said."""
 
 SLURM_CHECKS: Final = {
+    "controller_role": "slurm.served",
     "version": "slurm.version",
     "gres": "slurm.gres",
     "partitions": "slurm.partition",

@@ -1,0 +1,99 @@
+"""The cluster that inventory and architecture describe, checked before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.core.architecture import Architecture, Slurm
+from rackproof.core.nearest import suggestion
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Everything that slurm.conf says, except for what the nodes have."""
+
+    declared: Slurm
+    inputs: SlurmInputs
+    controller: str
+    controller_address: str | None
+    """On rail 0, where the rack has a fabric."""
+    nodes: tuple[str, ...]
+    """Those that run slurmd, in inventory order."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every node that has a part in it."""
+        return tuple(dict.fromkeys((self.controller, *self.nodes)))
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return self.declared.partitions or self.declared.roles[:1]
+
+    @property
+    def health_check(self) -> str | None:
+        """The program, where it runs at all."""
+        return self.declared.health_check if self.inputs.health_check_interval_s else None
+
+
+def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> Cluster | None:
+    """The cluster of a rack; None where the architecture has none, or leaves its controller to somebody else.
+
+    Raises InventoryError, one line, when the architecture asks for what this rack cannot have.
+    """
+    declared = architecture.slurm
+    if declared is None or declared.controller_role is None:
+        return None
+    name = architecture.metadata.id
+    for role in (declared.controller_role, *declared.roles):
+        if role not in architecture.roles:
+            raise InventoryError(
+                f"{name}: slurm: no role '{role}' in this architecture; {suggestion(role, architecture.roles)}"
+            )
+    controllers = rack.group(declared.controller_role)
+    if not controllers:
+        raise InventoryError(f"{rack.source}: slurm: no node of role '{declared.controller_role}' for the controller")
+    nodes = tuple(dict.fromkeys(node.name for role in declared.roles for node in rack.group(role)))
+    if not nodes:
+        raise InventoryError(f"{rack.source}: slurm: no node of {', '.join(declared.roles)} to run slurmd")
+    if "gpu" in declared.gres:
+        _check_gpus(architecture, declared.gres["gpu"])
+    unknown = set(inputs.partition_options) - set(declared.partitions or declared.roles[:1])
+    if unknown:
+        word = sorted(unknown)[0]
+        raise InventoryError(f"slurm.partition_options: the architecture has no partition '{word}'")
+    order = {node.name: index for index, node in enumerate(rack.nodes)}
+    first = controllers[0]
+    return Cluster(
+        declared=declared,
+        inputs=inputs,
+        controller=first.name,
+        controller_address=first.fabric_address(),
+        nodes=tuple(sorted(nodes, key=lambda node: order[node])),
+    )
+
+
+def _check_gpus(architecture: Architecture, wanted: int) -> None:
+    name, gpu = architecture.metadata.id, architecture.gpu
+    if gpu is None or gpu.count == 0:
+        raise InventoryError(f"{name}: slurm.gres.gpu is {wanted}, and the architecture has no GPUs")
+    if gpu.mig != "Enabled" and gpu.count != wanted:
+        raise InventoryError(f"{name}: slurm.gres.gpu is {wanted}, gpu.count is {gpu.count}: make them agree")
+
+
+def is_member(cluster: Cluster, node: Node) -> bool:
+    return node.name in cluster.members
+
+
+def package_names(cluster: Cluster, node: Node, family: str) -> tuple[str, ...]:
+    """What a node needs, by the names of its distribution's family (``debian`` or ``rhel``)."""
+    controller, worker = node.name == cluster.controller, node.name in cluster.nodes
+    debian = family == "debian"
+    names = ["munge", "slurm-client"] if debian else ["munge", "slurm"]
+    if controller:
+        names.append("slurmctld" if debian else "slurm-slurmctld")
+    if worker:
+        names.append("slurmd" if debian else "slurm-slurmd")
+    return tuple(sorted(names))

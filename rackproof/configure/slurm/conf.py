@@ -1,0 +1,150 @@
+"""slurm.conf and gres.conf: written from the cluster, read back from a node, compared."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+from rackproof.configure.slurm.cluster import Cluster
+from rackproof.configure.slurm.nodes import NodeLine, folded
+
+HEADER = "# Written by rackproof"
+
+RESTART_KEYS = frozenset(
+    (
+        "accountingstoragetype", "authtype", "clustername", "credtype", "grestypes", "jobacctgathertype",
+        "prologflags", "proctracktype", "selecttype", "slurmctldhost", "slurmctldport", "slurmdport",
+        "slurmdspooldir", "slurmuser", "statesavelocation", "switchtype", "taskplugin",
+    )
+)  # fmt: skip
+"""Keys that a daemon reads when it starts (slurm.conf(5)). Everything else takes ``scontrol reconfigure``; so does,
+from 23.11 on, a changed set of nodes, for which older daemons have to be started anew. Jobs outlive either."""
+
+
+class OtherCluster(ValueError):
+    """There is a configuration that is not the kit's, or that names another controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """slurm.conf as it stands in a file."""
+
+    ours: bool
+    values: Mapping[str, str]
+    """By key in lower case; nodes and partitions are not in it."""
+    nodes: Mapping[str, NodeLine]
+    partitions: tuple[str, ...]
+
+    @property
+    def controller(self) -> str | None:
+        host = self.values.get("slurmctldhost") or self.values.get("controlmachine")
+        return host.split("(")[0] if host else None
+
+
+def parse_conf(text: str) -> Conf:
+    """Raises ValueError for a line of nodes that cannot be read, unless the file is somebody else's."""
+    ours = text.startswith(HEADER)
+    values: dict[str, str] = {}
+    nodes: dict[str, NodeLine] = {}
+    partitions: list[str] = []
+    for raw in text.splitlines():
+        line = raw.split("#", 1)[0].strip()
+        key, equals, value = line.partition("=")
+        if not equals:
+            continue
+        name = key.strip().lower()
+        if name == "nodename":
+            if ours:
+                nodes |= _node_lines(line)
+        elif name == "partitionname":
+            partitions.append(value.split()[0])
+        else:
+            values.setdefault(name, value.strip())
+    return Conf(ours, values, nodes, tuple(partitions))
+
+
+def _node_lines(line: str) -> dict[str, NodeLine]:
+    words = dict(word.partition("=")[::2] for word in shlex.split(line))
+    try:
+        found = NodeLine(
+            int(words["Sockets"]), int(words["CoresPerSocket"]), int(words["ThreadsPerCore"]), int(words["RealMemory"])
+        )
+        return dict.fromkeys(NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP), found)
+    except (KeyError, NodeSetException) as error:
+        raise ValueError(f"slurm.conf: unreadable line of nodes: {error}") from None
+
+
+def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
+    """NodeName lines, nodes that are alike folded."""
+    gres = ",".join(f"{name}:{count}" for name, count in cluster.declared.gres.items())
+    reserved = cluster.inputs.memory_reserved_mib
+    return [
+        f"NodeName={names} Sockets={line.sockets} CoresPerSocket={line.cores} ThreadsPerCore={line.threads}"
+        f" RealMemory={line.memory_mib}"
+        + (f" MemSpecLimit={reserved}" if reserved else "")
+        + (f" Gres={gres}" if gres else "")
+        + " State=UNKNOWN"
+        for names, line in folded(lines)
+    ]
+
+
+def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
+    """PartitionName lines: every partition holds every node; the first one is the default."""
+    names = [names for names, _ in folded(lines)]
+    found = []
+    for index, partition in enumerate(cluster.partitions):
+        options = {"Default": "YES" if index == 0 else "NO", "MaxTime": "INFINITE", "State": "UP"}
+        options |= cluster.inputs.partition_options.get(partition, {})
+        words = " ".join(f"{key}={value}" for key, value in options.items())
+        found.append(f"PartitionName={partition} Nodes={','.join(names)} {words}")
+    return found
+
+
+def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
+    """gres.conf of one node. GPUs that are simulated have no device that Slurm could give to a job."""
+    lines = [f"{HEADER}. What this node has to give to jobs beside processors and memory."]
+    for name, count in cluster.declared.gres.items():
+        if name != "gpu":
+            lines.append(f"Name={name} Count={count}")
+        elif simulated:
+            lines += ["# Simulated: counted, without devices.", f"Name=gpu Count={count}"]
+        else:
+            lines += _gpus(cluster.inputs.gres_autodetect, count, nvml)
+    return "\n".join(lines) + "\n"
+
+
+def _gpus(method: str, count: int, nvml: bool) -> list[str]:
+    if method == "auto" and nvml:
+        method = "nvml"
+    if method in ("auto", "off"):
+        devices = f"/dev/nvidia[0-{count - 1}]" if count > 1 else "/dev/nvidia0"
+        return ["AutoDetect=off", f"Name=gpu File={devices}"]
+    return [f"AutoDetect={method}", "Name=gpu"]
+
+
+def needs_restart(before: Conf | None, after: Conf) -> bool:
+    """Whether daemons must start anew for a changed slurm.conf; else they read it again."""
+    if before is None or set(before.nodes) != set(after.nodes):
+        return True
+    return any(before.values.get(key) != after.values.get(key) for key in RESTART_KEYS)
+
+
+def check_ours(node: str, before: Conf | None, cluster: Cluster) -> None:
+    """Raises OtherCluster: two controllers that know nothing of each other give the same node to two jobs."""
+    if before is None:
+        return
+    if not before.ours:
+        where = f" of a cluster with the controller {before.controller}" if before.controller else ""
+        raise OtherCluster(
+            f"{node}: /etc/slurm/slurm.conf{where} is not the kit's; nothing was done."
+            " If that cluster is given up: remove the file"
+        )
+    if before.controller != cluster.controller:
+        raise OtherCluster(
+            f"{node}: the controller is {before.controller}, the inventory says {cluster.controller}; nothing was done."
+            f" To move it: stop slurmctld there, copy {cluster.inputs.state_directory}/slurmctld over, and remove"
+            " /etc/slurm/slurm.conf on every node"
+        )

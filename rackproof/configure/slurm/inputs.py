@@ -1,0 +1,107 @@
+"""How a site runs Slurm. What is promised (roles, resources, partitions, version) stands in the architecture."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rackproof.configure.settings import Inputs
+
+OWN_KEYS = frozenset(
+    key.lower()
+    for key in (
+        "ClusterName", "SlurmctldHost", "SlurmUser", "SlurmctldPort", "SlurmdPort", "StateSaveLocation",
+        "SlurmdSpoolDir", "AuthType", "CredType", "ProctrackType", "TaskPlugin", "JobAcctGatherType", "SelectType",
+        "SelectTypeParameters", "GresTypes", "ReturnToService", "RebootProgram", "ResumeTimeout", "MessageTimeout",
+        "SlurmctldParameters", "LaunchParameters", "MpiDefault", "PrologFlags", "Prolog", "Epilog",
+        "HealthCheckProgram", "HealthCheckInterval", "HealthCheckNodeState", "PropagateResourceLimitsExcept",
+        "AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort", "AccountingStorageTRES",
+        "NodeName", "PartitionName", "Include",
+    )
+)  # fmt: skip
+"""Keys of slurm.conf that the kit writes itself, in lower case: Slurm does not mind the case."""
+
+
+class SlurmInputs(Inputs):
+    """``slurm`` in the inventory's data. Every node of the cluster must have the same."""
+
+    cluster_name: str = Field(default="cluster", pattern=r"^[a-z][a-z0-9_-]{0,39}$")
+    """Name of the cluster; lower case, because accounting keeps it so. Default: Slurm's own sample file."""
+    controller_port: int = Field(default=6817, ge=1, le=65535)
+    """TCP port of slurmctld. Source: slurm.conf(5)."""
+    node_port: int = Field(default=6818, ge=1, le=65535)
+    """TCP port of slurmd. Source: slurm.conf(5)."""
+    state_directory: str = Field(default="/var/lib/slurm", pattern=r"^/[A-Za-z0-9._/-]+$")
+    """Absolute path below which the controller keeps jobs and a node its spool. Default: Debian's packages."""
+    return_to_service: Literal[0, 1, 2] = 1
+    """ReturnToService. 1: a node that was only silent comes back by itself, one that rebooted unasked waits for
+    somebody to look. Slurm's own default, 0, needs a hand after every pause of the network."""
+    select_parameters: str = Field(default="CR_Core_Memory", pattern=r"^[A-Za-z_,]+$")
+    """SelectTypeParameters of select/cons_tres. Cores and memory, as most GPU clusters share nodes between jobs."""
+    memory_reserved_mib: int = Field(default=0, ge=0)
+    """MemSpecLimit: MiB of every node that jobs cannot have. 0: the whole node, as Slurm does."""
+    controller_parameters: tuple[str, ...] = ()
+    """SlurmctldParameters, e.g. ``node_reg_mem_percent=95``. Slurm's default: none."""
+    launch_parameters: tuple[str, ...] = ("use_interactive_step",)
+    """LaunchParameters. use_interactive_step: salloc gives a shell on the node. Source: slurm.conf(5)."""
+    mpi_default: str = Field(default="none", pattern=r"^[a-z0-9_]+$")
+    """MpiDefault; ``pmix`` where Slurm and MPI are built with it. Slurm's default."""
+    message_timeout_s: int = Field(default=30, ge=5, le=100)
+    """Seconds for one message. Slurm's default of 10 is short for a node whose processors are all taken."""
+    boot_timeout_s: int = Field(default=1800, ge=60)
+    """Seconds after ``scontrol reboot`` until a node counts as lost. GPU servers take 10 minutes and more to start."""
+    health_check_interval_s: int = Field(default=300, ge=0, le=65534)
+    """Seconds between health checks; 0 turns them off. The program itself ends at once, see ``health_check``."""
+    health_check_node_state: tuple[Literal["ALLOC", "ANY", "CYCLE", "IDLE", "NONDRAINED_IDLE", "MIXED"], ...] = (
+        "ANY",
+        "CYCLE",
+    )
+    """HealthCheckNodeState. ANY: a GPU that dies under a job is found before the next one; CYCLE: not all nodes at
+    the same moment."""
+    prolog: str | None = Field(default=None, pattern=r"^/[^\s]+$")
+    """Absolute path on every node of a program that runs as root before a job's first step there."""
+    epilog: str | None = Field(default=None, pattern=r"^/[^\s]+$")
+    """Absolute path on every node of a program that runs as root after a job."""
+    accounting_host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.-]+$")
+    """Where slurmdbd runs. The kit does not set slurmdbd up: its database is a site's own. None: no accounting."""
+    accounting_port: int = Field(default=6819, ge=1, le=65535)
+    """TCP port of slurmdbd. Source: slurm.conf(5)."""
+    gres_autodetect: Literal["auto", "nvml", "nvidia", "rsmi", "off"] = "auto"
+    """AutoDetect of gres.conf. auto: nvml where Slurm's package has that plugin, else the devices /dev/nvidiaN by
+    number. Simulated GPUs are counted only, whatever stands here."""
+    partition_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By partition: keys of its line, e.g. ``{gpu: {MaxTime: 2-00:00:00}}``. The first partition is the default."""
+    extra: dict[str, str] = Field(default_factory=dict)
+    """Further keys of slurm.conf. Those that the kit writes itself are refused."""
+    repository_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
+    """Base URL of a dnf repository with Slurm, for the RHEL family, whose own repositories have none."""
+    repository_key_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
+    """URL of the key that its packages are signed with."""
+
+    @field_validator("extra")
+    @classmethod
+    def _not_ours(cls, extra: dict[str, str]) -> dict[str, str]:
+        for key, value in extra.items():
+            if key.lower() in OWN_KEYS:
+                raise ValueError(f"{key} is written by the kit")
+            if not key.isalnum() or "\n" in value:
+                raise ValueError(f"{key!r} is no key of slurm.conf, or its value has several lines")
+        return extra
+
+    @field_validator("partition_options")
+    @classmethod
+    def _one_line(cls, options: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for name, pairs in options.items():
+            for key, value in pairs.items():
+                if not key.isalnum() or not value or any(c.isspace() for c in value):
+                    raise ValueError(f"{name}: {key}={value!r} is no option of a partition")
+                if key.lower() in ("partitionname", "nodes"):
+                    raise ValueError(f"{name}: {key} follows from the architecture")
+        return options
+
+    @model_validator(mode="after")
+    def _signed(self) -> SlurmInputs:
+        if self.repository_url and not self.repository_key_url:
+            raise ValueError("repository_url needs repository_key_url: packages are not installed unsigned")
+        return self

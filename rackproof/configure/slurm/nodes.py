@@ -1,0 +1,138 @@
+"""What a node of the cluster has, as Slurm will be told: one question a node, one line for nodes that are alike."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+from rackproof.configure.files import PENDING
+from rackproof.parse.slurm import Found, parse_slurmd_c
+
+CONF = "/etc/slurm/slurm.conf"
+KEY = "/etc/munge/munge.key"
+CHANGED = f"{PENDING}/slurm-changed"
+"""This node's part of Slurm was changed by the kit, and nobody has looked yet whether it came back."""
+
+# Before slurmd is installed the kernel answers in the same form, so that a plan shows what will be written.
+_HARDWARE = (
+    "slurmd -C 2>/dev/null | grep ^NodeName= || lscpu -p=SOCKET,CORE | awk -v "
+    "m=\"$(awk '/^MemTotal:/ {print int($2 / 1024)}' /proc/meminfo)\" -F, "
+    '\'!/^#/ {n++; s[$1]; c[$1 "," $2]} END {for (x in s) S++; for (x in c) C++; if (n) printf '
+    '"NodeName=x CPUs=%d Boards=1 SocketsPerBoard=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d\\n", '
+    "n, S, C / S, n / C, m}'"
+)
+_NVML = "ls -- /usr/lib/*/slurm*/gpu_nvml.so /usr/lib64/slurm/gpu_nvml.so 2>/dev/null"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node of the cluster, or its controller."""
+
+    clock: float
+    """Seconds since 1970, by its own clock."""
+    hardware: Found | None
+    """None when it cannot be told."""
+    key: tuple[str, str, str] | None
+    """sha256, mode and owner of the munge key; None when there is none."""
+    conf: str | None
+    """slurm.conf as it is there."""
+    nvml: bool
+    changed: bool
+
+
+def state_command() -> str:
+    return (
+        "export LC_ALL=C; date +%s.%N; echo --; "
+        f"{_HARDWARE}; echo --; "
+        f"[ ! -f {KEY} ] || {{ stat -c '%a %U' {KEY} && sha256sum < {KEY}; }}; echo --; "
+        f"[ ! -f {CONF} ] || {{ base64 -w0 < {CONF}; echo; }}; echo --; "
+        f"{_NVML}; echo --; [ ! -e {CHANGED} ] || echo changed; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> NodeState:
+    """Answer of ``state_command``. Raises ValueError."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != 6:
+        raise ValueError(f"expected 6 sections, actual {len(sections)}")
+    clock, hardware, key, conf, nvml, changed = sections
+    try:
+        text = base64.b64decode(conf[0], validate=True).decode(errors="replace") if conf else None
+    except binascii.Error as error:
+        raise ValueError(f"slurm.conf: {error}") from None
+    return NodeState(
+        clock=float(clock[0]),
+        hardware=parse_slurmd_c("\n".join(hardware) + "\n") if hardware else None,
+        key=_key(key),
+        conf=text,
+        nvml=any(line.endswith("gpu_nvml.so") for line in nvml),
+        changed=changed == ["changed"],
+    )
+
+
+def _key(lines: Sequence[str]) -> tuple[str, str, str] | None:
+    if not lines:
+        return None
+    mode, owner = lines[0].split()
+    return lines[1].split()[0], mode, owner
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node as slurm.conf has it."""
+
+    sockets: int
+    cores: int
+    """Of one socket."""
+    threads: int
+    memory_mib: int
+
+
+def node_line(found: Found, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
+    """What to write for a node that has this.
+
+    Memory is rounded down to whole multiples of about a 64th: nodes that are alike differ by a few MiB, and by a few
+    more after every new kernel. What is written already stays as long as it is within the tolerance: a configuration
+    that changed at every start of a node would be no configuration.
+    """
+    step = 1 if tolerance_pct < 2 else 1 << max(0, (found.memory_mib // 64).bit_length() - 1)
+    memory = max(1, found.memory_mib // step * step)
+    least = found.memory_mib * (1 - tolerance_pct / 100)
+    if before is not None and least <= before.memory_mib <= found.memory_mib:
+        memory = before.memory_mib
+    return NodeLine(found.sockets, found.cores_per_socket, found.threads_per_core, memory)
+
+
+def folded(lines: Mapping[str, NodeLine]) -> list[tuple[str, NodeLine]]:
+    """Node sets that share a line, in the order in which their first node comes."""
+    sets: dict[NodeLine, list[str]] = {}
+    for name, line in lines.items():
+        sets.setdefault(line, []).append(name)
+    return [(_set(names), line) for line, names in sets.items()]
+
+
+def _set(names: Sequence[str]) -> str:
+    """``r1-gpu-[01-08],r2-gpu-[01-08]``: Slurm reads one pair of brackets in a name, at its end."""
+    found = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    found.fold_axis = (-1,)
+    return str(found)
+
+
+def skew_s(node: float, node_asked: tuple[float, float], other: float, other_asked: tuple[float, float]) -> float:
+    """Seconds that two clocks are apart at least. Each was read between two times of the controller's own clock."""
+
+    def offset(clock: float, asked: tuple[float, float]) -> tuple[float, float]:
+        return clock - asked[1], clock - asked[0]
+
+    low, high = offset(node, node_asked)
+    other_low, other_high = offset(other, other_asked)
+    return max(0.0, low - other_high, other_low - high)

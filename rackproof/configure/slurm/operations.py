@@ -1,0 +1,219 @@
+"""Operations of a Slurm cluster. Every node is asked once; one node's answer is part of all nodes' configuration."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.context import host, inventory
+
+from rackproof.configure import rack_operations
+from rackproof.configure.files import PENDING, Entry, RemoteFile
+from rackproof.configure.operations import Commands, file_states, refuse, unreadable, write_files
+from rackproof.configure.slurm import conf, facts, registration
+from rackproof.configure.slurm.cluster import Cluster
+from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
+
+GRES = "/etc/slurm/gres.conf"
+Render = Callable[[list[str], list[str]], str]
+"""Lines of nodes and of partitions in, slurm.conf out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node's state, and when it was asked for by the clock of the machine that deploys."""
+
+    state: NodeState
+    between: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A key that no message, log or difference shows."""
+
+    value: bytes = field(repr=False)
+
+
+def _seen(other: Host) -> Seen | None:
+    before = time.time()
+    state = other.get_fact(facts.SlurmNodeState)
+    return None if state is None else Seen(state, (before, time.time()))
+
+
+def look(name: str) -> Seen | None:
+    """What a node is like; asked once, while planning and while carrying out."""
+    return rack_operations.ask(inventory.get_host(name), "slurm", _seen)
+
+
+def _read_key(other: Host) -> Secret | None:
+    """Over sftp: the output of a command may be shown by the run's verbosity, a file is not."""
+    buffer = BytesIO()
+    try:
+        if not other.get_file(KEY, buffer):
+            return None
+    except OSError:
+        return None
+    return Secret(buffer.getvalue()) if buffer.getvalue() else None
+
+
+def _mark(*marks: str) -> str:
+    return f"mkdir -p {PENDING} && touch -- {' '.join(shlex.quote(mark) for mark in (*marks, CHANGED))}"
+
+
+def _key_script(source: str, units: tuple[str, ...]) -> str:
+    """Put a key in place as a whole: nobody but munge ever may read it, not even while it is being written."""
+    beside = "/etc/munge/.munge.key.rackproof-new"
+    marks = _mark(*(f"{PENDING}/restart:{unit}" for unit in units))
+    return (
+        "set -eu; umask 077; id munge >/dev/null 2>&1 || { echo 'no user munge: is munge installed?' >&2; exit 1; }; "
+        f"{marks}; mkdir -p /etc/munge; {source} > {beside}; [ $(wc -c < {beside}) -ge 32 ] "
+        "|| { echo 'the munge key is too short' >&2; exit 1; }; "
+        f"chown munge:munge -- /etc/munge {beside}; chmod 400 {beside}; chmod 700 /etc/munge; mv -fT {beside} {KEY}"
+    )
+
+
+@operation()
+def make_munge_key() -> Commands:
+    """On the controller: a key, unless there is one. What is there stays: other nodes may have it already."""
+    found = look(host.name)
+    if found is None:
+        yield from unreadable("the state of Slurm")
+    elif found.state.key is None:
+        yield StringCommand(_key_script("dd if=/dev/urandom bs=1024 count=1 2>/dev/null", ("munge.service",)))
+        rack_operations.forget(inventory.get_host(host.name), "slurm")
+    elif found.state.key[1:] != ("400", "munge"):
+        yield StringCommand(f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}")
+    else:
+        host.noop("the munge key is there")
+
+
+@operation()
+def bring_munge_key(controller: str) -> Commands:
+    """Bring the controller's key; readable by munge only, never shown."""
+    found = look(host.name)
+    if found is None:
+        yield from unreadable("the state of Slurm")
+        return
+    secret = rack_operations.ask(inventory.get_host(controller), "munge key", _read_key)
+    if secret is None:
+        if host.state.is_executing and found.state.key is None:
+            yield from refuse(f"{controller} has no munge key, or does not answer; nodes cannot be told to trust it")
+        elif host.state.is_executing:
+            host.noop(f"{controller} does not answer; the key that is there stays")
+        else:
+            # Planned: the same run makes the key.
+            yield StringCommand(_key_script("base64 -d", ("munge.service",)), _stdin="")
+        return
+    wanted = (hashlib.sha256(secret.value).hexdigest(), "400", "munge")
+    if found.state.key == wanted:
+        host.noop("the munge key is the controller's")
+        return
+    yield StringCommand(
+        _key_script("base64 -d", ("munge.service", "slurmd.service")),
+        _stdin=base64.b64encode(secret.value).decode() + "\n",
+    )
+    rack_operations.forget(inventory.get_host(host.name), "slurm")
+
+
+@operation()
+def same_clock(controller: str, limit_s: float) -> Commands:
+    """Refuse a node whose clock is apart from the controller's: it would fall silent minutes later."""
+    here, there = look(host.name), look(controller)
+    if here is None:
+        yield from unreadable("the node's clock")
+    elif there is None:
+        host.noop(f"{controller} does not answer")
+    else:
+        apart = skew_s(here.state.clock, here.between, there.state.clock, there.between)
+        if apart > limit_s:
+            yield from refuse(
+                f"the clocks of {host.name} and {controller} are {apart:.0f} s apart, more than {limit_s:g} s:"
+                " munge refuses each other's credentials; see chronyc tracking on both"
+            )
+        else:
+            host.noop("the clocks agree")
+
+
+def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, NodeLine], list[str]]:
+    """A line for every node, and those that there is none for. A node that does not answer keeps the one it has."""
+    lines: dict[str, NodeLine] = {}
+    unknown: list[str] = []
+    for name in cluster.nodes:
+        found = look(name)
+        old = before.nodes.get(name) if before else None
+        if found is not None and found.state.hardware is not None:
+            lines[name] = node_line(found.state.hardware, cluster.declared.memory_tolerance_pct, old)
+        elif old is not None:
+            lines[name] = old
+        else:
+            unknown.append(name)
+    return lines, unknown
+
+
+@operation()
+def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands:
+    """slurm.conf, the same on every node, and gres.conf of this one. Daemons read them again, or start anew."""
+    here = look(host.name)
+    if here is None:
+        yield from unreadable("the state of Slurm")
+        return
+    try:
+        mine = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
+        conf.check_ours(host.name, mine, cluster)
+        # All nodes start from what the controller has: what is kept of it must be the same everywhere.
+        there = look(cluster.controller)
+        served = conf.parse_conf(there.state.conf) if there and there.state.conf is not None else None
+        lines, unknown = hardware(cluster, served or mine)
+    except ValueError as error:
+        yield from refuse(str(error))
+        return
+    if not lines:
+        yield from refuse(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
+        return
+    if unknown and host.state.is_executing:
+        host.log(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer", logger.warning)
+    text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
+    anew = conf.needs_restart(mine, conf.parse_conf(text))
+    yield from _written(_entries(cluster, text, anew, here.state, simulated))
+
+
+def _entries(cluster: Cluster, text: str, anew: bool, state: NodeState, simulated: bool) -> list[Entry]:
+    units = [("slurmctld.service", cluster.controller == host.name), ("slurmd.service", host.name in cluster.nodes)]
+    readers = tuple(unit for unit, here in units if here)
+    entries: list[Entry] = [
+        RemoteFile(CONF, text, restart=readers if anew else (), reload=() if anew else readers),
+    ]
+    if host.name in cluster.nodes and cluster.declared.gres:
+        gres = conf.gres_text(cluster, simulated, state.nvml)
+        entries.append(RemoteFile(GRES, gres, restart=("slurmd.service",)))
+    return entries
+
+
+def _written(entries: list[Entry]) -> Commands:
+    """Write files as ``files`` does, and leave a mark that this node has to come back."""
+    states = file_states(entries)
+    for command in write_files(entries, states):
+        if states is not None and isinstance(command, StringCommand):
+            yield StringCommand(f"{_mark()}")
+        yield command
+
+
+@operation()
+def registered(node: str) -> Commands:
+    """After a change: wait until the controller has this node, and undo what the change itself did to its state."""
+    found = host.get_fact(facts.SlurmRegistration, node=node)
+    if found is None:
+        yield from unreadable("the node's state in Slurm")
+    elif not found.changed:
+        host.noop("nothing of Slurm was changed")
+    else:
+        yield StringCommand(registration.settle_script(node))

@@ -1,0 +1,1 @@
+"""Slurm of a rack, planned."""

@@ -1,0 +1,292 @@
+"""slurm.conf and gres.conf, and what a changed one asks of the daemons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deploys import slurm as deploy
+from rackproof.configure.slurm import conf
+from rackproof.configure.slurm.cluster import Cluster, cluster_of, package_names
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
+from rackproof.core.architecture import Architecture, Slurm
+from rackproof.errors import InventoryError
+from rackproof.parse.slurm import Found
+from tests.unit.configure.rack import architecture, rack, site
+
+BIG = NodeLine(2, 56, 2, 2031616)
+
+
+def arch(**keys: Any) -> Architecture:
+    declared = {"controller_role": "storage", "gres": {"gpu": 8}, "partitions": ["gpu"], **keys}
+    return architecture().model_copy(update={"slurm": Slurm.model_validate(declared)})
+
+
+def cluster(inputs: dict[str, Any] | None = None, **keys: Any) -> Cluster:
+    found = cluster_of(arch(**keys), rack(), SlurmInputs.model_validate(inputs or {}))
+    assert found is not None
+    return found
+
+
+def text(found: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
+    lines = {"gpu-01": BIG, "gpu-02": BIG} if lines is None else lines
+    here = site("gpu-01", arch())
+    return deploy.configuration(here, found, conf.node_text(found, lines), conf.partition_text(found, lines))
+
+
+def test_what_is_written_reads_back() -> None:
+    read = conf.parse_conf(text(cluster()))
+    assert read.ours
+    assert read.controller == "storage-01"
+    assert read.values["slurmctldhost"] == "storage-01(10.77.0.11)"
+    assert read.values["grestypes"] == "gpu"
+    assert read.values["selecttype"] == "select/cons_tres"
+    assert read.nodes == {"gpu-01": BIG, "gpu-02": BIG}
+    assert read.partitions == ("gpu",)
+
+
+def test_nodes_that_are_alike_share_a_line() -> None:
+    lines = conf.node_text(cluster({"memory_reserved_mib": 4096}), {"gpu-01": BIG, "gpu-02": BIG})
+    assert lines == [
+        "NodeName=gpu-[01-02] Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2031616 MemSpecLimit=4096"
+        " Gres=gpu:8 State=UNKNOWN"
+    ]
+
+
+def test_a_name_with_two_numbers_has_one_pair_of_brackets() -> None:
+    lines = {f"r{rack_}-gpu-{n:02}": BIG for rack_ in (1, 2) for n in (1, 2)}
+    assert [names for names, _ in folded(lines)] == ["r1-gpu-[01-02],r2-gpu-[01-02]"]
+    read = conf.parse_conf("\n".join([conf.HEADER, *conf.node_text(cluster(), lines)]))
+    assert read.nodes == lines
+
+
+def test_first_partition_is_the_default_and_options_are_added() -> None:
+    found = cluster({"partition_options": {"gpu": {"MaxTime": "2-00:00:00"}}}, partitions=["gpu", "debug"])
+    lines = conf.partition_text(found, {"gpu-01": BIG, "gpu-02": BIG})
+    assert lines == [
+        "PartitionName=gpu Nodes=gpu-[01-02] Default=YES MaxTime=2-00:00:00 State=UP",
+        "PartitionName=debug Nodes=gpu-[01-02] Default=NO MaxTime=INFINITE State=UP",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "keys", "expected", "absent"),
+    [
+        ({}, {}, "AccountingStorageType=accounting_storage/none", "HealthCheckProgram"),
+        ({}, {"health_check": "/usr/local/sbin/rackproof-health"}, "HealthCheckNodeState=ANY,CYCLE", "Prolog="),
+        (
+            {"health_check_interval_s": 0},
+            {"health_check": "/x"},
+            "ProctrackType=proctrack/cgroup",
+            "HealthCheckProgram",
+        ),
+        ({"accounting_host": "db-01"}, {}, "AccountingStorageTRES=gres/gpu\n", "accounting_storage/none"),
+        ({"prolog": "/etc/slurm/prolog.sh"}, {}, "Prolog=/etc/slurm/prolog.sh", "Epilog="),
+        (
+            {"controller_parameters": ["node_reg_mem_percent=95"]},
+            {},
+            "SlurmctldParameters=node_reg_mem_percent=95",
+            "x=",
+        ),
+        ({"extra": {"SuspendTime": "-1"}}, {}, "SuspendTime=-1", "SlurmctldParameters"),
+        ({}, {"gres": {}}, "PropagateResourceLimitsExcept=MEMLOCK", "GresTypes"),
+    ],
+)
+def test_inputs_reach_the_file(inputs: dict[str, Any], keys: dict[str, Any], expected: str, absent: str) -> None:
+    written = text(cluster(inputs, **keys))
+    assert expected in written
+    assert absent not in written
+
+
+@pytest.mark.parametrize(
+    ("inputs", "complaint"),
+    [
+        ({"extra": {"slurmctldhost": "evil"}}, "slurmctldhost is written by the kit"),
+        ({"extra": {"DebugFlags": "a\nNodeName=b"}}, "several lines"),
+        ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "no option of a partition"),
+        ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
+        ({"repository_url": "https://mirror.example/slurm"}, "needs repository_key_url"),
+        ({"prolog": "prolog.sh"}, "pattern"),
+        ({"cluster_name": "Rack 1"}, "pattern"),
+        ({"return_to_service": 3}, "0, 1 or 2"),
+    ],
+)
+def test_inputs_that_cannot_be(inputs: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        SlurmInputs.model_validate(inputs)
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ({"controller_role": "storge"}, "no role 'storge' in this architecture; .*storage"),
+        ({"roles": ["cpu"]}, "no role 'cpu'"),
+        ({"gres": {"gpu": 4}}, "slurm.gres.gpu is 4, gpu.count is 8"),
+    ],
+)
+def test_an_architecture_that_cannot_be(keys: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InventoryError, match=complaint):
+        cluster(**keys)
+
+
+def test_gres_without_gpus() -> None:
+    without = arch().model_copy(update={"gpu": None})
+    with pytest.raises(InventoryError, match=r"slurm\.gres\.gpu is 8, and the architecture has no GPUs"):
+        cluster_of(without, rack(), SlurmInputs())
+
+
+def test_a_partition_that_only_its_options_know() -> None:
+    with pytest.raises(InventoryError, match="no partition 'big'"):
+        cluster({"partition_options": {"big": {"MaxTime": "1"}}})
+
+
+def test_a_controller_elsewhere_is_left_alone() -> None:
+    assert cluster_of(arch(controller_role=None), rack(), SlurmInputs()) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "simulated", "nvml", "expected"),
+    [
+        ("auto", True, True, "# Simulated: counted, without devices.\nName=gpu Count=8\n"),
+        ("auto", False, True, "AutoDetect=nvml\nName=gpu\n"),
+        ("auto", False, False, "AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]\n"),
+        ("off", False, True, "AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]\n"),
+        ("nvidia", False, False, "AutoDetect=nvidia\nName=gpu\n"),
+    ],
+)
+def test_gres_conf(method: str, simulated: bool, nvml: bool, expected: str) -> None:
+    found = conf.gres_text(cluster({"gres_autodetect": method}), simulated, nvml)
+    assert found.split("\n", 1)[1] == expected
+
+
+def test_one_gpu_has_no_brackets() -> None:
+    one = arch(gres={"gpu": 1})
+    one = one.model_copy(update={"gpu": one.gpu.model_copy(update={"count": 1})})  # type: ignore[union-attr]
+    found = cluster_of(one, rack(), SlurmInputs())
+    assert found is not None
+    assert "File=/dev/nvidia0\n" in conf.gres_text(found, False, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "restart"),
+    [
+        (("MaxTime=INFINITE", "MaxTime=60"), False),
+        (("RealMemory=2031616", "RealMemory=1031616"), False),
+        (("MessageTimeout=30", "MessageTimeout=60"), False),
+        (("gpu-[01-02] Sockets", "gpu-[01-03] Sockets"), True),
+        (("SlurmctldPort=6817", "SlurmctldPort=7000"), True),
+        (("ProctrackType=proctrack/cgroup", "ProctrackType=proctrack/linuxproc"), True),
+    ],
+)
+def test_restart_or_reconfigure(change: tuple[str, str], restart: bool) -> None:
+    before = text(cluster())
+    assert change[0] in before
+    after = conf.parse_conf(before.replace(*change))
+    assert conf.needs_restart(conf.parse_conf(before), after) is restart
+
+
+def test_the_first_configuration_is_a_restart() -> None:
+    assert conf.needs_restart(None, conf.parse_conf(text(cluster())))
+
+
+@pytest.mark.parametrize(
+    ("present", "complaint"),
+    [
+        ("ClusterName=old\nSlurmctldHost=head-01\nNodeName=x Procs=4\n", "controller head-01 is not the kit's"),
+        ("# by hand\n", "is not the kit's"),
+        (f"{conf.HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
+    ],
+)
+def test_two_controllers(present: str, complaint: str) -> None:
+    with pytest.raises(conf.OtherCluster, match=complaint):
+        conf.check_ours("gpu-01", conf.parse_conf(present), cluster())
+
+
+@pytest.mark.parametrize(
+    ("found", "tolerance", "before", "memory"),
+    [
+        (1536, 10, None, 1536),
+        (1531, 10, None, 1520),
+        (2063872, 10, None, 2048000),
+        (2063990, 10, None, 2048000),
+        (1531, 0, None, 1531),
+        (1531, 10, 1500, 1500),
+        (1531, 10, 1532, 1520),
+        (1531, 10, 1200, 1520),
+    ],
+)
+def test_memory_is_steady(found: int, tolerance: float, before: int | None, memory: int) -> None:
+    old = NodeLine(1, 2, 1, before) if before else None
+    line = node_line(Found(2, 1, 2, 1, found), tolerance, old)
+    assert line.memory_mib == memory
+    assert found * (1 - tolerance / 100) <= line.memory_mib <= found
+    assert node_line(Found(2, 1, 2, 1, found), tolerance, line) == line
+
+
+STATE = [
+    "1763748000.25", "--",
+    "NodeName=gpu-01 CPUs=2 Boards=1 SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=1536", "--",
+    "400 munge", "ab12  -", "--", "IyBXcml0dGVuIGJ5IHJhY2twcm9vZgo=", "--",
+    "/usr/lib/x86_64-linux-gnu/slurm-wlm/gpu_nvml.so", "--", "changed",
+]  # fmt: skip
+
+
+def test_state_of_a_node() -> None:
+    state = parse_state(STATE)
+    assert state.hardware == Found(2, 2, 1, 1, 1536)
+    assert state.key == ("ab12", "400", "munge")
+    assert state.conf == "# Written by rackproof\n"
+    assert state.nvml
+    assert state.changed
+
+
+def test_state_of_a_bare_node() -> None:
+    state = parse_state(["1763748000.25", "--", "--", "--", "--", "--"])
+    assert (state.hardware, state.key, state.conf, state.nvml, state.changed) == (None, None, None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [([], "sections"), (["1.0", "--", "--"], "sections"), (["x", "--", "--", "--", "--", "--"], "float")],
+)
+def test_a_state_that_is_none(lines: list[str], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_state(lines)
+
+
+@pytest.mark.parametrize(
+    ("node", "other", "apart"),
+    [
+        ((100.0, (100.0, 101.0)), (105.0, (105.0, 106.0)), 0.0),
+        ((100.0, (100.0, 101.0)), (200.0, (105.0, 106.0)), 94.0),
+        ((200.0, (105.0, 106.0)), (100.0, (100.0, 101.0)), 94.0),
+        ((100.0, (90.0, 120.0)), (100.0, (100.0, 100.0)), 0.0),
+    ],
+)
+def test_clocks(
+    node: tuple[float, tuple[float, float]], other: tuple[float, tuple[float, float]], apart: float
+) -> None:
+    assert skew_s(*node, *other) == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
+    ("node", "family", "expected"),
+    [
+        ("storage-01", "debian", ("munge", "slurm-client", "slurmctld")),
+        ("gpu-01", "debian", ("munge", "slurm-client", "slurmd")),
+        ("gpu-01", "rhel", ("munge", "slurm", "slurm-slurmd")),
+    ],
+)
+def test_packages(node: str, family: str, expected: tuple[str, ...]) -> None:
+    assert package_names(cluster(), rack().node(node), family) == expected
+
+
+def test_unequal_inputs_stop_before_anything_is_touched() -> None:
+    from pyinfra.api.exceptions import DeployError
+
+    here = site("gpu-01", arch())
+    here.node.data["slurm"] = {"cluster_name": "other"}  # type: ignore[index]
+    with pytest.raises(DeployError, match="not the inputs of storage-01"):
+        deploy.cluster_here(here)
