@@ -25,12 +25,13 @@ import yaml
 from rackproof.errors import LabError
 
 BUILD_TIMEOUT_S = 1800
-IMAGE_FORMAT = "4"
+IMAGE_FORMAT = "5"
 """Raised when this module makes a different image of the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
 
 MODULES = "/usr/local/lib/rackproof/initramfs-modules"
+BOOT_LOADER = "/etc/default/grub"
 GENERATORS = "etc/systemd/system-generators"
 _MANIFEST = "manifest.tsv"
 
@@ -141,6 +142,7 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
             f'--customize-hook=mkdir -p "$1/{GENERATORS}" && ln -sf /dev/null "$1/{GENERATORS}/{name}"'
             for name in recipe["masked_generators"]
         ),
+        f'--customize-hook=chroot "$1" systemctl disable {" ".join(recipe["disabled_units"])}',
         '--customize-hook=chroot "$1" systemctl enable systemd-networkd.service ssh.service',
         '--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id; touch "$1/etc/machine-id"',
         f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
@@ -191,8 +193,28 @@ def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -
 def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
     """Files of the image, in a folder that mmdebstrap copies in."""
     modules = {MODULES: "\n".join(recipe["initramfs_modules"]) + "\n"}
-    for path, text in {**recipe["files"], **modules}.items():
+    loader = {BOOT_LOADER: boot_loader_defaults(recipe["kernel_arguments"])}
+    for path, text in {**recipe["files"], **modules, **loader}.items():
         target = overlay / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
         target.chmod(0o755 if text.startswith("#!") else 0o644)
+
+
+def boot_loader_defaults(arguments: list[str]) -> str:
+    """``/etc/default/grub`` of a guest: ``update-grub`` then writes what the guest was started with, and what is
+    added to it. The root device is no argument of the menu's: the initramfs knows it."""
+    common = " ".join(argument for argument in arguments if argument != "rw" and not argument.startswith("root="))
+    lines = {
+        "GRUB_DEFAULT": "0",
+        "GRUB_TIMEOUT": "0",
+        "GRUB_DISTRIBUTOR": "rackproof",
+        "GRUB_CMDLINE_LINUX_DEFAULT": "",
+        "GRUB_CMDLINE_LINUX": common,
+        "GRUB_TERMINAL": "console",
+        "GRUB_DISABLE_LINUX_UUID": "true",
+        "GRUB_DISABLE_OS_PROBER": "true",
+        "GRUB_DISABLE_RECOVERY": "true",
+        "GRUB_DISABLE_SUBMENU": "true",
+    }
+    return "".join(f'{name}="{value}"\n' for name, value in lines.items())

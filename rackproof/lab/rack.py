@@ -137,7 +137,7 @@ class Lab:
                 raw = folder / f"{drive.serial}.raw"
                 if not raw.exists():
                     with raw.open("wb") as handle:
-                        handle.truncate(drive.gib << 30)
+                        handle.truncate(int(drive.gib * 2**30))
         part = self.folder / "known_hosts.part"
         part.write_text("\n".join(known) + "\n")
         part.rename(self.folder / "known_hosts")

@@ -18,7 +18,7 @@ class Drive:
     """An emulated NVMe drive; ``serial`` shows in /dev/disk/by-id."""
 
     serial: str
-    gib: int
+    gib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,10 @@ class NodeSpec:
     def fabric_address(self, rail: int = 0) -> str:
         """With prefix length, e.g. ``10.77.0.11/24``."""
         return f"{FABRIC_PREFIX}.{rail}.{10 + self.index}/24"
+
+    def second_address(self, rail: int = 0) -> str:
+        """Of a server that has two on a rail: several server addresses of one mount, without a second NIC."""
+        return f"{FABRIC_PREFIX}.{rail}.{110 + self.index}/24"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,10 @@ class RackSpec:
         return RackSpec(nodes, data["accel"], data["image"], Wiring(**data["wiring"]), data.get("extra", {}))
 
 
+SCRATCH = (Drive("rpscratch0", 0.5), Drive("rpscratch1", 0.5))
+"""What a gpu node makes its local array of."""
+
+
 def plan_nodes(
     gpu_nodes: int, storage_nodes: int, gpu_memory_mib: int, storage_memory_mib: int, rails: int
 ) -> tuple[NodeSpec, ...]:
@@ -85,7 +93,7 @@ def plan_nodes(
         for k in range(1, storage_nodes + 1)
     ]
     gpu = [
-        NodeSpec(f"gpu-{k:02d}", "gpu", 10 + k, 2, gpu_memory_mib, 2, rails, (Drive("rplocal", 4),))
+        NodeSpec(f"gpu-{k:02d}", "gpu", 10 + k, 2, gpu_memory_mib, 2, rails, (Drive("rplocal", 4), *SCRATCH))
         for k in range(1, gpu_nodes + 1)
     ]
     return (*storage, *gpu)

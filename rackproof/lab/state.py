@@ -9,7 +9,7 @@ from typing import Any
 
 from rackproof.errors import LabError
 from rackproof.lab.keeper import PIDFILE
-from rackproof.lab.spec import NodeSpec, RackSpec
+from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec
 
 FOLDER = ".lab"
 RACK = "rack.json"
@@ -77,9 +77,11 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
     }
     if node.role == "gpu":
         data["data_drive"] = by_id.format("rplocal")
+        data["scratch_drives"] = [by_id.format(drive.serial) for drive in SCRATCH]
     else:
         data["nfs_drive"] = by_id.format("rpnfs")
         data["ceph_drive"] = by_id.format("rpceph")
+        data["fabric_second_addresses"] = [node.second_address(rail) for rail in range(node.rails)]
     return data
 
 

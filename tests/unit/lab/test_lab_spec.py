@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
+from rackproof.lab.image import boot_loader_defaults, read_recipe
+from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
+from rackproof.lab.state import host_data
 
 
 def rack(rails: int = 1) -> RackSpec:
@@ -73,3 +76,32 @@ def test_drives_carry_the_serials_that_the_inventory_names() -> None:
     assert "serial=rpnfs" in command(storage, rack())
     assert "serial=rpceph" in command(storage, rack())
     assert "serial=rplocal" in command(gpu, rack())
+
+
+def test_a_gpu_node_has_drives_for_an_array_and_the_inventory_names_them() -> None:
+    gpu = next(node for node in rack().nodes if node.role == "gpu")
+    data = host_data(Path("/lab"), rack(), gpu)
+    assert [path.rpartition("_")[2] for path in data["scratch_drives"]] == [drive.serial for drive in SCRATCH]
+    assert all(f"serial={drive.serial}" in " ".join(command(gpu, rack())) for drive in SCRATCH)
+
+
+def test_a_storage_node_has_a_second_address_a_rail_that_no_other_node_has() -> None:
+    nodes = rack().nodes
+    first = {node.fabric_address(rail) for node in nodes for rail in range(node.rails)}
+    for node in nodes:
+        if node.role == "storage":
+            second = host_data(Path("/lab"), rack(), node)["fabric_second_addresses"]
+            assert len(second) == node.rails
+            assert not first & set(second)
+
+
+def test_the_guests_boot_loader_starts_from_the_arguments_that_the_guest_is_started_with() -> None:
+    text = boot_loader_defaults(["root=/dev/vda", "rw", "audit=0", "panic=5"])
+    assert 'GRUB_CMDLINE_LINUX="audit=0 panic=5"\n' in text
+
+
+@pytest.mark.parametrize("name", ["/usr/local/lib/rackproof/initramfs-init", "/usr/local/sbin/rackproof-initramfs"])
+def test_the_images_scripts_are_shell(name: str) -> None:
+    recipe, _ = read_recipe()
+    checked = subprocess.run(["sh", "-n"], input=recipe["files"][name], text=True, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr
