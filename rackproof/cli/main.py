@@ -16,6 +16,7 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
+    "plan": ("rackproof.cli.plan", "plan", "What a deploy would change, folded over nodes; changes nothing."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),

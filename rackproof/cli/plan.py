@@ -1,0 +1,75 @@
+"""``rackproof plan``: what a deploy would change, folded over nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof.core.rack import fold
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
+
+_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+@click.command()
+@click.argument("inventory", required=False)
+@click.argument("deploy_file", default="deploys/cluster.py")
+@click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="Recordings, or a written rack, instead of nodes: the same as @recording/DIR.")  # fmt: skip
+@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
+@click.option("--diff", "differences", is_flag=True, help="Show the differences of files.")
+@click.option("--commands", is_flag=True, help="Show the exact shell commands.")
+@click.option("--json", "as_json", is_flag=True, help="Every node's plan as JSON, not folded.")
+@click.option("--exit-code", is_flag=True, help="End with 1 when something would change, as git diff does.")
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    inventory: str | None,
+    deploy_file: str,
+    source: Path | None,
+    limit: tuple[str, ...],
+    data: tuple[str, ...],
+    differences: bool,
+    commands: bool,
+    as_json: bool,
+    exit_code: bool,
+) -> None:
+    """Show what DEPLOY_FILE would change on the nodes of INVENTORY; change nothing.
+
+    INVENTORY is a pyinfra inventory, or @recording/DIR. Nodes with the same plan but for their names and addresses are
+    one paragraph; nodes that stand out are compared with their peers. Secrets are never shown.
+
+    Exit status 0: every node was planned, whether or not it would change (1 with --exit-code when one would). 2: a
+    node was not reached, or would refuse an operation. 3: nothing could be planned.
+    """
+    from rackproof.report.plan import overview
+    from rackproof.run.plan import plan_deploys
+
+    if source is not None:
+        if inventory is not None and not inventory.endswith(".py"):
+            raise click.UsageError("give an inventory or --from DIR, not both")
+        if inventory is not None:  # with --from, the first argument can only be the deploy
+            deploy_file = inventory
+        inventory = f"@recording/{source}"
+    if inventory is None:
+        raise click.UsageError("give an inventory, @recording/DIR or --from DIR")
+    found = plan_deploys([inventory], deploy_file, limit=limit, data=data)[0]
+    if found.error is not None:
+        raise InventoryError(f"{inventory}: {found.error}")
+    if as_json:
+        click.echo(found.model_dump_json(indent=1, exclude={"nodes": {"__all__": {"identity"}}}))
+    else:
+        for line in overview(found, differences=differences, commands=commands):
+            _say(line)
+    if found.incomplete:
+        click.echo(f"rackproof: not planned to the end: {fold(found.incomplete)}", err=True)
+        ctx.exit(EXIT_INCOMPLETE)
+    ctx.exit(EXIT_FAILED if exit_code and found.changes else EXIT_OK)
+
+
+def _say(line: str) -> None:
+    word = line.strip().removeprefix("| ")[:1]
+    indented = line.startswith(" ")
+    click.secho(line, bold=not indented, fg=_COLOURS.get(word) if indented else None)

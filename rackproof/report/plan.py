@@ -1,0 +1,98 @@
+"""Plans as text: folded over nodes for a person, or whole for a golden file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rackproof.core.plan import Fold, NodePlan, PlannedOperation, RackPlan, deviation, fold_plans, peers_of
+from rackproof.core.rack import fold
+
+
+def overview(plan: RackPlan, *, differences: bool = False, commands: bool = False) -> Iterator[str]:
+    """Folded: each group of nodes with the same plan, its operations and what they change; then who stands out."""
+    folds = fold_plans(plan.nodes)
+    for each in folds:
+        peers = peers_of(each, folds)
+        yield _headline(each, peers)
+        if each.plan.lost:
+            continue
+        if peers is not None and not commands:
+            yield from (f"  {line}" for line in deviation(each.plan, peers.plan))
+            yield from (f"  refused: {refusal.name}: {refusal.refused}" for refusal in each.plan.refusals)
+            continue
+        for operation in each.plan.operations:
+            if operation.commands or operation.refused:
+                yield from _operation(operation, differences, commands)
+    yield from _reboots(plan)
+    yield summary(plan)
+
+
+def _headline(each: Fold, peers: Fold | None) -> str:
+    plan = each.plan
+    if plan.lost:
+        return f"{fold(each.nodes)}: not planned: {plan.lost}"
+    count = len(plan.changing)
+    text = f"{fold(each.nodes)}: {_counted(count, 'change') if count else 'no changes'}"
+    if plan.refusals:
+        text += ", then refused"
+    return f"{text}; not as {fold(peers.nodes)}:" if peers is not None else text
+
+
+def _operation(operation: PlannedOperation, differences: bool, commands: bool) -> Iterator[str]:
+    if operation.refused:
+        yield f"  {operation.name}: refused: {operation.refused}"
+        return
+    yield f"  {operation.name}"
+    yield from (f"      {line}" for line in operation.changes)
+    if differences:
+        yield from (f"      | {line}" for line in operation.differences)
+    if commands:
+        yield from (f"      $ {line}" for text in operation.commands for line in text.splitlines())
+
+
+def _reboots(plan: RackPlan) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for node in plan.nodes:
+        for reason in node.reboots:
+            by_reason.setdefault(reason, []).append(node.node)
+    if by_reason:
+        yield "reboot afterwards:"
+        yield from (f"  {fold(nodes)}: {reason}" for reason, nodes in by_reason.items())
+
+
+def summary(plan: RackPlan) -> str:
+    """One line: how many nodes would change, and which are not planned to the end."""
+    changing = [node for node in plan.nodes if node.changing]
+    text = f"{_counted(len(plan.nodes), 'node')}: " + (
+        f"{fold(node.node for node in changing)} would change ({_counted(plan.changes, 'operation')})"
+        if changing
+        else "no changes"
+    )
+    if lost := [node.node for node in plan.nodes if node.lost]:
+        text += f"; {fold(lost)} not planned"
+    if refusing := [node.node for node in plan.nodes if node.refusals]:
+        text += f"; {fold(refusing)} would refuse"
+    return text
+
+
+def whole(plan: NodePlan) -> str:
+    """Everything about one node, line by line, to be compared as text."""
+    lines = [f"# {plan.node} ({', '.join(plan.groups)})"]
+    if plan.lost:
+        lines.append(f"lost: {plan.lost}")
+    for operation in plan.operations:
+        lines += ["", f"== {operation.name}"]
+        if operation.refused:
+            lines.append(f"refused: {operation.refused}")
+        elif not operation.commands:
+            lines.append("no change")
+        lines += [f"reboot: {reason}" for reason in operation.reboots]
+        lines += [f"  {line}".rstrip() for line in operation.changes]
+        for text in operation.commands:
+            lines += [f"$ {line}".rstrip() for line in text.splitlines()]
+        lines += [f"| {line}".rstrip() for line in operation.differences]
+    return "\n".join(lines) + "\n"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

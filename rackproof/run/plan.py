@@ -1,0 +1,62 @@
+"""Plan a deploy without changing anything: every node's operations with their exact commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from rackproof.core.nearest import suggestion
+from rackproof.core.plan import RackPlan
+from rackproof.errors import InventoryError
+
+TIMEOUT_S = 1800.0
+_PLANS = TypeAdapter(list[RackPlan])
+
+
+def plan_deploys(
+    inventories: Sequence[str],
+    deploy: str,
+    *,
+    limit: Sequence[str] = (),
+    data: Sequence[str] = (),
+    timeout_s: float = TIMEOUT_S,
+) -> list[RackPlan]:
+    """One plan an inventory (a file, or ``@recording/DIR``), all in one process of pyinfra's.
+
+    Raises InventoryError when nothing can be planned at all; a plan that failed says so in its ``error``.
+    """
+    if not Path(deploy).is_file():
+        known = [str(path) for path in sorted(Path("deploys").glob("*.py")) if path.stem != "__init__"]
+        raise InventoryError(f"{deploy}: no such deploy file; {suggestion(deploy, known)}")
+    for inventory in inventories:
+        if not inventory.startswith("@") and not Path(inventory).is_file():
+            raise InventoryError(f"{inventory}: no such inventory file (examples: inventories/)")
+    for pair in data:
+        if "=" not in pair:
+            raise InventoryError(f"--data {pair.split('=')[0]}: expected KEY=VALUE")
+    request = {"inventories": list(inventories), "deploy": deploy, "limit": list(limit), "data": list(data)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "rackproof.run.plan_reader"],
+            input=json.dumps(request),
+            env={**os.environ, "PYINFRA_PROGRESS": "off"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InventoryError(f"{', '.join(inventories)}: not planned within {timeout_s:g} s") from None
+    try:
+        return _PLANS.validate_json(done.stdout.splitlines()[-1])
+    except (IndexError, ValidationError):
+        lines = done.stderr.strip().splitlines()
+        why = lines[-1] if lines else f"ended with exit status {done.returncode} and without a word"
+        raise InventoryError(f"{', '.join(inventories)}: cannot be planned: {why}") from None

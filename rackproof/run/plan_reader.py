@@ -1,0 +1,237 @@
+"""Child process of ``rackproof.run.plan``: plans a deploy with pyinfra's own parts and prints it as JSON.
+
+Reads one JSON object on standard input: ``inventories``, ``deploy``, ``limit``, ``data``. The last line that it prints
+is a list with one ``RackPlan`` an inventory. pyinfra's own dry run looks at every operation just long enough to see
+whether it would change anything; here each is carried to its end, once, so that its commands are known. Nothing is
+ever executed: the state stays in its preparing stage.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PENDING_REBOOT = re.compile(r"/run/rackproof/pending/reboot:((?:[^'\n]|'\"'\"')+)")
+"""As ``rackproof.configure.files`` leaves its marks."""
+_PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class Listener(logging.Handler):
+    """What is said while an operation is looked at, by greenlet, and what pyinfra says about a node."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.said: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+        self.errors: dict[str, list[str]] = defaultdict(list)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import gevent
+
+        text = _ANSI.sub("", record.getMessage())
+        prefix = _PREFIX.match(text)
+        if prefix:
+            text = text[prefix.end() :]
+            if record.levelno >= logging.WARNING:
+                self.errors[prefix["node"]].append(text)
+        self.said[id(gevent.getcurrent())].append((record.levelno, record.pathname, text))
+
+    @contextmanager
+    def during(self) -> Iterator[list[tuple[int, str, str]]]:
+        """What this greenlet says inside."""
+        import gevent
+
+        key = id(gevent.getcurrent())
+        self.said[key] = []
+        try:
+            yield self.said[key]
+        finally:
+            del self.said[key]
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.read())
+    os.environ["PYINFRA_PROGRESS"] = "off"
+    import pyinfra
+
+    pyinfra.is_cli = True
+    sys.dont_write_bytecode = True
+    sys.path.append(".")
+    listener = Listener()
+    pyinfra.logger.setLevel(logging.DEBUG)
+    pyinfra.logger.addHandler(listener)
+    pyinfra.logger.propagate = False
+    plans = [
+        _planned(inventory, request["deploy"], request.get("limit", ()), request.get("data", ()), listener)
+        for inventory in request["inventories"]
+    ]
+    print(json.dumps(plans))
+
+
+def _planned(
+    inventory: str, deploy: str, limit: Sequence[str], data: Sequence[str], listener: Listener
+) -> dict[str, Any]:
+    listener.said.clear()
+    listener.errors.clear()
+    answer: dict[str, Any] = {"inventory": inventory, "deploy": deploy}
+    try:
+        answer["nodes"] = _nodes(inventory, deploy, limit, data, listener)
+    except (Exception, SystemExit) as error:
+        answer["error"] = _one_line(error)
+    return answer
+
+
+def _nodes(
+    source: str, deploy: str, limit: Sequence[str], data: Sequence[str], listener: Listener
+) -> list[dict[str, Any]]:
+    from pyinfra.api.config import Config
+    from pyinfra.api.connect import connect_all, disconnect_all
+    from pyinfra.api.exceptions import PyinfraError
+    from pyinfra.api.state import State, StateStage
+    from pyinfra.context import ctx_config, ctx_inventory, ctx_state
+    from pyinfra_cli.inventory import make_inventory
+    from pyinfra_cli.util import exec_file, load_deploy_file, parse_cli_arg
+
+    state = State(check_for_changes=False)
+    state.cwd = os.getcwd()
+    ctx_state.set(state)  # type: ignore[no-untyped-call]
+    config = Config()  # type: ignore[no-untyped-call]
+    ctx_config.set(config)  # type: ignore[no-untyped-call]
+    if Path("config.py").exists():
+        exec_file("config.py")
+    config.DIFF = True
+    config.lock_current_state()
+    override = {key: parse_cli_arg(value) for key, _, value in (pair.partition("=") for pair in data)}
+    inventory = make_inventory(source, cwd=state.cwd, override_data=override)
+    ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
+    chosen = [host for host in inventory if not limit or _meant(host, limit)]
+    if not chosen:
+        raise PyinfraError(f"no node{f' is meant by --limit {chr(32).join(limit)}' if limit else ''}")
+    state.init(inventory, config, initial_limit=chosen if limit else None)
+    try:
+        with _all_lost():
+            state.set_stage(StateStage.Connect)
+            connect_all(state)
+            state.set_stage(StateStage.Prepare)
+            load_deploy_file(state, deploy)
+        planned = _operations(state, chosen, listener)
+    finally:
+        disconnect_all(state)
+    return [_node(source, state, host, planned.get(host.name, []), listener) for host in chosen]
+
+
+@contextmanager
+def _all_lost() -> Iterator[None]:
+    """pyinfra raises when the last node is lost; each node says why by itself."""
+    from pyinfra.api.exceptions import PyinfraError
+
+    try:
+        yield
+    except PyinfraError as error:
+        if str(error) != "No hosts remaining!":
+            raise
+
+
+def _meant(host: Any, limit: Sequence[str]) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(host.name, pattern) or pattern in host.groups or pattern == "all" for pattern in limit)
+
+
+def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[str, list[dict[str, Any]]]:
+    """Every operation of every node in pyinfra's order, nodes side by side."""
+    from pyinfra.context import ctx_host, ctx_state
+
+    order = state.get_op_order()
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    def look(host: Any) -> None:
+        mine = found.setdefault(host.name, [])
+        with ctx_state.use(state), ctx_host.use(host):
+            for op_hash in order:
+                if op_hash not in state.ops[host] or host in state.failed_hosts:
+                    continue
+                operation = _operation(state, host, op_hash, listener)
+                mine.append(operation)
+                if operation.get("refused"):
+                    return  # a run ends here for this node
+
+    greenlets = [state.pool.spawn(look, host) for host in hosts if host in state.active_hosts]
+    for greenlet in greenlets:
+        greenlet.join()
+    for greenlet in greenlets:
+        greenlet.get()  # raises what was raised in it
+    return found
+
+
+def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
+    from pyinfra.api.exceptions import PyinfraError
+
+    from rackproof.remote.redaction import redact
+
+    name = ", ".join(sorted(state.op_meta[op_hash].names))
+    commands: list[str] = []
+    refused = None
+    with listener.during() as said:
+        try:
+            for command in state.get_op_data_for_host(host, op_hash).command_generator():
+                commands.append(redact(str(command)))
+        except PyinfraError as error:
+            refused = _one_line(error)  # also "No hosts remaining!", which is no reason
+    errors = [text for level, _, text in said if level >= logging.ERROR]
+    refused = redact(errors[-1]) if errors else refused
+    own = [(level, text) for level, path, text in said if "rackproof" in path]
+    changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
+    differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
+    reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command)]
+    return {
+        "name": name,
+        "changes": [redact(line) for line in changes] if commands and not refused else [],
+        "commands": [] if refused else commands,
+        "differences": [redact(line) for line in differences],
+        "reboots": [] if refused else list(dict.fromkeys(mark.replace("'\"'\"'", "'") for mark in reboots)),
+        "refused": refused,
+    }
+
+
+def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], listener: Listener) -> dict[str, Any]:
+    from rackproof.core.plan import identity_of
+    from rackproof.remote.redaction import redact
+
+    lost = None
+    if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
+        said = [redact(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
+        lost = said[-1] if said else "not reached"
+    file_group = os.path.basename(source).rsplit(".", 1)[0]
+    return {
+        "node": host.name,
+        "groups": [group for group in host.groups if group not in ("all", file_group)],
+        "operations": operations,
+        "lost": lost,
+        "identity": identity_of(host.name, host.data.dict()),
+    }
+
+
+def _one_line(error: BaseException) -> str:
+    from rackproof.remote.redaction import redact
+
+    error = getattr(error, "exception", error)  # pyinfra wraps what an inventory or a deploy raises
+    text = " ".join(str(error).split()) or type(error).__name__
+    from pyinfra.api.exceptions import PyinfraError
+
+    from rackproof.errors import RackproofError
+
+    known = isinstance(error, PyinfraError | RackproofError)
+    return redact(text if known else f"{type(error).__name__}: {text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Plans of racks that nobody here has: exactly what is expected, and sound whatever is expected."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rackproof.core.plan import RackPlan, fold_plans
+from tests.unit.plan.golden import PLANS, ROOT, difference, plan_all, racks, texts
+
+NAMES = [path.name for path in racks()]
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[str, RackPlan]:
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        return plan_all()
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plan_is_the_golden_one(plans: dict[str, RackPlan], name: str) -> None:
+    plan = plans[name]
+    assert plan.error is None
+    found = {file: difference(ROOT / PLANS / name / "golden" / file, text) for file, text in texts(plan).items()}
+    wrong = [text for text in found.values() if text]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_node_is_planned_to_its_end(plans: dict[str, RackPlan], name: str) -> None:
+    refusals = {node.node: [(r.name, r.refused) for r in node.refusals] for node in plans[name].nodes if node.refusals}
+    assert refusals == {}
+    assert [node.lost for node in plans[name].nodes if node.lost] == []
+    assert all(node.changing for node in plans[name].nodes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nodes_alike_are_planned_alike(plans: dict[str, RackPlan], name: str) -> None:
+    roles = {node.groups for node in plans[name].nodes}
+    assert len(fold_plans(plans[name].nodes)) == len(roles)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_file_is_written_by_two_operations(plans: dict[str, RackPlan], name: str) -> None:
+    """They would undo each other's work in every run. Files with a block of the kit's have room for one writer too."""
+    for node in plans[name].nodes:
+        headers = (line for each in node.operations for line in each.differences if line.startswith("+++ "))
+        twice = [path for path, count in Counter(headers).items() if count > 1]
+        assert twice == [], node.node
