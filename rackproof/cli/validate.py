@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from rackproof.cli.local import local_run, tell
 from rackproof.cli.runs import FOLDER, executed, finish, prepare
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
 from rackproof.run.folder import REPORTS
 from rackproof.run.stages import Run
-from rackproof.validation import terminal
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
-from rackproof.validation.outcome import exit_status, write_junit
+from rackproof.validation.outcome import write_junit
 from rackproof.validation.run import validators_folder
 from rackproof.validation.selection import refuse_unknown
 from rackproof.validation.survey import survey
@@ -37,16 +36,44 @@ REACHABLE = "node.reachable"
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go.")
 @click.option("--quiet", is_flag=True, help="Say nothing but the result.")
 @click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
+@click.option("--local", is_flag=True, help="Check this machine, without ssh and without an inventory.")
+@click.option(
+    "--rack",
+    "rack_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --local: the rack that this machine is found in by its name.  [/etc/rackproof/rack.yaml]",
+)
+@click.option("--role", help="With --local and --architecture: what this machine is for, instead of a rack.")
+@click.option("--brief", is_flag=True, help="With --local: one line when something is wrong, else nothing.")
+@click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    help="With --local: for all checks together; the rest is not measured.",
+)
+@click.option(
+    "--unmeasured-ok",
+    metavar="CHECKS",
+    help="With --local: checks that need not be measurable here: fabric.ssh,gpu.dcgm.",
+)
 def validate(
     inventory: str | None, recordings: str | None, architecture: str | None, limit: str | None, tags: str | None,
-    expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool,
+    expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool, local: bool,
+    rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None, unmeasured_ok: str | None,
 ) -> None:  # fmt: skip
-    """Check the declared state of every node of INVENTORY, or of the recordings in DIR.
+    """Check the declared state of every node of INVENTORY, of the recordings in DIR, or of this machine.
 
     With --limit, --tags or -k the result says what it is limited to, counts what was selected only, and writes no
     verdicts. Exit status: 0 all passed, 1 something failed, 2 something was not measured or nothing was selected, 3
     usage.
     """
+    if local:
+        if inventory or recordings or limit:
+            raise click.UsageError("--local is about this machine: no INVENTORY, no --from, no --limit")
+        local_run(rack_file, role, architecture, tags, expression, time_limit, unmeasured_ok, brief, junit, as_json)
+    if rack_file or role or brief or time_limit or unmeasured_ok:
+        raise click.UsageError("--rack, --role, --brief, --time-limit and --unmeasured-ok go with --local")
     if recordings is not None:
         context = open_context(inventory, architecture, recordings)
         context.selection = selected(context.rack, limit, tags, expression)
@@ -70,7 +97,7 @@ def _offline(context: Context, recordings: str, junit: Path | None, as_json: boo
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
-    _tell(results, context.selection.said, f"from recordings in {recordings}; no node was asked", as_json)
+    tell(results, context.selection.said, f"from recordings in {recordings}; no node was asked", as_json)
 
 
 def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
@@ -80,7 +107,7 @@ def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
     _junit(run, results, junit)
     if all(result.check == REACHABLE for result in results):
         results = []
-    _tell(results, run.selection.said, f"evidence in {run.folder}", as_json)
+    tell(results, run.selection.said, f"evidence in {run.folder}", as_json)
 
 
 def results_of(records: Sequence[Record]) -> list[CheckResult]:
@@ -92,18 +119,3 @@ def _junit(run: Run, results: Sequence[CheckResult], junit: Path | None) -> None
     if junit is not None:
         metadata = run.architecture.model.metadata
         write_junit(junit, results, run.rack.source, metadata, run.selection.said, run.folder.name)
-
-
-def _tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -> None:
-    """Say what came out, and leave with its exit status."""
-    status = exit_status(results)
-    if as_json:
-        counts: dict[str, int] = {}
-        for result in results:
-            counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1
-        click.echo(json.dumps({"exit_status": status, "counts": counts, "limited": limited or None, "source": source}))
-    else:
-        for line, style in terminal.summary(results, limited):
-            click.secho(line, fg=next((c for c in ("red", "yellow") if style.get(c)), None), bold=style.get("bold"))
-        click.echo(source)
-    raise click.exceptions.Exit(status)

@@ -1,0 +1,103 @@
+"""The machine that this runs on, asked as a node is asked, without a connection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from rackproof.core.rack import Node, Rack
+from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+from rackproof.remote.ssh import Connection, Fleet
+
+NO_LIMIT_S = 10 * 365 * 86400.0
+
+
+class LocalConnection(Connection):
+    """Commands run here, in a fixed locale and under a limit of their own, like on a node.
+
+    ``deadline`` (``time.monotonic``) is for all of them together: what it leaves no time for is not started.
+    """
+
+    def __init__(self, node: Node, deadline: float | None = None, limit_s: float = NO_LIMIT_S) -> None:
+        super().__init__(node)
+        self._deadline, self._limit_s = deadline, limit_s
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        began = time.monotonic()
+        left = timeout_s if self._deadline is None else min(timeout_s, self._deadline - began)
+
+        def result(rc: int | None, error: str | None, out: bytes = b"", err: bytes = b"") -> CommandResult:
+            return CommandResult(self.node.name, command, rc, out, err, time.monotonic() - began, timeout_s, error)
+
+        over = f"the time limit of {self._limit_s:g} s is over"
+        if left <= 0:
+            return result(None, over)
+        # Files, not pipes: whatever a command leaves behind may hold a pipe open for ever.
+        with tempfile.TemporaryFile() as out_file, tempfile.TemporaryFile() as err_file:
+            try:
+                process = subprocess.Popen(  # noqa: S602  (commands of validators, written for a shell)
+                    bounded(command, max(left, 0.1)),
+                    shell=True,
+                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                    stdout=out_file,
+                    stderr=err_file,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return result(None, f"cannot be started: {error.strerror or error}")
+            ended = _ended(process, stdin, left + GRACE_S)
+            outputs = []
+            for file in (out_file, err_file):
+                file.seek(0)
+                outputs.append(file.read(OUTPUT_LIMIT + 1))
+        out, err = outputs
+        if max(len(out), len(err)) > OUTPUT_LIMIT:
+            return result(None, f"printed more than {OUTPUT_LIMIT} bytes", out[:OUTPUT_LIMIT], err[:OUTPUT_LIMIT])
+        if not ended:
+            return result(None, f"no answer within {timeout_s:g} s", out, err)
+        if timed_out(process.returncode):
+            return result(None, over if left < timeout_s else f"not finished within {timeout_s:g} s", out, err)
+        if process.returncode < 0:
+            return result(None, f"ended by signal {-process.returncode}", out, err)
+        return result(process.returncode, None, out, err)
+
+    def forget(self) -> None:
+        """There is nothing to close."""
+
+
+class Elsewhere(LocalConnection):
+    """Another node of the rack: it is known, and not asked."""
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+        why = "another node: it is not asked from here"
+        return CommandResult(self.node.name, command, None, timeout_s=timeout_s, error=why)
+
+
+class LocalFleet(Fleet):
+    """The nodes of a rack, seen from one of them. ``limit_s`` is for everything that is asked, from now on."""
+
+    def __init__(self, rack: Rack, here: str, limit_s: float | None = None) -> None:
+        super().__init__(rack, parallel=1)
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        own = LocalConnection(rack.node(here), deadline, limit_s or NO_LIMIT_S)
+        self._connections = {node.name: own if node.name == here else Elsewhere(node) for node in rack.nodes}
+
+
+def _ended(process: subprocess.Popen[bytes], stdin: bytes | None, limit_s: float) -> bool:
+    """Feed and wait; end its whole session when even its own ``timeout`` does not come back."""
+    try:
+        if stdin is not None:
+            process.communicate(stdin, timeout=limit_s)
+        else:
+            process.wait(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass  # in a system call that does not end; it is left behind
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Validation of the machine that this runs on: which node it is, who answers, and the result in one line."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from rackproof import architectures
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError, SelfTestError
+from rackproof.remote.document import as_model, load_yaml
+from rackproof.remote.local import LocalFleet
+from rackproof.remote.written import WrittenRack
+from rackproof.validation.context import Context, live_context
+from rackproof.validation.selection import Selection
+from rackproof.validation.terminal import name_of
+
+RACK_FILE = Path("/etc/rackproof/rack.yaml")
+"""Where the deploy of the health check leaves the rack, with the architecture beside."""
+BRIEF = 200
+"""Characters of the one line; Slurm's reason has no limit, people's patience has."""
+
+
+def read_rack(path: Path) -> tuple[Rack, str]:
+    """A rack file, and the architecture that it names. Raises InventoryError, one line."""
+    try:
+        written = as_model(WrittenRack, load_yaml(path), str(path))
+    except SelfTestError as error:
+        raise InventoryError(str(error)) from None
+    nodes = tuple(Node(name, node.groups, node.data) for name, node in written.nodes.items())
+    beside = path.parent / written.architecture
+    return Rack(str(path), nodes), str(beside) if beside.is_file() else written.architecture
+
+
+def host_name() -> str:
+    return socket.gethostname()
+
+
+def own_node(rack: Rack, name: str) -> Node:
+    """The node of a rack that has a host's name, whole or without its domain. Raises InventoryError."""
+    short = name.partition(".")[0]
+    found = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
+    if len(found) == 1:
+        return found[0]
+    what = "no node" if not found else f"{len(found)} nodes"
+    raise InventoryError(f"{rack.source}: {what} by the name of this machine, '{name}'; give --role and --architecture")
+
+
+def local_context(
+    rack_file: Path | None, role: str | None, architecture: str | None, limit_s: float | None, node: str | None = None
+) -> tuple[Context, Node]:
+    """Who answers for this machine. Raises InventoryError, ArchitectureError."""
+    named = architecture
+    if role is not None:
+        if architecture is None:
+            raise InventoryError("--role needs --architecture: there is no inventory that names one")
+        here = Node(node or host_name().partition(".")[0], (role,))
+        rack = Rack("this machine", (here,))
+    else:
+        rack, said = read_rack(rack_file or RACK_FILE)
+        named = architecture or said
+        here = own_node(rack, node or host_name())
+    arch = architectures.load(str(named)).model
+    if role is not None:
+        _known_role(arch, role)
+    context = live_context(rack, arch, LocalFleet(rack, here.name, limit_s))
+    return context, here
+
+
+def _known_role(arch: Architecture, role: str) -> None:
+    if role not in arch.roles:
+        raise InventoryError(f"--role {role}: {arch.metadata.id} has {', '.join(arch.roles)}")
+
+
+def only(node: Node, selection: Selection) -> Selection:
+    """This node, and what the user selected of its checks."""
+    return Selection(selection.limit, frozenset((node.name,)), selection.tags, selection.expression)
+
+
+def excused(results: Sequence[CheckResult], checks: frozenset[str]) -> list[CheckResult]:
+    """Without the results of declared checks that were not measured; a declared check that failed has failed."""
+    return [r for r in results if not (r.check in checks and r.outcome is CheckOutcome.UNMEASURED)]
+
+
+def brief(results: Sequence[CheckResult]) -> str:
+    """One line: the first required check that is not good, and how many more there are; empty when all is well.
+
+    Nothing checked at all is not well.
+    """
+    required = [result for result in results if result.required]
+    bad = [r for r in required if r.outcome is CheckOutcome.FAILED]
+    bad += [r for r in required if r.outcome is CheckOutcome.UNMEASURED]
+    if not required:
+        return "nothing was checked"
+    if not bad:
+        return ""
+    first = bad[0]
+    word = "" if first.outcome is CheckOutcome.FAILED else "not measured: "
+    line = " ".join(f"{word}{name_of(first)}: {first.message}".split())
+    more = f" (+{len(bad) - 1} more)" if len(bad) > 1 else ""
+    return (line if len(line) + len(more) <= BRIEF else line[: BRIEF - len(more) - 1] + "…") + more
