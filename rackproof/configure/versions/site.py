@@ -36,6 +36,10 @@ class VersionInputs(settings.Inputs):
     allow_downgrade: bool = False
     """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
     and so does an operator who did not say so."""
+    allow_removal: bool = False
+    """Whether packages that are in the way of locked ones are removed. Default: no; `apt-get -y` removes another
+    repository's driver without a word.
+    """
     hold: bool = True
     """Whether everything in the set is held afterwards (apt-mark hold, dnf versionlock). Default: yes; a fabric manager
     that moved without its driver is the commonest complaint about peers' kits."""

@@ -1,0 +1,39 @@
+"""What a node has of its version set. One command, one answer each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackproof.configure.facts import Answer, complete
+from rackproof.configure.versions import kernels, repositories, state
+
+
+class PackageStates(Answer[state.PackageState]):
+    """Versions and holds of the given packages, what is half-configured, free space."""
+
+    def command(self, names: Sequence[str], family: str) -> str:
+        self.family = family
+        return complete(state.state_command(names, family))
+
+    def parse(self, lines: list[str]) -> state.PackageState:
+        return state.parse_state(lines, self.family)
+
+
+class KeyDigests(Answer[dict[str, str]]):
+    """sha256 of repository keys, by path."""
+
+    def command(self, wanted: Sequence[repositories.Key]) -> str:
+        return complete(repositories.keys_command(wanted))
+
+    def parse(self, lines: list[str]) -> dict[str, str]:
+        return repositories.parse_keys(lines)
+
+
+class Kernels(Answer[kernels.KernelState]):
+    """Kernels, their headers, and the DKMS modules built for them."""
+
+    def command(self, release: str) -> str:
+        return complete(kernels.kernel_command(release))
+
+    def parse(self, lines: list[str]) -> kernels.KernelState:
+        return kernels.parse_kernel(lines)

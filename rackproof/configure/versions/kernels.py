@@ -1,0 +1,199 @@
+"""The locked kernel and the DKMS modules built for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
+
+GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
+_STATUS: Final = re.compile(
+    r"^(?P<name>[\w.+-]+)[/,] ?(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>.+)$"
+)
+"""``nvidia/580.126.16, 6.8.0-87-generic, x86_64: installed`` of dkms 3, ``nvidia, 580…`` of dkms 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One line of ``dkms status``."""
+
+    name: str
+    version: str
+    kernel: str
+    """Empty for a module that is only added."""
+    state: str
+    """``installed``, ``built``, ``added``, ``broken`` …; what dkms says in brackets behind it left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    running: str
+    installed: tuple[str, ...]
+    """Releases of which there is an image below /boot, oldest first."""
+    default: str
+    """Release that the next start brings as far as the boot loader says; empty where it takes the newest."""
+    headers: bool
+    """Of the locked release: what modules are built with is there."""
+    dkms: tuple[Built, ...]
+    pending: frozenset[str]
+
+
+def kernel_command(release: str) -> str:
+    """Ask about kernels, boot loader, headers of ``release`` and DKMS modules."""
+    headers = shlex.quote(f"/lib/modules/{release}/build/Makefile")
+    return (
+        "export LC_ALL=C; uname -r; echo --; "
+        'for f in /boot/vmlinuz-*; do [ ! -e "$f" ] || printf "%s\\n" "${f#/boot/vmlinuz-}"; done | sort -V; echo --; '
+        "if command -v grubby >/dev/null; then grubby --default-kernel; else"
+        f" sed -n 's/^# kernel //p' {GRUB_DROP_IN} 2>/dev/null; fi; echo --; "
+        f"[ ! -e {headers} ] || echo headers; echo --; "
+        "if command -v dkms >/dev/null; then timeout 120 dkms status; echo status $?; else echo status 127; fi; "
+        "echo --; "
+        f"{pending_command()}"
+    )
+
+
+def parse_kernel(lines: Sequence[str]) -> KernelState:
+    """Raises ValueError on anything that is not an answer of ``kernel_command``."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != 6 or len(sections[0]) != 1 or not sections[4]:
+        raise ValueError(f"expected 6 sections, actual {len(sections)}")
+    *built, status = sections[4]
+    if status not in ("status 0", "status 127"):
+        raise ValueError(f"dkms ended with {status}")
+    return KernelState(
+        running=sections[0][0],
+        installed=tuple(sections[1]),
+        default="".join(sections[2][:1]).removeprefix("/boot/vmlinuz-"),
+        headers=sections[3] == ["headers"],
+        dkms=tuple(_built(line) for line in built if line.strip()),
+        pending=frozenset(sections[5]),
+    )
+
+
+def _built(line: str) -> Built:
+    match = _STATUS.match(line)
+    if match is None:
+        if line.startswith(("Warning", "Deprecated", "Error!")):
+            return Built("", "", "", line)
+        raise ValueError(f"no line of dkms status: {line!r}")
+    state = re.split(r"[ (]", match["state"].strip(), maxsplit=1)[0]
+    return Built(match["name"], match["version"].strip(), (match["kernel"] or "").strip(), state)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """Shell script, and why; empty when nothing is to be done."""
+
+    script: str = ""
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.script)
+
+
+def reboot_reason(release: str) -> str:
+    return f"kernel {release} is locked and another one runs"
+
+
+def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
+    """Make the locked kernel the one that the next start brings, and ask for that start where another one runs."""
+    lines: list[str] = []
+    reasons: list[str] = []
+    newest = state.installed[-1] if state.installed else ""
+    comes = state.default or newest
+    if comes != release:
+        lines += _grubby(release) if family == "rhel" else _grub(release)
+        reasons.append(f"the next start would bring {comes or 'no kernel that is known'}")
+    mark = f"{REBOOT}{reboot_reason(release)}"
+    if state.running != release and mark not in state.pending:
+        lines.append(reboot_mark(reboot_reason(release)))
+        reasons.append(f"{state.running} runs")
+    elif state.running == release and mark in state.pending:
+        lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}")
+        reasons.append("the kernel runs already")
+    if not lines:
+        return KernelPlan()
+    image = shlex.quote(f"/boot/vmlinuz-{release}")
+    there = f"[ -e {image} ] || {{ echo {image}: not there, although its package is installed >&2; exit 1; }}"
+    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(reasons))
+
+
+def _grubby(release: str) -> list[str]:
+    image = shlex.quote(f"/boot/vmlinuz-{release}")
+    return [
+        f"grubby --set-default {image} >/dev/null",
+        f'[ "$(grubby --default-kernel)" = {image} ] || {{ echo "grubby did not make "{image}" the default" >&2;'
+        " exit 1; }",
+    ]
+
+
+def _grub(release: str) -> list[str]:
+    """Debian's GRUB starts the newest kernel; an older one has to be named, with the submenu that it stands in."""
+    entry = shlex.quote(f"gnulinux-{release}-advanced-[^']*")
+    sentence = f"GRUB has no entry of kernel {release}; run update-grub and look at /boot/grub/grub.cfg"
+    return [
+        "command -v update-grub >/dev/null || { echo 'update-grub is not there: no GRUB, so the kernel that starts"
+        " cannot be chosen; choose it in the boot loader' >&2; exit 1; }",
+        "update-grub >/dev/null 2>&1 || { echo 'update-grub fails' >&2; exit 1; }",
+        f"e=$(grep -o -- {entry} /boot/grub/grub.cfg | head -n 1)",
+        'm=$(grep -o -- "gnulinux-advanced-[^\']*" /boot/grub/grub.cfg | head -n 1)',
+        f'[ -n "$e" ] && [ -n "$m" ] || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}',
+        f"mkdir -p -- {GRUB_DROP_IN.rpartition('/')[0]}",
+        f"printf '# Written by rackproof: the kernel of the version set.\\n# kernel %s\\nGRUB_DEFAULT=\"%s>%s\"\\n'"
+        f' {shlex.quote(release)} "$m" "$e" >{GRUB_DROP_IN}.rackproof-new',
+        f"mv -fT -- {GRUB_DROP_IN}.rackproof-new {GRUB_DROP_IN}",
+        "update-grub >/dev/null 2>&1 || { echo 'update-grub fails' >&2; exit 1; }",
+        f'grep -qF -- "$e" /boot/grub/grub.cfg || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}',
+    ]
+
+
+def unbuilt(modules: Sequence[str], release: str, state: KernelState) -> tuple[str, ...]:
+    """Modules that are not installed for the kernel: "added" and "built" are not enough, nothing would load them."""
+    good = {each.name for each in state.dkms if each.kernel == release and each.state == "installed"}
+    return tuple(name for name in modules if name not in good)
+
+
+def headers_package(release: str, family: str) -> str:
+    return f"kernel-devel-{release}" if family == "rhel" else f"linux-headers-{release}"
+
+
+def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> KernelPlan:
+    """Build what is missing for the kernel that will run, and prove it: package scripts mask a build that failed."""
+    missing = unbuilt(modules, release, state)
+    if not missing:
+        return KernelPlan()
+    kernel = shlex.quote(release)
+    package = headers_package(release, family)
+    lines = [
+        "set -eu",
+        "export LC_ALL=C",
+        f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are not there, so no"
+        f" module can be built for it; add '{shlex.quote(package)}' to the kernel of the version set' >&2; exit 1; }}",
+        "command -v dkms >/dev/null || { echo 'dkms is not installed; the packages of the set should bring it' >&2;"
+        " exit 1; }",
+    ]
+    for name in missing:
+        module = shlex.quote(name)
+        log = f"/var/lib/dkms/{name}/VERSION/build/make.log"
+        lines += [
+            f"v=$(dkms status -m {module} | sed -nE 's|^[^/,]+[/,] ?([^,:]+).*|\\1|p' | sort -V | tail -n 1)",
+            f'[ -n "$v" ] || {{ echo {module}": dkms does not know it; is its package in the version set?" >&2;'
+            " exit 1; }",
+            f'dkms install -m {module} -v "$v" -k {kernel} >&2 || {{'
+            f' echo {module}" $v does not build for kernel "{kernel}"; see $(echo {shlex.quote(log)}'
+            ' | sed "s|VERSION|$v|"); lock a version that supports the kernel" >&2; exit 1; }',
+            f'dkms status -m {module} -v "$v" -k {kernel} | grep -q ": installed" ||'
+            f' {{ echo {module}" $v: built and not installed for kernel "{kernel} >&2; exit 1; }}',
+        ]
+    reasons = tuple(f"{name} is not installed for {release}" for name in missing)
+    return KernelPlan("\n".join(lines), reasons)

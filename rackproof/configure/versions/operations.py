@@ -1,0 +1,142 @@
+"""Operations of a version set. Each reads a node, does nothing where it is as locked, and proves what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure.machine import machine_here
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.versions import facts, holds, install, kernels, repositories
+from rackproof.configure.versions.state import differences
+from rackproof.core.versions import LockedPackage
+
+
+@operation()
+def identified() -> Commands:
+    """Fail on a node that does not say what it is: nobody can tell which packages it needs."""
+    if machine_here() is None:
+        yield from unreadable("the operating system")
+    else:
+        host.noop("the node says what it is")
+
+
+@operation()
+def exact_packages(packages: Sequence[LockedPackage], options: install.Options) -> Commands:
+    """Install exactly these versions, all in one transaction; nothing else is removed or downgraded for them."""
+    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=options.family)
+    if found is None:
+        yield from unreadable("the list of installed packages")
+        return
+    try:
+        plan = install.plan_install(packages, found, options)
+    except install.NoRoom as error:
+        yield from refuse(str(error))
+        return
+    if not plan:
+        host.noop(f"all {len(packages)} packages are at their locked versions")
+        return
+    for each in plan.packages:
+        actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
+        logger.debug("%s: %s: %s -> %s", host.name, each.name, actual, each.version)
+    yield StringCommand(plan.script)
+
+
+@operation()
+def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | None = None) -> Commands:
+    """Put the repositories' keys into their places. One that is not the locked one is refused with both digests."""
+    found = host.get_fact(facts.KeyDigests, wanted=list(wanted))
+    if found is None:
+        yield from unreadable("the repositories' keys")
+        return
+    missing = [key for key in wanted if found.get(key.path) != key.sha256]
+    if missing:
+        yield StringCommand(repositories.keys_script(missing, family, proxy))
+    else:
+        host.noop(f"all {len(wanted)} repository keys are the locked ones")
+
+
+@operation()
+def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300) -> Commands:
+    """Hold everything that is installed as locked, and read the holds again."""
+    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=family)
+    if found is None:
+        yield from unreadable("the list of held packages")
+        return
+    missing = holds.to_hold(packages, found, family)
+    if missing:
+        yield StringCommand(holds.hold_script(missing, family, lock_wait_s))
+    else:
+        host.noop("everything that is installed is held")
+
+
+@operation()
+def boot_kernel(release: str, family: str) -> Commands:
+    """The locked kernel is what the next start brings. Where another one runs, a reboot is asked for."""
+    found = host.get_fact(facts.Kernels, release=release)
+    if found is None:
+        yield from unreadable("the installed kernels")
+        return
+    plan = kernels.plan_boot(release, found, family)
+    if plan:
+        for reason in plan.reasons:
+            logger.debug("%s: %s", host.name, reason)
+        yield StringCommand(plan.script)
+    else:
+        host.noop(
+            f"kernel {release} runs" if found.running == release else f"kernel {release} comes with the next start"
+        )
+
+
+@operation()
+def dkms_modules(modules: Sequence[str], release: str, family: str) -> Commands:
+    """Every DKMS module is installed for the kernel that will run, not only for the one that runs."""
+    found = host.get_fact(facts.Kernels, release=release)
+    if found is None:
+        yield from unreadable("the DKMS modules")
+        return
+    plan = kernels.plan_dkms(modules, release, found, family)
+    if plan:
+        yield StringCommand(plan.script)
+    else:
+        host.noop(f"{', '.join(modules)}: installed for kernel {release}")
+
+
+@operation()
+def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True) -> Commands:
+    """Everything that was asked for is there, at its version and held; anything else is an error. Changes nothing."""
+    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=family)
+    if found is None:
+        yield from unreadable("the list of installed packages")
+        return
+    wrong = differences(packages, found, family, hold)
+    # Before the run nothing need be there yet.
+    if wrong and state.is_executing:
+        more = f" (and {len(wrong) - 5} more)" if len(wrong) > 5 else ""
+        yield from refuse(f"not as the version set says: {'; '.join(wrong[:5])}{more}")
+    else:
+        host.noop(f"{len(packages)} packages are as the version set says")
+
+
+@operation()
+def modules_in_force(modules: Sequence[str], release: str) -> Commands:
+    """The locked kernel runs and every DKMS module is installed for it, or a reboot is pending that will see to it.
+
+    Changes nothing.
+    """
+    found = host.get_fact(facts.Kernels, release=release)
+    if found is None:
+        yield from unreadable("the running kernel")
+        return
+    missing = kernels.unbuilt(modules, release, found)
+    if missing and state.is_executing:
+        yield from refuse(f"kernel {release}: DKMS modules not installed for it: {', '.join(missing)}")
+    elif found.running != release and f"reboot:{kernels.reboot_reason(release)}" not in found.pending:
+        if state.is_executing:
+            yield from refuse(f"kernel {release} is locked, {found.running} runs, and no reboot is pending")
+    else:
+        host.noop(f"{len(modules)} DKMS modules are installed for kernel {release}")

@@ -1,0 +1,241 @@
+"""Repositories of a version set: their files, their pinned signing keys, and who may deliver which package."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from rackproof.configure.files import RemoteFile
+from rackproof.core.machine import Machine
+from rackproof.core.versions import DISTRIBUTION, Platform, Repository, SigningKey
+
+APT_KEYRINGS: Final = "/usr/share/keyrings"
+RPM_KEYS: Final = "/etc/pki/rpm-gpg"
+PREFERENCES: Final = "/etc/apt/preferences.d/rackproof-versions.pref"
+HELD_BACK: Final = -1
+"""Priority of what must never be installed."""
+
+DRIVER_PACKAGES: Final = (
+    "nvidia-driver-*",
+    "nvidia-headless-*",
+    "nvidia-kernel-*",
+    "nvidia-dkms-*",
+    "nvidia-utils-*",
+    "nvidia-compute-utils-*",
+    "nvidia-firmware-*",
+    "nvidia-open*",
+    "nvidia-fabricmanager*",
+    "libnvidia-*",
+    "cuda-drivers*",
+    "xserver-xorg-video-nvidia*",
+)
+"""What a driver is made of, by every repository's names: mixing two repositories' is the classic partial upgrade."""
+_RELEASES: Final = {"ubuntu": "Ubuntu", "debian": "Debian"}
+"""``Origin`` in the distribution's own Release files, by os-release's ID."""
+
+
+class NotPinnable(ValueError):
+    """Two repositories that apt cannot tell apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key file on a node: where it lies, where it comes from, what it must be."""
+
+    repository: str
+    path: str
+    url: str
+    sha256: str
+    fingerprint: str | None = None
+
+
+def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
+    """The URL at the site; of several beginnings that match, the longest counts."""
+    for beginning in sorted(mirrors, key=len, reverse=True):
+        if url == beginning or url.startswith(beginning.rstrip("/") + "/"):
+            return mirrors[beginning].rstrip("/") + url[len(beginning.rstrip("/")) :]
+    return url
+
+
+def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
+    """Every signing key, in the order of the set. Raises ValueError for a key without a digest: a draft's."""
+    found = []
+    for name, repository in repositories.items():
+        if repository.key.sha256 is None:
+            raise ValueError(f"{name}: the key has no sha256; nothing is installed from a draft")
+        found.append(
+            Key(
+                name,
+                key_path(name, repository),
+                mirrored(repository.key.url, mirrors),
+                repository.key.sha256,
+                repository.key.fingerprint,
+            )
+        )
+    return tuple(found)
+
+
+def key_path(name: str, repository: Repository) -> str:
+    if repository.kind == "dnf":
+        return f"{RPM_KEYS}/RPM-GPG-KEY-rackproof-{name}"
+    return f"{APT_KEYRINGS}/rackproof-{name}.{_suffix(repository.key)}"
+
+
+def _suffix(key: SigningKey) -> str:
+    """apt tells armoured from binary keys by the file's name."""
+    return "gpg" if urlsplit(key.url).path.endswith((".gpg", ".kbx")) else "asc"
+
+
+def files(
+    platform: Platform,
+    repositories: Mapping[str, Repository],
+    machine: Machine,
+    mirrors: Mapping[str, str],
+    proxy: str | None = None,
+) -> tuple[RemoteFile, ...]:
+    """Repository files, and on Debian's family the pins. Raises NotPinnable."""
+    found = [
+        _dnf_file(name, each, mirrors, proxy) if each.kind == "dnf" else _apt_file(name, each, machine, mirrors)
+        for name, each in repositories.items()
+    ]
+    if machine.family == "debian":
+        pins = preferences(platform, repositories, machine, mirrors)
+        if pins:
+            found.append(RemoteFile(PREFERENCES, pins))
+    return tuple(found)
+
+
+def _apt_file(name: str, repository: Repository, machine: Machine, mirrors: Mapping[str, str]) -> RemoteFile:
+    architectures = repository.architectures or (machine.package_arch,)
+    lines = [
+        "# Written by rackproof from the version set.",
+        "Types: deb",
+        f"URIs: {mirrored(repository.url, mirrors)}",
+        f"Suites: {' '.join(repository.suites)}",
+        *([f"Components: {' '.join(repository.components)}"] if repository.components else []),
+        f"Architectures: {' '.join(architectures)}",
+        f"Signed-By: {key_path(name, repository)}",
+    ]
+    return RemoteFile(f"/etc/apt/sources.list.d/rackproof-{name}.sources", "\n".join(lines) + "\n")
+
+
+def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], proxy: str | None) -> RemoteFile:
+    lines = [
+        "# Written by rackproof from the version set.",
+        f"[rackproof-{name}]",
+        f"name={name} (version set)",
+        f"baseurl={mirrored(repository.url, mirrors)}",
+        "enabled=1",
+        "gpgcheck=1",
+        f"gpgkey=file://{key_path(name, repository)}",
+        *([f"priority={repository.priority}"] if repository.priority is not None else []),
+        *([f"excludepkgs={' '.join(repository.exclude)}"] if repository.exclude else []),
+        # NVIDIA's modular metadata hides exact versions behind a stream that somebody has to have chosen.
+        "module_hotfixes=1",
+        *([f"proxy={proxy}"] if proxy else []),
+    ]
+    return RemoteFile(f"/etc/yum.repos.d/rackproof-{name}.repo", "\n".join(lines) + "\n")
+
+
+def preferences(
+    platform: Platform, repositories: Mapping[str, Repository], machine: Machine, mirrors: Mapping[str, str]
+) -> str:
+    """apt's pins: what never comes from where, one source for the GPU driver, and the repositories' own priorities.
+
+    Raises NotPinnable, one line.
+    """
+    stanzas = []
+    for name, repository in repositories.items():
+        for pattern in repository.exclude:
+            stanzas.append((pattern, _pin(name, repositories, mirrors), HELD_BACK))
+    driver = platform.components.driver
+    if driver is not None:
+        packages = " ".join(DRIVER_PACKAGES)
+        if driver.repository == DISTRIBUTION:
+            for name in repositories:
+                stanzas.append((packages, _pin(name, repositories, mirrors), HELD_BACK))
+        elif machine.os_id in _RELEASES:
+            stanzas.append((packages, f"release o={_RELEASES[machine.os_id]}", HELD_BACK))
+    for name, repository in repositories.items():
+        if repository.priority is not None:
+            stanzas.append(("*", _pin(name, repositories, mirrors), repository.priority))
+    if not stanzas:
+        return ""
+    head = "# Written by rackproof from the version set: what must not come from where.\n"
+    return head + "".join(
+        f"\nPackage: {package}\nPin: {pin}\nPin-Priority: {priority}\n" for package, pin, priority in stanzas
+    )
+
+
+def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> str:
+    repository = repositories[name]
+    if repository.label:
+        return f"release l={repository.label}"
+    place = urlsplit(mirrored(repository.url, mirrors)).hostname or ""
+    shared = [
+        other
+        for other, each in repositories.items()
+        if other != name and (urlsplit(mirrored(each.url, mirrors)).hostname or "") == place
+    ]
+    if shared or not place:
+        with_ = f"the host {place} with {', '.join(shared)}" if shared else "no host of its own"
+        raise NotPinnable(
+            f"repositories.{name}: shares {with_}, so apt cannot tell its packages by the host;"
+            " say its label (Label in its Release file)"
+        )
+    return f'origin "{place}"'
+
+
+def keys_command(wanted: Sequence[Key]) -> str:
+    """Digests of the keys that are there."""
+    return f"sha256sum -- {' '.join(shlex.quote(key.path) for key in wanted)} 2>/dev/null; echo --; "
+
+
+def parse_keys(lines: Sequence[str]) -> dict[str, str]:
+    """Path: sha256. Raises ValueError on anything else."""
+    if not lines or lines[-1] != "--":
+        raise ValueError("no end of the list of keys")
+    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[:-1])}
+
+
+def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> str:
+    """Fetch every key, compare it with its digest, put it into its place; rpm learns it at once.
+
+    A key that is not the locked one ends the script with both digests in one line, and nothing is replaced.
+    """
+    lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
+    if proxy:
+        lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
+    lines += [
+        "get() { case \"$1\" in file://*) cp -- \"${1#file://}\" \"$2\" ;; *)",
+        '  if command -v curl >/dev/null; then curl -fsSL --max-time 60 -o "$2" -- "$1"',
+        '  elif command -v wget >/dev/null; then wget -q -T 60 -O "$2" -- "$1"',
+        # apt's own downloader is there on every Debian; it names the problem itself.
+        '  else /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null; fi ;; esac; }',
+    ]  # fmt: skip
+    for key in wanted:
+        path, url = shlex.quote(key.path), shlex.quote(key.url)
+        new = shlex.quote(f"{key.path}.rackproof-new")
+        told = f" (fingerprint {key.fingerprint})" if key.fingerprint else ""
+        lines += [
+            f"mkdir -p -- {shlex.quote(key.path.rpartition('/')[0])}",
+            f'get {url} {new} || {{ rm -f -- {new}; echo "{key.repository}: the key "{url}" could not be fetched;'
+            ' put it on the mirror (rackproof mirror list) or mend the proxy" >&2; exit 1; }',
+            f"s=$(sha256sum -- {new}); s=${{s%% *}}",
+            f'[ "$s" = {key.sha256} ] || {{ rm -f -- {new};'
+            f' echo "{key.repository}: the repository key has changed: expected sha256 {key.sha256}, actual $s at "'
+            f'{url}"; compare its fingerprint with the vendor\'s{told}, then lock the new one" >&2; exit 1; }}',
+        ]
+        if key.path.endswith(".asc") or family == "rhel":
+            lines.append(
+                f"grep -q -- '-----BEGIN PGP PUBLIC KEY BLOCK-----' {new} || {{ rm -f -- {new};"
+                f' echo "{key.repository}: "{url}" is no armoured key; give its .gpg URL if it is a binary one"'
+                " >&2; exit 1; }"
+            )
+        lines.append(f"chmod 644 -- {new} && mv -fT -- {new} {path}")
+        if family == "rhel":
+            lines.append(f"rpm --import {path}")
+    return "\n".join(lines)

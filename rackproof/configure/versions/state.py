@@ -1,0 +1,128 @@
+"""What a node has of the packages of a version set: versions, holds, what was left half-installed, free space."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.core.versions import LockedPackage
+
+ROOM: Final = ("/usr", "/var", "/boot")
+"""Where packages are unpacked to and downloaded to."""
+_WHOLE: Final = ("installed", "config-files", "not-installed")
+KERNEL_PACKAGES: Final = re.compile(r"^kernel(-(core|modules|modules-core|modules-extra|devel|devel-matched))?$")
+"""RHEL keeps several versions of these at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageState:
+    """Answer of ``state_command``. rpm's versions have their epoch in front of them, ``0:5.14.0-427.el9``."""
+
+    installed: Mapping[str, tuple[str, ...]]
+    """Name: its versions; more than one where several are kept, or of several architectures."""
+    held: frozenset[str]
+    """As apt-mark names them; on RHEL as versionlock has them, ``kernel-0:5.14.0-427.el9.*``."""
+    broken: tuple[str, ...]
+    """Packages that an interrupted run left half-configured."""
+    free_mib: Mapping[str, int]
+
+
+def state_command(names: Sequence[str], family: str) -> str:
+    """Ask for the given packages. Every section ends with its program's exit status."""
+    quoted = " ".join(shlex.quote(name) for name in names)
+    room = " ".join(ROOM)
+    free = f'for d in {room}; do echo "$d $(df -Pm "$d" | awk \'NR == 2 {{ print $4 }}\')"; done; echo status $?'
+    if family == "rhel":
+        ask = f"rpm -q --qf 'installed %{{NAME}} %{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}\\n' -- {quoted} 2>/dev/null"
+        held = "dnf -q versionlock list 2>/dev/null"
+        broken = "true"
+    else:
+        ask = f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}} ${{Version}}\\n' -- {quoted} 2>/dev/null"
+        held = "apt-mark showhold 2>/dev/null"
+        broken = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n' 2>/dev/null"
+        broken += f" | grep -Ev '^({'|'.join(_WHOLE)}) '"
+    # An empty list of names would make the programs answer about everything, or complain.
+    ask = ask if names else "true"
+    return (
+        f"export LC_ALL=C; {ask}; echo status $?; echo --; {held}; echo status $?; echo --; "
+        f"{broken}; echo status $?; echo --; {free}; "
+    )
+
+
+def parse_state(lines: Sequence[str], family: str) -> PackageState:
+    """Raises ValueError on anything that is not such an answer."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != 4:
+        raise ValueError(f"expected 4 sections, actual {len(sections)}")
+    bodies = [section[:-1] for section in sections]
+    statuses = [_status(section) for section in sections]
+    # rpm's exit status is the number of packages that are not installed, up to 125
+    if statuses[0] > (1 if family == "debian" else 125):
+        raise ValueError(f"the list of packages ended with exit status {statuses[0]}")
+    if statuses[1] and family == "debian":
+        raise ValueError(f"apt-mark ended with exit status {statuses[1]}")
+    if statuses[2] > 1 or statuses[3]:
+        raise ValueError("the package database or df could not be read")
+    installed: dict[str, list[str]] = {}
+    for line in bodies[0]:
+        words = line.split()
+        if len(words) == 3 and words[0] == "installed":
+            installed.setdefault(words[1], []).append(words[2])
+    return PackageState(
+        installed={name: tuple(dict.fromkeys(versions)) for name, versions in installed.items()},
+        # Without its plugin dnf has no such command: nothing is held then, and holding says what is missing.
+        held=frozenset(bodies[1] if not statuses[1] else ()),
+        broken=tuple(line.split()[1] for line in bodies[2]),
+        free_mib={line.split()[0]: int(line.split()[1]) for line in bodies[3]},
+    )
+
+
+def _status(section: Sequence[str]) -> int:
+    word, _, number = (section[-1] if section else "").partition(" ")
+    if word != "status":
+        raise ValueError("a section without an exit status")
+    return int(number)
+
+
+def same_version(actual: str, locked: str, family: str) -> bool:
+    """Whether an installed version is the locked one; a lock for RHEL may leave the epoch out."""
+    if family == "rhel" and ":" not in locked:
+        actual = actual.partition(":")[2]
+    return actual == locked
+
+
+def is_installed(package: LockedPackage, state: PackageState, family: str) -> bool:
+    """At exactly its version, and at no other unless the distribution keeps several."""
+    versions = state.installed.get(package.name, ())
+    same = [same_version(version, package.version, family) for version in versions]
+    if family == "rhel" and KERNEL_PACKAGES.fullmatch(package.name):
+        return any(same)
+    return bool(same) and all(same)
+
+
+def is_held(package: LockedPackage, state: PackageState, family: str) -> bool:
+    if family == "debian":
+        return any(held.partition(":")[0] == package.name for held in state.held)
+    epoch = "" if ":" in package.version else r"\d+:"
+    version = epoch + re.escape(package.version)
+    return any(re.fullmatch(rf"{re.escape(package.name)}-{version}(\.\*|\.\w+)?", held) for held in state.held)
+
+
+def differences(packages: Iterable[LockedPackage], state: PackageState, family: str, held: bool) -> tuple[str, ...]:
+    """What is not as locked, one sentence a package: ``libnccl2: expected 2.30.4-1, actual not installed``."""
+    found = []
+    for package in packages:
+        if not is_installed(package, state, family):
+            actual = ", ".join(state.installed.get(package.name, ())) or "not installed"
+            found.append(f"{package.name}: expected {package.version}, actual {actual}")
+        elif held and not is_held(package, state, family):
+            found.append(f"{package.name}: expected held, actual not held")
+    return tuple(found)

@@ -1,0 +1,482 @@
+"""What two vendors want and a node cannot give both: found before anything is installed, with both sides named. Pure.
+
+A conflict has an id. Who knows better accepts it in the inventory, with a reason that is recorded::
+
+    preflight: {accept: {weka-iommu: "WEKA support confirmed iommu=pt for this release, case 00123"}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.versions import tables
+from rackproof.core.versions.consistency import ofed_of
+from rackproof.core.versions.models import Components, major
+from rackproof.core.versions.tables import generation_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a site has chosen beside architecture and version set; the same for every node of a role."""
+
+    cmdline: tuple[str, ...] = ()
+    """Arguments of the kernel that the deploys set, beside ``system.cmdline_required``."""
+    driver_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the module nvidia: ``NVreg_EnableGpuFirmware: "0"``."""
+    nccl: Mapping[str, str] = field(default_factory=dict)
+    """Environment of NCCL: ``NCCL_IB_TC: "106"``."""
+    switch_cnp_dscp: int | None = None
+    """DSCP that the switches treat as congestion notifications."""
+    gds: bool = False
+    """GPUDirect Storage is asked for, beside ``gpu.gds``."""
+    secure_boot: bool | None = None
+    """As nodes say; None where nobody asked them."""
+    clients: tuple[str, ...] = ()
+    """File systems that nodes mount beside the architecture's: ``weka``, ``vastnfs``."""
+    nfs_rdma: str | None = None
+    """Whose modules serve NFS over RDMA: ``inbox``, ``doca``, ``vastnfs``."""
+    virtualised: bool = False
+    """GPUs or ports are given to virtual machines on these nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that cannot both be right."""
+
+    who: str
+    """Vendor, profile or file: ``WEKA``, ``fabric.kind: roce``."""
+    wants: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    id: str
+    one: Side
+    other: Side
+    consequence: str
+    """What happens on a node that has both."""
+    way_out: str
+    source: str
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.id}: {self.one.who} wants {self.one.wants}, {self.other.who} wants {self.other.wants}:"
+            f" {self.consequence}; {self.way_out}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that the rules look at."""
+
+    architecture: Architecture
+    components: Components
+    choices: Choices
+
+    @property
+    def clients(self) -> frozenset[str]:
+        types = {storage.fstype for storage in self.architecture.storage.values()}
+        named = {{"wekafs": "weka"}.get(each, each) for each in types}
+        return frozenset({*named, *self.choices.clients, *map(str, self.components.clients)})
+
+    @property
+    def cmdline(self) -> tuple[str, ...]:
+        return (*self.architecture.system.cmdline_required, *self.choices.cmdline)
+
+    @property
+    def roce(self) -> bool:
+        return self.architecture.fabric is not None and self.architecture.fabric.kind == "roce"
+
+    @property
+    def gds(self) -> bool:
+        gpu = self.architecture.gpu
+        return self.choices.gds or self.components.gds is not None or bool(gpu and gpu.gds)
+
+    @property
+    def secure_boot(self) -> bool:
+        promised = self.architecture.system.secure_boot
+        return bool(self.choices.secure_boot if promised is None else promised)
+
+    @property
+    def generation(self) -> str | None:
+        gpu = self.architecture.gpu
+        return generation_of(gpu.model) if gpu and gpu.count else None
+
+    def wants_iommu(self) -> str:
+        """The argument that turns the IOMMU on, empty where none does."""
+        on = ("iommu=pt", "iommu=on", "intel_iommu=on", "amd_iommu=on", "iommu.passthrough=1")
+        return next((word for word in self.cmdline if word in on), "")
+
+    def wants_no_iommu(self) -> str:
+        off = ("iommu=off", "intel_iommu=off", "amd_iommu=off")
+        return next((word for word in self.cmdline if word in off), "")
+
+
+Rule = Callable[[Plan], Iterator[tuple[Side, Side, str, str]]]
+"""One side, the other, what happens, the way out."""
+
+
+def find_conflicts(
+    architecture: Architecture, components: Components | None = None, choices: Choices | None = None
+) -> tuple[Conflict, ...]:
+    """Every conflict between what was promised, what is locked and what the site chose, in the order of the rules."""
+    plan = Plan(architecture, components or Components(), choices or Choices())
+    return tuple(
+        Conflict(id, one, other, consequence, way_out, source)
+        for id, (rule, source) in RULES.items()
+        for one, other, consequence, way_out in rule(plan)
+    )
+
+
+def _weka_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    wants = plan.wants_iommu() or ("iommu=pt" if plan.roce and not plan.wants_no_iommu() else "")
+    if "weka" in plan.clients and wants:
+        who = "system.cmdline_required" if plan.wants_iommu() else "the RoCE profile"
+        yield (
+            Side("WEKA", "the IOMMU off"),
+            Side(who, wants),
+            "WEKA's client may refuse to start its DPDK cores",
+            "ask WEKA whether this release takes iommu=pt and accept it, or set iommu=off for the nodes that mount it",
+        )
+
+
+def _weka_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    ofed = ofed_of(plan.components)
+    if "weka" in plan.clients and ofed is not None and ofed > tables.WEKA_OFED_LAST:
+        network = plan.components.network
+        shown = f"{network.stack} {network.version}" if network else ""
+        yield (
+            Side("WEKA", "an OFED of its list, 24.04 at most"),
+            Side("the version set", f"{shown} (OFED {'.'.join(f'{part:02d}' for part in ofed)})"),
+            "the installer refuses, or the client runs over UDP without high availability",
+            "lock an OFED of WEKA's list, or its release that names this one",
+        )
+
+
+def _weka_secure_boot(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    if "weka" in plan.clients and plan.secure_boot:
+        yield (
+            Side("WEKA", "Secure Boot off"),
+            Side("system.secure_boot", "Secure Boot on"),
+            "its modules are not signed and are refused by the kernel",
+            "switch Secure Boot off in the firmware of the nodes that mount WEKA",
+        )
+
+
+def _weka_kernel(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    kernel = plan.components.kernel
+    if "weka" in plan.clients and kernel and kernel.flavour == "hwe":
+        yield (
+            Side("WEKA", "the GA kernel of the release"),
+            Side("the version set", f"the HWE kernel {kernel.version}"),
+            "the client's modules do not build",
+            "lock the GA kernel (linux-image-generic)",
+        )
+
+
+def _roce_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    network = plan.components.network
+    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
+    if plan.roce and network and network.stack == "mlnx_ofed":
+        yield (
+            Side("the RoCE profile", "DOCA-OFED 3.x"),
+            Side("the version set", f"MLNX_OFED {network.version}"),
+            "24.10 is the last MLNX_OFED: no fixes for newer adapters and kernels",
+            "lock DOCA-OFED",
+        )
+    if plan.roce and lossless and network and network.stack == "inbox":
+        yield (
+            Side("fabric.lossless", "mlnx_qos and the adapter's ECN settings in sysfs"),
+            Side("the version set", "the kernel's own drivers"),
+            "PFC and ECN cannot all be set or read back",
+            "lock DOCA-OFED, or take out of fabric.lossless what the inbox driver has no knob for",
+        )
+
+
+def _roce_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    off = plan.wants_no_iommu()
+    if plan.roce and off and "weka" not in plan.clients:
+        yield (
+            Side("the RoCE profile", "iommu=pt"),
+            Side("the command line", off),
+            "remote memory works, SR-IOV and isolation of devices do not",
+            "set iommu=pt; accept it where GPUDirect Storage asked for it",
+        )
+
+
+def _gsp_open(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    driver = plan.components.driver
+    if plan.choices.driver_options.get("NVreg_EnableGpuFirmware") == "0" and driver and driver.flavour == "open":
+        yield (
+            Side("NVreg_EnableGpuFirmware=0", "the GPU System Processor off"),
+            Side("the open kernel modules", "its firmware, they do not work without"),
+            "No devices were found",
+            "leave the option out, or take the proprietary modules where the GPU allows them",
+        )
+
+
+def _driver_generation(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    driver, generation = plan.components.driver, plan.generation
+    gpu = plan.architecture.gpu
+    if driver is None or generation is None or gpu is None:
+        return
+    if generation in tables.PROPRIETARY_ONLY and driver.flavour == "open":
+        yield (
+            Side(gpu.model, "the proprietary modules: it has no GPU System Processor"),
+            Side("the version set", "the open modules"),
+            "No devices were found",
+            "lock the driver with flavour: proprietary",
+        )
+    if generation in tables.OPEN_ONLY and driver.flavour == "proprietary":
+        yield (
+            Side(gpu.model, "the open modules"),
+            Side("the version set", "the proprietary modules"),
+            "No devices were found",
+            "lock the driver with flavour: open",
+        )
+
+
+def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    driver, generation, gpu = plan.components.driver, plan.generation, plan.architecture.gpu
+    branch = major(driver.version) if driver else None
+    if branch is None or generation is None or gpu is None:
+        return
+    oldest, last = tables.OLDEST_BRANCH.get(generation), tables.LAST_BRANCH.get(generation)
+    if oldest and branch < oldest:
+        yield (
+            Side(gpu.model, f"branch {oldest} or newer"),
+            Side("the version set", f"branch {branch}"),
+            "the driver does not know the GPU",
+            f"lock a driver of branch {oldest} or newer",
+        )
+    if last and branch > last:
+        yield (
+            Side(gpu.model, f"branch {last} or older"),
+            Side("the version set", f"branch {branch}"),
+            "the driver does not know the GPU any more",
+            f"lock a driver of branch {last}",
+        )
+    cuda = major(plan.components.cuda.version) if plan.components.cuda else None
+    newest = tables.CUDA_LAST.get(generation)
+    if cuda and newest and cuda > newest:
+        yield (
+            Side(gpu.model, f"CUDA {newest} or older"),
+            Side("the version set", f"CUDA {cuda}"),
+            "nothing that is compiled with it runs on the GPU",
+            f"lock CUDA {newest}",
+        )
+
+
+def _secure_boot_dkms(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    built = [key for key, each in plan.components.named() if each.dkms]
+    if plan.secure_boot and built:
+        yield (
+            Side("Secure Boot", "modules that are signed with an enrolled key"),
+            Side("the version set", f"modules that DKMS builds on the node ({', '.join(built)})"),
+            "Key was rejected by service, until a key is enrolled at the console of every node",
+            "precompiled, signed modules (they cover the GPU driver only), enrol a machine owner key by hand and"
+            " accept this, or switch Secure Boot off",
+        )
+
+
+def _cnp(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
+    if lossless is None or lossless.cnp_dscp is None:
+        return
+    switches = plan.choices.switch_cnp_dscp
+    if switches is not None and switches != lossless.cnp_dscp:
+        yield (
+            Side("fabric.lossless.cnp_dscp", f"congestion notifications with DSCP {lossless.cnp_dscp}"),
+            Side("the switches", f"DSCP {switches}"),
+            "notifications wait behind the data that they should slow down",
+            "switch guides take 48, NVIDIA's NIC operator 4: set the one that the switches were given",
+        )
+    in_firmware = _firmware_cnp(plan.architecture)
+    if in_firmware is not None and in_firmware != lossless.cnp_dscp:
+        yield (
+            Side("fabric.lossless.cnp_dscp", f"DSCP {lossless.cnp_dscp}"),
+            Side("firmware_settings CNP_DSCP_P1", f"DSCP {in_firmware}"),
+            "the port starts with one and is set to the other after each boot",
+            "give both the same value",
+        )
+
+
+def _firmware_cnp(architecture: Architecture) -> int | None:
+    for role in architecture.roles.values():
+        for nic in role.expect.nics:
+            value = (nic.firmware_settings or {}).get("CNP_DSCP_P1", "")
+            if value.isdigit():
+                return int(value)
+    return None
+
+
+def _tos(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
+    asked = plan.choices.nccl.get("NCCL_IB_TC")
+    if lossless is None or asked is None or not asked.isdigit():
+        return
+    forced = lossless.traffic_class if lossless.traffic_class is not None else lossless.tos
+    if forced is None or forced == int(asked):
+        return
+    if forced == 0 or lossless.traffic_class is None:
+        consequence = "NCCL's traffic and that of the RDMA connection manager are in different classes"
+    else:
+        consequence = "the driver's value wins, and NCCL's has no effect"
+    yield (
+        Side("NCCL_IB_TC", f"traffic class {asked}"),
+        Side("fabric.lossless", f"traffic class {forced}"),
+        consequence,
+        "say one value in both places (106 is DSCP 26 with ECN), or leave NCCL_IB_TC out",
+    )
+
+
+def _gds_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    on = plan.wants_iommu()
+    if plan.gds and on and on not in ("iommu=pt", "iommu.passthrough=1") and "iommu=pt" not in plan.cmdline:
+        yield (
+            Side("GPUDirect Storage", "the IOMMU off, or in pass-through"),
+            Side("system.cmdline_required", on),
+            "transfers between drive and GPU go through the processor, or fail",
+            "set iommu=pt (NVIDIA: fine on DGX A100 and H100)",
+        )
+
+
+def _gds_acs(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    for name, role in plan.architecture.roles.items():
+        pcie = role.expect.pcie
+        if plan.gds and pcie is not None and pcie.acs == "enabled":
+            yield (
+                Side("GPUDirect Storage", "ACS off on every bridge"),
+                Side(f"roles.{name}.expect.pcie.acs", "devices isolated for virtual machines"),
+                "every transfer between devices goes up to the root complex and back",
+                "say acs: disabled, or do without GPUDirect Storage",
+            )
+            return
+    if plan.gds and plan.choices.virtualised:
+        yield (
+            Side("GPUDirect Storage", "ACS off on every bridge"),
+            Side("virtual machines with devices of their own", "ACS on"),
+            "every transfer between devices goes up to the root complex and back",
+            "do one of the two on these nodes",
+        )
+
+
+def _grace_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    gpu, off = plan.architecture.gpu, plan.wants_no_iommu()
+    if gpu and off and gpu.count and any(name in gpu.model for name in ("GH200", "GB200", "GB300")):
+        yield (
+            Side(gpu.model, "the IOMMU on: Grace shares its memory through it"),
+            Side("the command line", off),
+            "GPUDirect Storage and address translation of the GPU do not work",
+            "leave the IOMMU on; iommu.passthrough=1 is the pass-through of arm",
+        )
+
+
+def _peermem(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    gpu, network = plan.architecture.gpu, plan.components.network
+    if gpu and gpu.gpudirect == "peermem" and network and network.stack == "inbox":
+        yield (
+            Side("gpu.gpudirect: peermem", "the peer memory interface of OFED"),
+            Side("the version set", "the kernel's own drivers, which have none"),
+            "nvidia-peermem is refused with Invalid argument",
+            "say gpudirect: dmabuf (open modules, kernel 5.12 or newer), or lock DOCA-OFED",
+        )
+    driver = plan.components.driver
+    if gpu and gpu.gpudirect == "dmabuf" and driver and driver.flavour == "proprietary":
+        yield (
+            Side("gpu.gpudirect: dmabuf", "the open modules"),
+            Side("the version set", "the proprietary modules"),
+            "adapters do not reach GPU memory, and traffic goes through the processor",
+            "say gpudirect: peermem, or lock the open modules where the GPU allows them",
+        )
+
+
+def _nfs_rdma(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    network = plan.components.network
+    vast = "vastnfs" in plan.clients or plan.choices.nfs_rdma == "vastnfs"
+    if vast and ((network and network.nfsrdma) or plan.choices.nfs_rdma == "doca"):
+        yield (
+            Side("vastnfs", "its own sunrpc, nfs and rpcrdma modules"),
+            Side("DOCA with NFS over RDMA", "its own sunrpc and rpcrdma modules"),
+            "whichever is loaded first decides, and the other's mounts fail with unknown symbols",
+            "lock DOCA without its modules for NFS over RDMA (nfsrdma: false)",
+        )
+    others = [n for n, s in plan.architecture.storage.items() if s.class_ == "nfs" and "vastnfs" in plan.clients]
+    rdma = [n for n in others if plan.architecture.storage[n].transport == "rdma"]
+    inbox_rdma = plan.choices.nfs_rdma == "inbox"
+    if vast and rdma and inbox_rdma:
+        yield (
+            Side("vastnfs", "to replace the kernel's NFS modules"),
+            Side("NFS over RDMA of the kernel", f"them for {', '.join(rdma)}"),
+            "there is one set of NFS modules on a node",
+            "mount everything with vastnfs, which speaks to other servers too, or nothing",
+        )
+
+
+def _nfs_rdma_missing(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    network = plan.components.network
+    rdma = [n for n, s in plan.architecture.storage.items() if s.class_ == "nfs" and s.transport == "rdma"]
+    if rdma and network and network.stack != "inbox" and not network.nfsrdma and "vastnfs" not in plan.clients:
+        yield (
+            Side(f"storage {', '.join(rdma)}", "NFS over RDMA"),
+            Side("the version set", f"{network.stack} without its modules for NFS over RDMA"),
+            "the kernel's own rpcrdma does not fit the stack's ib_core, and the mount fails or falls back to TCP",
+            "lock the stack with them (mlnx-nfsrdma-dkms, nfsrdma: true), or vastnfs",
+        )
+
+
+def _client_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    network = plan.components.network
+    for kind in ("lustre", "beegfs"):
+        client = plan.components.clients.get(kind)  # type: ignore[call-overload]
+        if client is None or network is None or network.stack == "inbox":
+            continue
+        if client.ofed is None and not client.dkms and client.packages:
+            yield (
+                Side({"lustre": "Lustre", "beegfs": "BeeGFS"}[kind], "modules built against the kernel's own ib_core"),
+                Side("the version set", f"{network.stack} {network.version}, which replaces it"),
+                "o2ib and RDMA do not load: unknown symbols or a silent fall-back to TCP",
+                "build the client with /usr/src/ofa_kernel/default and say ofed: in its component",
+            )
+
+
+def _nvlsm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    gpu = plan.architecture.gpu
+    needs = gpu and gpu.count >= 8 and gpu.fabric_manager and any(name in gpu.model for name in ("B200", "B300"))
+    if needs and gpu and plan.components.fabric_manager and plan.components.nvlsm is None:
+        if any(name in gpu.model for name in ("GB200", "GB300")):
+            return
+        yield (
+            Side(gpu.model, "NVLSM beside the fabric manager: its switches are managed through an adapter"),
+            Side("the version set", "a fabric manager without it"),
+            "the fabric manager does not start, and no GPU reaches another one",
+            "lock nvlsm as well",
+        )
+
+
+RULES: dict[str, tuple[Rule, str]] = {
+    # id: rule and where both sides can be read
+    "weka-iommu": (_weka_iommu, f"{tables.WEKA_SOURCE}; NVIDIA multi-node tuning (iommu=pt)"),
+    "weka-ofed": (_weka_ofed, tables.WEKA_SOURCE),
+    "weka-secure-boot": (_weka_secure_boot, f"{tables.WEKA_SOURCE}; bios_tool/bios_settings.yml"),
+    "weka-kernel": (_weka_kernel, tables.WEKA_SOURCE),
+    "roce-ofed": (_roce_ofed, tables.OFED_LAST_SOURCE),
+    "roce-iommu": (_roce_iommu, "oci-hpc-images group_vars/kernel_parameters.yml; NVIDIA nv-iommu-pt of DGX OS"),
+    "gsp-open-modules": (_gsp_open, "oci-hpc-images ansible/roles/nvidia_driver/tasks/main.yml; open modules README"),
+    "driver-generation": (_driver_generation, tables.GENERATION_SOURCE),
+    "driver-branch": (_driver_branch, tables.BRANCH_SOURCE),
+    "secure-boot-dkms": (_secure_boot_dkms, "dell/dkms issue 429; NVIDIA driver installation guide, Secure Boot"),
+    "cnp-dscp": (_cnp, "Mellanox nic-configuration-operator README (4); NVIDIA switch guides (48)"),
+    "traffic-class": (_tos, "nic-configuration-operator README (ToS 0); Mellanox community DOC-2792 (106)"),
+    "gds-iommu": (_gds_iommu, "NVIDIA GPUDirect Storage installation guide, IOMMU"),
+    "gds-acs": (_gds_acs, "NVIDIA GPUDirect Storage installation guide, ACS; NCCL user guide, troubleshooting"),
+    "grace-iommu": (_grace_iommu, "NVIDIA GPUDirect Storage installation guide, Grace"),
+    "gpudirect": (_peermem, "NVIDIA GPU Operator documentation, GPUDirect RDMA (peermem, DMA-BUF)"),
+    "nfs-modules": (_nfs_rdma, "VAST vastnfs documentation; Mellanox doca-driver-build entrypoint.sh"),
+    "nfs-rdma-missing": (_nfs_rdma_missing, "Mellanox doca-driver-build entrypoint.sh (ENABLE_NFSRDMA)"),
+    "client-ofed": (_client_ofed, "slurm-appliance roles/lustre; BeeGFS client autobuild (OFED_INCLUDE_PATH)"),
+    "nvlsm": (_nvlsm, tables.NVLSM_SOURCE),
+}

@@ -1,0 +1,100 @@
+"""Figures of vendors that version sets are checked with, each with where it was read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FABRIC_MANAGER_SOURCE: Final = "azhpc-images components/install_nvidia_fabric_manager.sh (2026-07-29)"
+FABRIC_MANAGER_RENAMED: Final = 580
+"""From this branch on the package is called nvidia-fabricmanager everywhere."""
+
+CUDA_SOURCE: Final = (
+    "NVIDIA CUDA Toolkit release notes, table 2 (minor version compatibility);"
+    " NVIDIA, Supported Drivers and CUDA Toolkit Versions (branch 580 for CUDA 13)"
+)
+CUDA_DRIVERS: Final[dict[int, tuple[int, ...]]] = {
+    # major version of CUDA: oldest driver on Linux
+    11: (450, 80, 2),
+    12: (525, 60, 13),
+    13: (580,),
+}
+CUDA_LAST: Final[dict[str, int]] = {"pascal": 12, "volta": 12}
+"""Generation: the last major version of CUDA that compiles for it."""
+
+GENERATION_SOURCE: Final = "NVIDIA driver installation guide, Kernel Modules"
+PROPRIETARY_ONLY: Final = ("pascal", "volta")
+"""No GPU System Processor: the open modules do not know them."""
+OPEN_ONLY: Final = ("grace hopper", "blackwell")
+"""The proprietary modules do not know them."""
+
+OLDEST_BRANCH: Final[dict[str, int]] = {
+    # generation: the first branch that drives it
+    "ampere": 450,
+    "ada": 525,
+    "hopper": 525,
+    "grace hopper": 535,
+    "blackwell": 570,
+}
+LAST_BRANCH: Final[dict[str, int]] = {"pascal": 580, "volta": 580}
+"""Generation: the last branch that drives it."""
+BRANCH_SOURCE: Final = "NVIDIA data center driver release notes (580 is the last branch for Maxwell, Pascal and Volta)"
+
+MODELS: Final = (
+    # beginning of a word of a product's name: generation; longer names first
+    ("P100", "pascal"),
+    ("V100", "volta"),
+    ("T4", "turing"),
+    ("A100", "ampere"),
+    ("A800", "ampere"),
+    ("A30", "ampere"),
+    ("A40", "ampere"),
+    ("L40", "ada"),
+    ("L4", "ada"),
+    ("GH200", "grace hopper"),
+    ("H100", "hopper"),
+    ("H200", "hopper"),
+    ("H800", "hopper"),
+    ("H20", "hopper"),
+    ("GB200", "blackwell"),
+    ("GB300", "blackwell"),
+    ("B200", "blackwell"),
+    ("B300", "blackwell"),
+)
+
+OFED_LAST_SOURCE: Final = "NVIDIA MLNX_OFED to DOCA-OFED transition guide"
+OFED_LAST: Final = (24, 10)
+"""MLNX_OFED ends here; what follows is DOCA-OFED."""
+DOCA_OFED: Final[dict[tuple[int, ...], tuple[int, int]]] = {
+    # DOCA: the OFED inside
+    (2, 9): (24, 10),
+    (2, 10): (25, 1),
+    (3, 0): (25, 4),
+    (3, 1): (25, 7),
+    (3, 2): (25, 10),
+}
+DOCA_OFED_SOURCE: Final = "NVIDIA DOCA-Host release notes; azhpc-images versions.json (DOCA 3.2.x, OFED 25.10)"
+
+NVLSM_SOURCE: Final = "NVIDIA Fabric Manager user guide, NVLSM of fourth generation NVSwitch"
+PINNING: Final = "nvidia-driver-pinning"
+
+WEKA_OFED_LAST: Final = (24, 4)
+WEKA_SOURCE: Final = "weka/tools install/scripts.d (2026-07-01)"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """``(580, 126, 16)`` of ``580.126.16-1ubuntu1``: the leading numbers, at most four."""
+    found: list[int] = []
+    for part in version.replace("-", ".").split(".")[:4]:
+        if not (part.isascii() and part.isdigit() and len(part) < 10):
+            break
+        found.append(int(part))
+    return tuple(found)
+
+
+def generation_of(model: str) -> str | None:
+    """``hopper`` of ``NVIDIA H200``; None for a name that is not in the table.
+
+    What a node really has is told by its PCI ids when it is configured; a promise has a name only.
+    """
+    words = model.replace("-", " ").split()
+    return next((generation for name, generation in MODELS for word in words if word.startswith(name)), None)
