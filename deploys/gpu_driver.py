@@ -1,17 +1,307 @@
-"""Driver, fabric manager and persistence of real GPUs. The place is here; the deploy is not written yet."""
+"""The stack of real GPUs: driver, fabric manager, settings, DCGM, CUDA, GPUDirect Storage.
+
+Which driver a node gets follows from the generation of its GPUs (PCI device ids), the operating system and the
+inputs ``gpu_stack``; versions come from the version set where there is one. What the running kernel still holds against
+it (nouveau, an older driver, options of a module) needs a reboot: it is marked, and everything else is prepared for it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pyinfra import logger
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
-from rackproof.configure.site import here
+from deploys import templates
+from rackproof.configure import operations, settings
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.gpu import install, nccl, storage, tuning
+from rackproof.configure.gpu import operations as gpu_operations
+from rackproof.configure.gpu import packages as names
+from rackproof.configure.gpu.driver import Choice, choose, hardware_problems
+from rackproof.configure.gpu.generations import UnsupportedGpu
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.packages import Package
+from rackproof.configure.gpu.state import FABRIC_UNIT
+from rackproof.configure.machine import machine_here
+from rackproof.configure.site import Site, here
+from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import locked, platform_here
+from rackproof.core.architecture import Gpu, Nic
+from rackproof.core.machine import Machine
+from rackproof.errors import InventoryError
+
+BLACKLIST = ("nouveau", "nova_core")
+"""Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
+KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
+RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
+"""Those to which cuFile opens RDMA connections of its own: it must know this node's addresses."""
+DRIVER_PACKAGES = (
+    "nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-utils* nvidia-compute-utils* nvidia-kernel-* nvidia-open*"
+    " libnvidia-compute* libnvidia-cfg1* nvidia-fabricmanager* cuda-drivers* libcuda1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one node gets."""
+
+    machine: Machine
+    declared: Gpu
+    stack: GpuStack
+    choice: Choice
+    options: dict[str, str]
+    driver: tuple[Package, ...]
+    headers: tuple[Package, ...]
+    tools: tuple[Package, ...]
+    tuning: tuning.Tuning
+    versions: bool
+    """A version set brings repositories and versions."""
+
+    @property
+    def persistenced(self) -> bool:
+        said = self.stack.persistenced
+        return said if said is not None else self.declared.persistence != "Disabled"
 
 
 @deploy("GPU driver")
 def gpu_driver() -> None:
-    """Raises DeployError: a GPU node without its driver is not what was asked for."""
-    raise DeployError(
-        f"{here().node.name}: real GPUs (driver, fabric manager, persistence) are not supported yet; nothing was done."
-        " Nodes that replay nvidia-smi say simulated_gpus in the inventory"
+    site = here()
+    machine = machine_here()
+    if machine is None:
+        gpu_operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        return
+    try:
+        plan = plan_of(site, machine)
+    except UnsupportedGpu as error:
+        gpu_operations.refused(name="Driver", reason=str(error))
+        return
+    for problem in hardware_problems(machine, plan.declared):
+        logger.warning("%s: %s", host.name, problem)
+    family, stack = machine.family, plan.stack
+    entries = files(site, plan)
+    target = wanted(plan, entries)
+    operations.files(name="Files", entries=entries)
+    if stack.repository and not plan.versions and plan.choice.source == "cuda":
+        gpu_operations.signing_key(
+            name="Repository key",
+            path=KEYS[family],
+            url=stack.repository.key_url,
+            sha256=stack.repository.key_sha256,
+            family=family,
+        )
+    if plan.headers:
+        gpu_operations.installed(name="Kernel headers", packages=plan.headers, family=family, hold=False)
+    gpu_operations.driver(name="Driver", target=target, machine=machine)
+    if plan.tools:
+        gpu_operations.installed(name="Tools", packages=plan.tools, family=family, hold=stack.hold)
+    gpu_operations.driver_units(name="Services", wanted=units(plan), target=target, machine=machine)
+    if plan.tuning:
+        gpu_operations.tuned(name="Settings", wanted=plan.tuning, machine=machine)
+    if plan.declared.gds:
+        gpu_operations.gpudirect_storage(
+            name="GPUDirect Storage", declared=plan.declared, stack=stack, target=target, machine=machine
+        )
+
+
+def stack_of(site: Site) -> GpuStack:
+    """Raises DeployError: a contradiction in the inventory stops the run before anything is touched."""
+    try:
+        return settings.inputs(site.node, "gpu_stack", GpuStack)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def plan_of(site: Site, machine: Machine) -> Plan:
+    """Raises DeployError where the declaration contradicts itself, UnsupportedGpu for what this node cannot be."""
+    declared = site.architecture.gpu
+    if declared is None:
+        raise DeployError(f"{site.node.name}: the architecture has no GPUs")
+    stack = stack_of(site)
+    try:
+        settings_ = tuning.tuning(declared, stack)
+    except tuning.Contradiction as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    platform = platform_here()
+    component = platform.components.driver if platform else None
+    choice = choose(machine, declared, stack, component)
+    driver, tools = _packages(machine, choice, stack, declared, component is not None)
+    return Plan(
+        machine=machine,
+        declared=declared,
+        stack=stack,
+        choice=choice,
+        options=module_options(declared, stack, choice),
+        driver=driver,
+        headers=names.headers(machine, stack) if choice.dkms else (),
+        tools=tools,
+        tuning=settings_,
+        versions=component is not None,
     )
+
+
+def _packages(
+    machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu, versions: bool
+) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
+    """Of the driver and its fabric, and everything else. A version set names its packages itself."""
+    driver = (*names.driver(machine, choice), *names.fabric(machine, choice))
+    tools = (*names.tools(machine, choice, stack, declared), *names.container_toolkit(stack))
+    if not versions:
+        return driver, tools
+    needed = {
+        "driver": True,
+        "fabric_manager": choice.fabric_manager,
+        "nvlsm": choice.nvlsm,
+        "imex": choice.imex,
+    }
+    in_set = locked("driver")
+    have = {each.component for each in in_set}
+    for component, due in needed.items():
+        if due and component not in have:
+            raise UnsupportedGpu(
+                f"the version set says nothing about {component}, which these GPUs need ({choice.switches} NVSwitches"
+                f" on the PCI bus, {', '.join(choice.generations)}): add it, and lock the set again"
+            )
+    further = (*locked("gpu"), *(locked("gds") if declared.gds else ()))
+    named = {each.name for each in further}
+    return (
+        tuple(Package(each.name, each.version) for each in in_set if needed.get(each.component, False)),
+        (
+            *(Package(each.name, each.version) for each in further),
+            *(each for each in tools if each.name not in named),
+        ),
+    )
+
+
+def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:
+    """Options of the module nvidia: what the architecture promises, what the site wants, what the hardware needs."""
+    names_ = {value: key for key, value in install.PARAMETERS.items()}
+    promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
+    needed = {"NVreg_CreateImexChannel0": "1"} if choice.imex else {}
+    return {**needed, **stack.module_options, **promised}
+
+
+def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.Wanted:
+    return install.wanted(
+        choice=plan.choice,
+        machine=plan.machine,
+        found=plan.driver,
+        files=[each for each in entries if isinstance(each, RemoteFile)],
+        options=plan.options,
+        hold=plan.stack.hold and not plan.versions,
+        modules=modules(plan),
+    )
+
+
+def modules(plan: Plan) -> tuple[str, ...]:
+    """Kernel modules that are loaded now and at every boot; nvidia-fs has its own place, after its package."""
+    return ("nvidia", "nvidia_uvm", *(("nvidia_peermem",) if plan.choice.peermem else ()))
+
+
+def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
+    """Everything but the repository's key and the unit of the fabric manager."""
+    choice, stack, declared = plan.choice, plan.stack, plan.declared
+    fs = ("nvidia_fs",) if declared.gds and stack.gds_method == "nvidia-fs" else ()
+    boot = [name.replace("_", "-") for name in (*modules(plan), *fs)]
+    nodes = "/etc/nvidia-imex/nodes_config.cfg"
+    entries: list[Entry] = [
+        _file("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
+        RemoteFile(
+            "/etc/modules-load.d/rackproof-gpu.conf",
+            templates.text("/etc/modules-load.d/rackproof.conf", purpose="GPUs", modules=boot),
+        ),
+        *_repository(plan),
+        *_persistence(plan),
+        *_settings(plan),
+    ]
+    if choice.fabric_manager:
+        entries.append(_file(f"/etc/systemd/system/{FABRIC_UNIT}.d/rackproof.conf", pci_switches=choice.switches > 0))
+    if choice.imex:
+        entries.append(_file(nodes, restart=("nvidia-imex.service",), nodes=imex_nodes(site, stack)))
+    lines = nccl_settings(site, declared, stack)
+    entries.append(_file(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
+    if declared.gds:
+        rdma = RDMA_FILE_SYSTEMS.intersection(declared.gds)
+        addresses = tuple(str(each.ip) for each in site.settings.fabric_addresses) if rdma else ()
+        entries.append(RemoteFile(storage.PATH, storage.cufile(declared, stack, addresses)))
+    return tuple(entries)
+
+
+def _file(path: str, restart: tuple[str, ...] = (), mode: str = "644", **values: object) -> RemoteFile:
+    return RemoteFile(path, templates.text(path, **values), restart=restart, mode=mode)
+
+
+def _repository(plan: Plan) -> tuple[Entry, ...]:
+    """Where packages come from, and from where they must not; a version set writes this itself."""
+    if plan.versions:
+        return ()
+    family, found = plan.machine.family, plan.stack.repository
+    entries: list[Entry] = []
+    path = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
+    if found and plan.choice.source == "cuda":
+        entries.append(_file(path[family], url=found.url, key=KEYS[family]))
+    if family == "debian":
+        own = "o=Debian" if plan.machine.os_id == "debian" else "o=Ubuntu"
+        unwanted = own if plan.choice.source == "cuda" else "l=NVIDIA CUDA"
+        entries.append(_file("/etc/apt/preferences.d/60-rackproof-nvidia", driver=DRIVER_PACKAGES, unwanted=unwanted))
+    return tuple(entries)
+
+
+def _persistence(plan: Plan) -> tuple[Entry, ...]:
+    path = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
+    if not plan.persistenced:
+        return (Absent(path, restart=("nvidia-persistenced.service",)),)
+    return (_file(path, restart=("nvidia-persistenced.service",)),)
+
+
+def _settings(plan: Plan) -> tuple[Entry, ...]:
+    service = f"/etc/systemd/system/{tuning.SERVICE}"
+    if not plan.tuning and not plan.persistenced:
+        return (Absent(service), Absent(tuning.SCRIPT))
+    return (
+        _file(service, persistenced=plan.persistenced),
+        _file(tuning.SCRIPT, restart=(tuning.SERVICE,), mode="755", tuning=plan.tuning),
+    )
+
+
+def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    """Addresses of the NVLink domain."""
+    if stack.imex.nodes:
+        return stack.imex.nodes
+    found = (node.fabric_address(0) for node in site.rack.group("gpu"))
+    return tuple(address for address in found if address is not None)
+
+
+def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:
+    over = {**stack.nccl_conf, **(declared.nccl or {})}
+    return nccl.settings(site.architecture.fabric, nics(site), stack.nccl_hca, over)
+
+
+def nics(site: Site) -> tuple[Nic, ...]:
+    """The ports of this node's roles."""
+    roles = site.architecture.roles
+    return tuple(
+        nic for group in site.node.groups if group in roles for nic in (roles[group].expect.nics or ())
+    )  # fmt: skip
+
+
+def units(plan: Plan) -> tuple[Unit, ...]:
+    """In the order in which they are started: whoever keeps the driver loaded first."""
+    wanted_units = [
+        Unit("nvidia-persistenced.service", enabled=None if plan.persistenced else False, running=plan.persistenced)
+    ]
+    if plan.choice.fabric_manager:
+        # "Active" says little: until every GPU has registered no CUDA program starts.
+        registered = "timeout 60 nvidia-smi -q | grep -A 1 -w Fabric | grep -q 'State *: Completed'"
+        wanted_units.append(Unit(FABRIC_UNIT, proof=registered if plan.declared.fabric == "Completed" else None))
+    if plan.choice.imex:
+        wanted_units.append(Unit("nvidia-imex.service"))
+    if plan.tuning or plan.persistenced:
+        wanted_units.append(Unit(tuning.SERVICE))
+    if names.wants_dcgm(plan.stack, plan.declared):
+        wanted_units.append(Unit("nvidia-dcgm.service"))
+    if plan.stack.dcgm_exporter:
+        wanted_units.append(Unit(plan.stack.dcgm_exporter))
+    return tuple(wanted_units)

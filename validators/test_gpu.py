@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.parse.nvidia_driver import GPU_CLASSES, parse_kernel_module, parse_nvidia_devices
-from rackproof.parse.nvidia_smi import ClockPair, Gpu, driver_numbers, parse_nvidia_smi
+from rackproof.parse.nvidia_driver import (
+    GPU_CLASSES,
+    parse_bound,
+    parse_kernel_module,
+    parse_nccl_conf,
+    parse_nvidia_devices,
+    parse_parameters,
+)
+from rackproof.parse.nvidia_smi import ClockPair, Gpu, driver_numbers, parse_nvidia_smi, parse_nvidia_smi_list
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import answer_of
+from rackproof.validation.answers import STATUS, answer_of
 from rackproof.validation.gpus import (
     DEVICES,
     KERNEL_MODULE,
@@ -23,6 +30,16 @@ from rackproof.validation.gpus import (
     refusal,
     report,
     says,
+    says_even_nothing,
+)
+
+LIST = "nvidia-smi -L"
+PARAMETERS = f"cat /proc/driver/nvidia/params{STATUS}"
+NCCL = f"cat /etc/nccl.conf{STATUS}"
+BOUND = (
+    "for d in /sys/bus/pci/devices/*; do read -r v <$d/vendor; read -r c <$d/class; "
+    'case "$v $c" in "0x10de 0x03"*) l=$(readlink $d/driver); echo "${d##*/} ${l##*/}";; esac; done; true'
+    f"{STATUS}"
 )
 
 POWER_TOLERANCE_W = 0.5
@@ -252,6 +269,93 @@ def test_mig(host: Host, arch: Architecture) -> None:
         return f"{gpu.mig} until a reset, then {gpu.mig_pending}" if changing else gpu.mig
 
     expect_each(host, promised(arch).mig, mode)
+
+
+@check(
+    "gpu.mig_profiles",
+    reads="gpu.mig_profiles",
+    roles=("gpu",),
+    when=says_even_nothing("mig_profiles"),
+    protects="Partitions are gone after every boot, and the scheduler hands out those that it has in its own file.",
+    hint="systemctl status rackproof-gpu; nvidia-smi -L; nvidia-smi mig -lgip lists what the GPU can be divided into.",
+)
+def test_mig_profiles(host: Host, arch: Architecture) -> None:
+    listed = parse_nvidia_smi_list(read(host, LIST))
+    expect(len(listed), promised(arch).count, "GPUs that nvidia-smi lists")
+    wanted = sorted(promised(arch).mig_profiles or ())
+    expect_all(
+        f"partitions of GPU {gpu.index}: expected {', '.join(wanted) or 'none'}, actual {', '.join(found) or 'none'}"
+        for gpu in listed
+        if (found := sorted(device.profile for device in gpu.mig)) != wanted
+    )
+
+
+@check(
+    "gpu.parameters",
+    reads="gpu.parameters",
+    roles=("gpu",),
+    when=says("parameters"),
+    protects="Options in modprobe.d say what the driver will be given when it is loaded next, not what it has.",
+    hint="/proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
+)
+def test_parameters(host: Host, arch: Architecture) -> None:
+    answer = answer_of("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
+    if answer.status != 0:
+        raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
+    found = parse_parameters(answer.body)
+    wanted = promised(arch).parameters or {}
+    unknown = [name for name in wanted if name not in found]
+    expect_all(
+        f"{name}: expected {value}, actual {found[name]}"
+        for name, value in wanted.items()
+        if name in found and found[name] != value
+    )
+    if unknown:
+        raise Unmeasured(f"this driver has no option {', '.join(unknown)}")
+
+
+@check(
+    "gpu.nccl",
+    reads="gpu.nccl",
+    roles=("gpu",),
+    when=says("nccl"),
+    protects="Collectives take the front-end's adapters, or the fabric's class that is not lossless, and are slow.",
+    hint="/etc/nccl.conf; NCCL_DEBUG=INFO shows what a job really has: its environment and ~/.nccl.conf go before it.",
+)
+def test_nccl(host: Host, arch: Architecture) -> None:
+    answer = answer_of("/etc/nccl.conf", host.run(NCCL).stdout)
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"cat: exit status {answer.status}")
+    if answer.status != 0:
+        raise AssertionError("/etc/nccl.conf: expected a file, actual none")
+    found = parse_nccl_conf(answer.body)
+    expect_all(
+        f"{key}: expected {value}, actual {found.get(key, 'not set')}"
+        for key, value in (promised(arch).nccl or {}).items()
+        if found.get(key) != value
+    )
+
+
+@check(
+    "gpu.bound",
+    reads="gpu.driver",
+    roles=("gpu",),
+    when=real_gpus,
+    protects="A GPU that nouveau or a driver for virtual machines has taken is missing for every job.",
+    hint="lspci -nnk -d 10de:; blacklist the other driver, rebuild the initial file system, reboot.",
+)
+def test_bound(host: Host, arch: Architecture) -> None:
+    answer = answer_of("PCI drivers", host.run(BOUND).stdout)
+    if answer.status != 0:
+        raise Unmeasured(f"sh: exit status {answer.status}")
+    bound = parse_bound(answer.body)
+    if not bound:
+        raise AssertionError("expected GPUs on the PCI bus, actual none")
+    expect_all(
+        f"{address}: expected driver nvidia, actual {name or 'none'}"
+        for address, name in bound.items()
+        if name != "nvidia"
+    )
 
 
 @check(

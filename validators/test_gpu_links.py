@@ -282,3 +282,21 @@ def test_gds(host: Host, arch: Architecture) -> None:
     expect_all(problems)
     if answer.status != 0:
         raise Unmeasured(f"gdscheck: exit status {answer.status}")
+
+
+@check(
+    "gpu.gds_fallback",
+    reads="gpu.gds_fallback",
+    roles=("gpu",),
+    when=says("gds_fallback"),
+    protects="With the fallback allowed, cuFile copies through host memory without a word where the direct way is shut.",
+    hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
+)
+def test_gds_fallback(host: Host, arch: Architecture) -> None:
+    answer = answer_of("gdscheck", host.run(GDSCHECK).stdout)
+    if answer.not_run or answer.timed_out:
+        raise Unmeasured(f"gdscheck: exit status {answer.status}")
+    allowed = parse_gdscheck(answer.body).compat_mode
+    if allowed is None:
+        raise Unmeasured("gdscheck does not say whether cuFile may fall back")
+    expect(allowed, promised(arch).gds_fallback, "cuFile may copy through host memory")

@@ -78,3 +78,45 @@ def parse_nvidia_devices(output: str | bytes) -> tuple[PciDevice, ...]:
     if len({device.address for device in devices}) != len(devices):
         raise ParseError("lspci", "a device is listed twice")
     return tuple(devices)
+
+
+_PARAMETER: Final = re.compile(r"(\w+): (.*)")
+_BOUND: Final = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ?([\w-]*)")
+_NCCL: Final = re.compile(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*")
+
+
+def parse_parameters(output: str | bytes) -> dict[str, str]:
+    """Read ``/proc/driver/nvidia/params``: option, without quotes around texts."""
+    found = {}
+    for line in whole_lines("/proc/driver/nvidia/params", output):
+        match = _PARAMETER.fullmatch(line.strip())
+        if match is None:
+            raise ParseError("/proc/driver/nvidia/params", f"unexpected line {excerpt(line, 160)}")
+        found[match[1]] = match[2].strip('"')
+    if not found:
+        raise ParseError("/proc/driver/nvidia/params", "no option")
+    return found
+
+
+def parse_bound(output: str | bytes) -> dict[str, str]:
+    """PCI address and the kernel driver that has the device, empty where none has; one device a line."""
+    if not output.strip():
+        return {}
+    found = {}
+    for line in whole_lines("PCI drivers", output):
+        match = _BOUND.fullmatch(line.strip())
+        if match is None:
+            raise ParseError("PCI drivers", f"unexpected line {excerpt(line, 160)}")
+        found[match[1]] = match[2]
+    return found
+
+
+def parse_nccl_conf(output: str | bytes) -> dict[str, str]:
+    """Read ``/etc/nccl.conf``; NCCL passes over what it does not understand, and the last line of a key counts."""
+    if not output.strip():
+        return {}
+    found = {}
+    for line in whole_lines("/etc/nccl.conf", output):
+        if not line.lstrip().startswith("#") and (match := _NCCL.fullmatch(line)):
+            found[match[1]] = match[2]
+    return found

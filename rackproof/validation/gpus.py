@@ -42,6 +42,11 @@ def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
     return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) not in (None, ())
 
 
+def says_even_nothing(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """As ``says``, where an empty list is a promise too."""
+    return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) is not None
+
+
 def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
     return arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc == "Enabled"
 

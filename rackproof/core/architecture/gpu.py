@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from rackproof.core.architecture.base import Claims, Model
 
@@ -16,6 +16,8 @@ def _one_or_more(kind: type) -> Callable[[Any], Any]:
 
 PciIds = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
 Drivers = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
+MigProfile = Annotated[str, StringConstraints(pattern=r"^[0-9]g\.[0-9]+gb(\+me|\+me\.all|-me|\+gfx)?$")]
+MigProfiles = Annotated[tuple[MigProfile, ...], BeforeValidator(_one_or_more(str))]
 
 
 class Nvlink(Model):
@@ -63,6 +65,8 @@ class Gpu(Model):
     remapped_rows_max: int | None = Field(default=None, ge=0)
     """Rows of one GPU's memory that were replaced after uncorrectable errors."""
     mig: Literal["Enabled", "Disabled"] | None = None
+    mig_profiles: MigProfiles | None = None
+    """Partitions of every GPU: ``[3g.71gb, 3g.71gb]``; an empty list: none."""
     power_limit_w: float | None = Field(default=None, gt=0)
     """In force on every GPU; left out, it must be the GPU's own default."""
     clocks: Clocks | None = None
@@ -81,8 +85,14 @@ class Gpu(Model):
     """The node runs its own fabric manager, whose version must be exactly the driver's."""
     gpudirect: Literal["peermem", "dmabuf"] | None = None
     """How adapters reach GPU memory: through the module nvidia-peermem, or the kernel's DMA-BUF."""
+    parameters: dict[str, str] | None = Field(default=None, min_length=1)
+    """Options of the driver in force, as ``/proc/driver/nvidia/params`` names them: ``RmProfilingAdminOnly: "0"``."""
+    nccl: dict[str, str] | None = Field(default=None, min_length=1)
+    """Lines that /etc/nccl.conf must have: ``NCCL_IB_TC: "106"``."""
     gds: Drivers = ()
     """File systems for which ``gdscheck -p`` must say Supported: ``NVMe``, ``NFS``, ``WekaFS`` …"""
+    gds_fallback: bool | None = None
+    """Whether cuFile may copy through host memory where GPUDirect Storage does not work, without a word."""
     dcgm_level: Literal[1] | None = None
     """Level of ``dcgmi diag`` that validators run; the higher ones load the GPU and belong to a benchmark."""
     xid_allowed: Annotated[tuple[int, ...], BeforeValidator(_one_or_more(int))] = ()
@@ -106,6 +116,7 @@ GPU_CHECKS: Final = {
     "ecc_uncorrected_lifetime_max": "gpu.ecc_lifetime",
     "remapped_rows_max": "gpu.remapped_rows",
     "mig": "gpu.mig",
+    "mig_profiles": "gpu.mig_profiles",
     "power_limit_w": "gpu.power_limit",
     "clocks": "gpu.clocks",
     "temperature_margin_min_c": "gpu.temperature",
@@ -117,7 +128,10 @@ GPU_CHECKS: Final = {
     "fabric": "gpu.fabric",
     "fabric_manager": "gpu.fabric_manager",
     "gpudirect": "gpu.gpudirect",
+    "parameters": "gpu.parameters",
+    "nccl": "gpu.nccl",
     "gds": "gpu.gds",
+    "gds_fallback": "gpu.gds_fallback",
     "dcgm_level": "gpu.dcgm",
     "xid_allowed": "gpu.xid",
 }

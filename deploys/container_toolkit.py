@@ -1,0 +1,49 @@
+"""GPUs in containers: NVIDIA's toolkit, its runtime in Docker and containerd, and a CDI specification for all others.
+
+The runtimes themselves are another deploy's. Which of them hand out GPUs is the inventory's
+``gpu_stack.runtimes``; the CDI specification is written anew at every boot, since it names files of the driver in
+force.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from deploys import templates
+from deploys.gpu_driver import stack_of
+from rackproof.configure import operations
+from rackproof.configure.files import RemoteFile
+from rackproof.configure.gpu import operations as gpu_operations
+from rackproof.configure.gpu import packages, runtimes
+from rackproof.configure.gpu.packages import Package
+from rackproof.configure.machine import machine_here
+from rackproof.configure.site import here
+from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import locked
+
+
+@deploy("Container toolkit")
+def container_toolkit() -> None:
+    site = here()
+    declared, stack = site.architecture.gpu, stack_of(site)
+    if not stack.runtimes or declared is None or declared.count == 0 or site.settings.simulated_gpus:
+        return
+    machine = machine_here()
+    if machine is None:
+        gpu_operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        return
+    in_set = tuple(Package(each.name, each.version) for each in locked("container_toolkit"))
+    gpu_operations.installed(
+        name="Packages",
+        packages=in_set or packages.container_toolkit(stack),
+        family=machine.family,
+        hold=stack.hold and not in_set,
+    )
+    operations.files(name="Files", entries=(cdi_unit(),))
+    operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
+    gpu_operations.runtimes(name="Runtimes", wanted=stack.runtimes)
+
+
+def cdi_unit() -> RemoteFile:
+    path = f"/etc/systemd/system/{runtimes.CDI_SERVICE}"
+    return RemoteFile(path, templates.text(path))

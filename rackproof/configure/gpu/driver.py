@@ -1,0 +1,317 @@
+"""Which driver a node gets: branch, version, kernel modules and what belongs to its switches. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from rackproof.configure.gpu.generations import (
+    NVLINK5_GPUS,
+    Generation,
+    UnsupportedGpu,
+    generations,
+    gpus,
+    nvswitches,
+    support_problem,
+)
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.architecture import Gpu
+from rackproof.core.machine import Machine
+
+Source = Literal["distribution", "cuda"]
+Flavour = Literal["open", "proprietary"]
+
+FIRST_OPEN: Final = 515
+"""First branch with open modules (NVIDIA, driver installation guide)."""
+OPEN_BY_DEFAULT: Final = 560
+"""From here on NVIDIA's packages choose the open ones where both work (the same guide)."""
+PROPRIETARY_UNTIL: Final = 615
+"""Guide of branch 620: "Proprietary Kernel Modules Removed"."""
+DEFAULT_BRANCH: Final = 580
+"""What nobody declared: the long-term branch that knows everything from Maxwell to Blackwell."""
+DEBIAN_BRANCH: Final = {"12": 535, "13": 550}
+"""Branch of Debian's own packages (non-free of bookworm and trixie)."""
+DMABUF_KERNEL: Final = (5, 12)
+"""DMA-BUF in the kernel's RDMA core."""
+MELLANOX: Final = "15b3"
+
+SUPPORTED: Final = {
+    "debian": ("12", "13"),
+    "ubuntu": ("22.04", "24.04"),
+    "rhel": ("9",),
+    "rocky": ("9",),
+    "almalinux": ("9",),
+    "ol": ("9",),
+}
+"""Operating systems whose package names are known here; of RHEL and its rebuilds the major version counts."""
+
+
+class Locked(Protocol):
+    """The driver of a version set, as far as it matters here."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def flavour(self) -> Flavour: ...
+    @property
+    def precompiled(self) -> bool: ...
+    @property
+    def repository(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is installed on one node."""
+
+    source: Source
+    branch: int
+    version: str | None
+    """To the last digit where somebody declared it: ``580.126.20``."""
+    flavour: Flavour
+    precompiled: bool
+    generations: tuple[str, ...]
+    """Of the GPUs that are there."""
+    switches: int
+    """NVSwitches that are PCI devices."""
+    fabric_manager: bool
+    nvlsm: bool
+    imex: bool
+    peermem: bool
+    """nvidia-peermem is needed: an adapter for RDMA is there and DMA-BUF cannot be used."""
+
+    @property
+    def dkms(self) -> bool:
+        return not self.precompiled
+
+    @property
+    def label(self) -> str:
+        kind = f"{'precompiled ' if self.precompiled else ''}{self.flavour}"
+        return f"driver {self.version or self.branch} ({kind}, {self.source})"
+
+
+def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None = None) -> Choice:
+    """The driver for the GPUs of a machine.
+
+    Raises UnsupportedGpu, one line: an operating system, a GPU or a combination that cannot work, and the way out.
+    """
+    _check_os(machine)
+    found = gpus(machine)
+    if not found:
+        raise UnsupportedGpu(
+            f"no GPU of NVIDIA on the PCI bus, {declared.count} are declared: look at lspci -d 10de:, power and risers;"
+            " a node without GPUs does not belong to the group gpu"
+        )
+    kinds = generations(found, stack.generations)
+    switches = nvswitches(machine)
+    source = _source(machine, stack, locked, declared, bool(switches) or _nvlink5(found_devices=kinds))
+    branch, version = _branch(machine, declared, stack, locked, source)
+    for device, generation in kinds.items():
+        if problem := support_problem(generation, device, branch):
+            raise UnsupportedGpu(problem)
+    flavour = _flavour(kinds, stack, declared, branch, locked)
+    precompiled = stack.precompiled or (locked is not None and locked.precompiled)
+    if precompiled:
+        _check_precompiled(machine, source, flavour)
+    grace = any(each.name == "Grace Blackwell" for each in kinds.values())
+    nvlink5 = _nvlink5(found_devices=kinds)
+    fabric_manager = stack.fabric_manager if stack.fabric_manager is not None else bool(switches) or nvlink5
+    if fabric_manager and source == "distribution" and (machine.os_id == "debian" or nvlink5):
+        raise UnsupportedGpu(
+            f"{machine.label} has no fabric manager{' with NVLSM' if nvlink5 else ''} among its own packages, and the"
+            " GPUs are joined by NVSwitches: gpu_stack.source: cuda"
+        )
+    return Choice(
+        source=source,
+        branch=branch,
+        version=version,
+        flavour=flavour,
+        precompiled=precompiled,
+        generations=tuple(sorted({each.name for each in kinds.values()})),
+        switches=len(switches),
+        fabric_manager=fabric_manager,
+        nvlsm=fabric_manager and nvlink5,
+        imex=grace,
+        peermem=needs_peermem(machine, declared, flavour),
+    )
+
+
+def _nvlink5(found_devices: dict[str, Generation]) -> bool:
+    return any(device in NVLINK5_GPUS for device in found_devices)
+
+
+def _check_os(machine: Machine) -> None:
+    versions = SUPPORTED.get(machine.os_id, ())
+    if machine.os_version not in versions and machine.major not in versions:
+        known = ", ".join(f"{name} {'/'.join(each)}" for name, each in SUPPORTED.items())
+        raise UnsupportedGpu(f"no driver packages are known for {machine.label}; supported: {known}")
+    if machine.arch not in ("x86_64", "aarch64"):
+        raise UnsupportedGpu(f"no driver packages are known for {machine.arch}")
+
+
+def _source(machine: Machine, stack: GpuStack, locked: Locked | None, declared: Gpu, switched: bool) -> Source:
+    if machine.family == "rhel" and stack.source == "distribution":
+        raise UnsupportedGpu(f"{machine.label} has no driver of NVIDIA among its own packages: gpu_stack.source: cuda")
+    if stack.source:
+        return stack.source
+    if locked is not None:
+        return "distribution" if locked.repository == "distribution" else "cuda"
+    said = stack.driver or exact_version(declared.driver) or stack.repository
+    return "distribution" if machine.os_id == "debian" and not said and not switched else "cuda"
+
+
+def exact_version(driver: str | None) -> str | None:
+    """The architecture's driver where it is one version, not the oldest allowed one."""
+    return None if driver is None or driver.startswith(">=") else driver.strip()
+
+
+def _branch(
+    machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None, source: Source
+) -> tuple[int, str | None]:
+    said = stack.driver or (locked.version if locked else None) or exact_version(declared.driver)
+    promised = exact_version(declared.driver)
+    if said and promised and "." in said and said != promised:
+        raise UnsupportedGpu(
+            f"driver {said} is to be installed ({'gpu_stack.driver' if stack.driver else 'version set'}) and"
+            f" gpu.driver of the architecture promises {promised}: make them one"
+        )
+    if said and promised and "." not in said:
+        said = promised if promised.split(".")[0] == said else said
+    own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
+    oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
+    branch = int(said.split(".")[0]) if said else own or max(DEFAULT_BRANCH, _major(oldest) or 0)
+    if own is not None and branch != own:
+        raise UnsupportedGpu(
+            f"{machine.label} has drivers of branch {own} only, {branch} is asked for: gpu_stack.source: cuda"
+        )
+    if oldest and _numbers(oldest)[:1] > (branch,):
+        raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
+    return branch, said if said and "." in said else None
+
+
+def _major(version: str) -> int | None:
+    numbers = _numbers(version)
+    return numbers[0] if numbers else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _flavour(
+    kinds: dict[str, Generation], stack: GpuStack, declared: Gpu, branch: int, locked: Locked | None
+) -> Flavour:
+    """Raises UnsupportedGpu where GPUs contradict each other, or what was asked for."""
+    closed = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "proprietary"), None)
+    opened = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "open"), None)
+    if closed and opened:
+        raise UnsupportedGpu(
+            f"GPU {closed} works with proprietary kernel modules only and GPU {opened} with open ones only: no driver"
+            " serves both; take one kind out of the node"
+        )
+    asked: Flavour | None = stack.flavour if stack.flavour != "auto" else locked.flavour if locked else None
+    who = "gpu_stack.flavour" if stack.flavour != "auto" else "the version set"
+    if asked == "open" and closed:
+        raise UnsupportedGpu(
+            f"GPU {closed} does not work with open kernel modules, for which {who} asks (nvidia-smi would say: No"
+            " devices were found): proprietary"
+        )
+    if asked == "proprietary" and opened:
+        raise UnsupportedGpu(
+            f"GPU {opened} does not work with proprietary kernel modules, for which {who} asks (nvidia-smi would say:"
+            " No devices were found): open"
+        )
+    dmabuf = declared.gpudirect == "dmabuf"
+    flavour: Flavour
+    if asked:
+        flavour = asked
+    elif closed:
+        flavour = "proprietary"
+    else:
+        flavour = "open" if opened or branch >= (FIRST_OPEN if dmabuf else OPEN_BY_DEFAULT) else "proprietary"
+    if flavour == "open" and branch < FIRST_OPEN:
+        raise UnsupportedGpu(f"branch {branch} has no open kernel modules; {FIRST_OPEN} is the first that has")
+    if flavour == "proprietary" and branch > PROPRIETARY_UNTIL:
+        raise UnsupportedGpu(f"branch {branch} has no proprietary kernel modules any more: gpu_stack.flavour: open")
+    if dmabuf and flavour == "proprietary":
+        raise UnsupportedGpu(
+            f"gpu.gpudirect: dmabuf needs open kernel modules, and {closed or who} needs proprietary ones: promise"
+            " peermem"
+        )
+    if flavour == "open" and stack.module_options.get("NVreg_EnableGpuFirmware") == "0":
+        raise UnsupportedGpu("NVreg_EnableGpuFirmware=0 (gpu_stack.module_options) with open modules, which need GSP")
+    return flavour
+
+
+def _check_precompiled(machine: Machine, source: Source, flavour: Flavour) -> None:
+    if machine.os_id == "ubuntu" and source == "distribution":
+        return
+    if machine.family == "rhel" and flavour == "proprietary":
+        return
+    hint = {
+        "ubuntu": "Ubuntu's archive has them: gpu_stack.source: distribution",
+        "debian": "Debian has none: enrol the key of DKMS (mokutil --import), or switch Secure Boot off",
+    }.get(machine.os_id, "NVIDIA signs proprietary ones only: enrol the key of DKMS, or switch Secure Boot off")
+    raise UnsupportedGpu(f"no precompiled {flavour} modules for {machine.label} from the {source} packages; {hint}")
+
+
+def kernel_numbers(release: str) -> tuple[int, int]:
+    """``6.8.0-51-generic`` as ``(6, 8)``; ``(0, 0)`` for what is no release."""
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
+    """Before anything is loaded: the kernel is new enough, or RHEL's with it backported, and the modules are open."""
+    old_rhel = machine.family == "rhel" and int(machine.major or 0) >= 9
+    return flavour == "open" and (kernel_numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
+
+
+def needs_peermem(machine: Machine, declared: Gpu, flavour: Flavour) -> bool:
+    if declared.gpudirect is not None:
+        return declared.gpudirect == "peermem"
+    return bool(machine.devices(MELLANOX)) and not dmabuf_usable(machine, flavour)
+
+
+def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | None = None) -> str | None:
+    """Why modules of DKMS would not load, and the choices. ``key_enrolled``: the node's own key is in the firmware's
+    list; None before anybody could ask."""
+    if not machine.secure_boot or not choice.dkms or key_enrolled:
+        return None
+    if machine.os_id == "ubuntu":
+        ready = "modules that Ubuntu has signed (gpu_stack: {source: distribution, precompiled: true})"
+    elif machine.family == "rhel":
+        ready = "modules that NVIDIA signed (gpu_stack: {precompiled: true}, proprietary ones, its key enrolled)"
+    else:
+        ready = "no signed modules exist for this system"
+    return (
+        f"Secure Boot is on and {choice.label} is built on the node by DKMS: its modules would not load."
+        f" Choose: {ready}; enrol the key of DKMS (mokutil --import, then confirm at the console); or switch Secure"
+        " Boot off in the firmware's setup"
+    )
+
+
+def hardware_problems(machine: Machine, declared: Gpu) -> tuple[str, ...]:
+    """How the PCI bus differs from what is promised. Nothing that an installation must wait for, but somebody."""
+    found = gpus(machine)
+    problems = []
+    if len(found) != declared.count:
+        problems.append(f"GPUs on the PCI bus: expected {declared.count}, actual {len(found)}")
+    if declared.pci_ids:
+        wanted = {each.lower() for each in declared.pci_ids}
+        odd = [f"{each.ids} at {each.address}" for each in found if each.device not in wanted]
+        if odd:
+            problems.append(f"GPUs: expected 10de:{' or 10de:'.join(sorted(wanted))}, actual {', '.join(odd)}")
+    if declared.nvswitches is not None and len(nvswitches(machine)) != declared.nvswitches:
+        problems.append(f"NVSwitches: expected {declared.nvswitches}, actual {len(nvswitches(machine))}")
+    return tuple(problems)
+
+
+def preflight(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None = None) -> tuple[str, ...]:
+    """Everything that would stop the installation of the driver, one line each; empty where nothing does."""
+    try:
+        choice = choose(machine, declared, stack, locked)
+    except UnsupportedGpu as error:
+        return (str(error), *hardware_problems(machine, declared))
+    secure = secure_boot_problem(machine, choice)
+    return (*((secure,) if secure else ()), *hardware_problems(machine, declared))

@@ -1,0 +1,151 @@
+"""Generations of NVIDIA's GPUs, told by their PCI device ids, and the driver branches that know them.
+
+A chip has a block of ids of its own, of 128 as a rule, in the order of the PCI ID database (pci-ids.ucw.cz), so that a
+board that is new to this table is still of the right generation. An id outside of all blocks is refused: a driver that
+does not know a GPU says "No devices were found" after an installation that looked well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rackproof.core.machine import Machine, Pci
+from rackproof.core.nearest import suggestion
+
+NVIDIA: Final = "10de"
+GPU_KINDS: Final = ("0300", "0302")
+"""Classes of VGA and 3D controllers."""
+SWITCH_KIND: Final = "0680"
+
+Modules = Literal["proprietary", "either", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the driver must be for it."""
+
+    name: str
+    modules: Modules
+    """Kernel modules that work: those before Turing have no system processor that the open ones need, those from
+    Grace and Blackwell on are known to the open ones only (NVIDIA, driver installation guide, "Kernel Modules")."""
+    first: int
+    """Oldest branch."""
+    last: int | None = None
+    """Newest branch; None while it is supported."""
+    source: str = ""
+
+
+class UnsupportedGpu(ValueError):
+    """One line: the GPU, what is wrong, the way out."""
+
+
+_LEGACY = "NVIDIA, Unix graphics feature deprecation schedule: 580 is the last branch for Maxwell, Pascal and Volta"
+_OPEN = "NVIDIA, driver installation guide, Kernel Modules"
+
+GENERATIONS: Final[Mapping[str, Generation]] = {
+    each.name: each
+    for each in (
+        Generation("Kepler", "proprietary", 331, 470, "NVIDIA, Unix graphics feature deprecation schedule"),
+        Generation("Maxwell", "proprietary", 352, 580, _LEGACY),
+        Generation("Pascal", "proprietary", 375, 580, _LEGACY),
+        Generation("Volta", "proprietary", 384, 580, _LEGACY),
+        Generation("Turing", "either", 410, None, _OPEN),
+        Generation("Ampere", "either", 450, None, "Fabric Manager guide: HGX A100 from 450"),
+        Generation("Ada", "either", 525, None, "NVIDIA, release notes of branch 525"),
+        Generation("Hopper", "either", 525, None, "Fabric Manager guide: HGX H100 from 525"),
+        Generation("Grace Hopper", "open", 535, None, _OPEN),
+        Generation("Blackwell", "open", 570, None, "Fabric Manager guide: HGX B200 and B300 from 570"),
+        Generation("Grace Blackwell", "open", 570, None, _OPEN),
+    )
+}
+
+# First id, last id, generation. A block inside of another one comes before it.
+_BLOCKS: Final = (
+    (0x0FC0, 0x12FF, "Kepler"),
+    (0x1340, 0x13BF, "Maxwell"),  # GM107, GM108
+    (0x13C0, 0x143F, "Maxwell"),  # GM204, GM206: M60
+    (0x15F0, 0x15FF, "Pascal"),  # GP100: P100
+    (0x1610, 0x167F, "Maxwell"),
+    (0x1740, 0x17FF, "Maxwell"),  # GM200: M40
+    (0x1B00, 0x1D7F, "Pascal"),  # GP102 to GP108: P40, P4
+    (0x1D80, 0x1DFF, "Volta"),  # GV100: V100
+    (0x1E00, 0x1FFF, "Turing"),  # TU102 to TU117: T4
+    (0x2080, 0x20FF, "Ampere"),  # GA100: A100, A30
+    (0x2180, 0x21FF, "Turing"),  # TU116
+    (0x2200, 0x227F, "Ampere"),  # GA102: A40, A10
+    (0x2340, 0x234F, "Grace Hopper"),  # GH100 of GH200
+    (0x2300, 0x237F, "Hopper"),  # GH100: H100, H200, H800, H20
+    (0x2414, 0x247F, "Ampere"),  # GA103
+    (0x2480, 0x25FF, "Ampere"),  # GA104 to GA107: A2, A16
+    (0x2680, 0x28FF, "Ada"),  # AD102 to AD107: L40, L40S, L4
+    (0x2940, 0x294F, "Grace Blackwell"),  # GB100 of GB200
+    (0x2900, 0x29FF, "Blackwell"),  # GB100, GB102: B200, B100
+    (0x2B80, 0x2DFF, "Blackwell"),  # GB202 to GB207: RTX PRO 6000
+    (0x2E00, 0x2E7F, "Grace Blackwell"),  # GB20B of GB10
+    (0x2F00, 0x2F7F, "Blackwell"),  # GB205
+    (0x31C0, 0x31CF, "Grace Blackwell"),  # GB110 of GB300
+    (0x3180, 0x31FF, "Blackwell"),  # GB110: B300
+)
+
+NVSWITCHES: Final[Mapping[str, str]] = {"1ac2": "Volta", "1af1": "Ampere", "22a3": "Hopper"}
+"""Switches that are PCI devices of NVIDIA's own: the node's fabric manager drives them through the GPU driver."""
+
+NVLINK5_GPUS: Final = frozenset({"2901", "29bc", *(f"{device:04x}" for device in range(0x3180, 0x31C0))})
+"""GPUs of HGX boards whose switches are managed through a bridge in an adapter (B100, B200, B300): no PCI device shows
+them, and the fabric manager needs NVLSM beside it (Fabric Manager guide, fourth-generation NVSwitches)."""
+
+
+def is_nvswitch(device: Pci) -> bool:
+    return device.vendor == NVIDIA and device.device in NVSWITCHES
+
+
+def gpus(machine: Machine) -> tuple[Pci, ...]:
+    """NVIDIA's display and 3D controllers, in the order of their addresses."""
+    return tuple(each for each in machine.devices(NVIDIA) if each.kind.startswith(GPU_KINDS))
+
+
+def nvswitches(machine: Machine) -> tuple[Pci, ...]:
+    return tuple(each for each in machine.devices(NVIDIA) if is_nvswitch(each))
+
+
+def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Generation:
+    """The generation of a PCI device id (four hexadecimal digits).
+
+    ``overrides`` (id: generation) goes before the table. Raises UnsupportedGpu.
+    """
+    named = {key.lower(): value for key, value in (overrides or {}).items()}.get(device.lower())
+    if named is not None:
+        if named not in GENERATIONS:
+            raise UnsupportedGpu(f"gpu_stack.generations.{device}: {named!r} is none; {suggestion(named, GENERATIONS)}")
+        return GENERATIONS[named]
+    number = int(device, 16)
+    for first, last, name in _BLOCKS:
+        if first <= number <= last:
+            return GENERATIONS[name]
+    raise UnsupportedGpu(
+        f"unknown GPU {NVIDIA}:{device}: say its generation in the inventory, gpu_stack.generations:"
+        f" {{'{device}': one of {', '.join(GENERATIONS)}}}"
+    )
+
+
+def generations(devices: Iterable[Pci], overrides: Mapping[str, str] | None = None) -> dict[str, Generation]:
+    """Device id: generation, of GPUs. Raises UnsupportedGpu."""
+    return {each.device: generation_of(each.device, overrides) for each in devices}
+
+
+def support_problem(generation: Generation, device: str, branch: int) -> str | None:
+    """Why a driver branch does not know a GPU, and which one does."""
+    name = f"GPU {NVIDIA}:{device} ({generation.name})"
+    if branch < generation.first:
+        return (
+            f"{name} needs a driver of branch {generation.first} or newer, {branch} is asked for"
+            f" ({generation.source}); declare a newer one in gpu.driver or gpu_stack.driver"
+        )
+    if generation.last is not None and branch > generation.last:
+        return (
+            f"{name} is not known to drivers after branch {generation.last}, {branch} is asked for"
+            f" ({generation.source}); declare {generation.last} in gpu.driver or gpu_stack.driver"
+        )
+    return None

@@ -1,0 +1,125 @@
+"""What the inventory says about the stack of GPUs, under ``gpu_stack``: how it is installed, and the site's facts.
+
+What is promised (driver, persistence, MIG, power limit, GPUDirect, …) stands in the architecture.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from rackproof.configure.settings import Inputs
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
+PackageVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.+:~^-]*$")]
+DriverVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]+){0,2}$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
+Option = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
+Plain = Annotated[str, StringConstraints(pattern=r"^[^\s\"'\\]+$")]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\n]*$")]
+
+
+class Repository(Inputs):
+    """The repository of the vendor's packages; only where the version set does not bring it."""
+
+    url: Url
+    """Base of the repository: ``https://…/compute/cuda/repos/ubuntu2404/x86_64`` or a mirror of it."""
+    key_url: Url
+    """The key that its lists are signed with."""
+    key_sha256: Sha256
+    """Of the key's file. There is no default: NVIDIA has exchanged its keys before (April 2022)."""
+
+
+class Imex(Inputs):
+    """NVLink across the nodes of a rack (GB200, GB300)."""
+
+    nodes: tuple[str, ...] = ()
+    """Addresses of all nodes of the NVLink domain. Default: every GPU node of the inventory, on rail 0."""
+
+
+class GpuStack(Inputs):
+    """``gpu_stack`` in the inventory's data of a group or node."""
+
+    source: Literal["distribution", "cuda"] | None = None
+    """Where the driver comes from: the operating system's own packages (Debian's non-free, Ubuntu's restricted), or
+    NVIDIA's CUDA repository. Never both: half an upgrade from each is the classic failure. Default: distribution on
+    Debian without NVSwitches and without a declared driver, cuda elsewhere (NVIDIA, driver installation guide)."""
+    flavour: Literal["auto", "open", "proprietary"] = "auto"
+    """Kernel modules. ``auto``: by the GPUs' generation, and open where both work and the branch is 560 or newer
+    (the default of NVIDIA's own packages from then on) or DMA-BUF is promised, which only the open ones have."""
+    precompiled: bool = False
+    """Modules that were built and signed by the distribution (Ubuntu's archive) or the vendor (RHEL, proprietary
+    ones), instead of DKMS: what Secure Boot accepts without a key of one's own."""
+    driver: DriverVersion | None = None
+    """Branch (``580``) or exact version (``580.126.20``). Default: the version set's, else the architecture's."""
+    generations: dict[Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4}$")], str] = Field(default_factory=dict)
+    """PCI device id: generation, for GPUs that the kit does not know yet."""
+    repository: Repository | None = None
+    """Where packages come from when ``source`` is cuda and no version set says it."""
+    hold: bool = True
+    """Packages that were installed with a version are held (apt-mark hold, dnf versionlock): a driver that
+    unattended upgrades move under a running one is the commonest complaint in this field."""
+    headers: tuple[Word, ...] = ()
+    """Packages with the headers of the running kernel. Default: linux-headers-$(uname -r), or kernel-devel."""
+    module_options: dict[Option, Plain] = Field(default_factory=dict)
+    """Options of the module nvidia: ``NVreg_RestrictProfilingToAdminUsers: "0"``. Default: none, the driver's own."""
+    persistenced: bool | None = None
+    """Whether nvidia-persistenced runs. Default: as the architecture promises, and on where it says nothing."""
+    fabric_manager: bool | None = None
+    """Default: by NVSwitches on the PCI bus, and by GPUs of boards whose switches are none of it. False where a
+    service of the site's own, or another machine, manages them."""
+    imex: Imex = Imex()
+    cuda: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] | None = None
+    """CUDA toolkit, ``13.0``. Default: none; jobs bring theirs in containers."""
+    nccl: PackageVersion | None = None
+    """Version of the packages, with CUDA's: ``2.27.5-1+cuda12.9``. Default: none."""
+    dcgm: bool | None = None
+    """DCGM 4 and its service. Default: where the architecture promises a diagnosis (``gpu.dcgm_level``)."""
+    dcgm_cuda: Literal[12, 13] | None = None
+    """The CUDA that DCGM's packages are built for. Default: 13 from driver branch 580 on (CUDA 13 needs it)."""
+    dcgm_exporter: Word | None = None
+    """A unit that profiles GPUs through DCGM all the time. Only one client may profile: where both this and the
+    diagnosis of ``gpu.dcgm_level`` are declared, plans say so."""
+    gdrcopy: bool = False
+    """GDRCopy's driver and library."""
+    gds_method: Literal["nvidia-fs", "p2pdma"] = "nvidia-fs"
+    """How GPUDirect Storage reaches drives: NVIDIA's module, or the kernel's own PCI P2PDMA (local NVMe, kernel 6.2,
+    driver 570, CUDA 12.8)."""
+    cufile: dict[str, Any] = Field(default_factory=dict)
+    """Further sections of /etc/cufile.json, laid over the kit's: ``properties: {max_direct_io_size_kb: 16384}``."""
+    nccl_conf: dict[Option, Line] = Field(default_factory=dict)
+    """Lines of /etc/nccl.conf, laid over those that follow from the architecture's fabric. An empty value takes a line
+    out."""
+    nccl_hca: tuple[Plain, ...] | None = None
+    """RDMA devices of collectives. Default: the architecture's ports of the purpose ``compute``, so that the
+    front-end's adapters are left out; without any, the fabric's."""
+    reset_gpus: bool = False
+    """Whether a pending MIG mode may be brought about by a reset of idle GPUs at once. Default: by the reboot that
+    is due anyway."""
+    locked_clocks_mhz: Annotated[tuple[int, ...], Field(min_length=1, max_length=2)] | None = None
+    """Lowest and highest SM clock (``nvidia-smi -lgc``), MHz. Default: not locked."""
+    locked_memory_clocks_mhz: Annotated[tuple[int, ...], Field(min_length=1, max_length=2)] | None = None
+    """As ``nvidia-smi -lmc``, MHz. Default: not locked."""
+    container_toolkit: PackageVersion | Literal["latest"] | None = None
+    """Version of the four packages of NVIDIA's container toolkit. Default: as the version set says; ``latest`` takes
+    what the repository has and holds it."""
+    runtimes: tuple[Literal["docker", "containerd", "podman"], ...] = ()
+    """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification."""
+    packages: tuple[Word, ...] = ()
+    """Further packages from the same repository."""
+
+    @field_validator("module_options")
+    @classmethod
+    def _names_of_the_module(cls, options: dict[str, str]) -> dict[str, str]:
+        for name in options:
+            if not name.startswith("NVreg_"):
+                raise ValueError(f"{name}: options of the module nvidia begin with NVreg_")
+        return options
+
+    @model_validator(mode="after")
+    def _open_modules_need_their_firmware(self) -> GpuStack:
+        if self.flavour == "open" and self.module_options.get("NVreg_EnableGpuFirmware") == "0":
+            raise ValueError("NVreg_EnableGpuFirmware=0 with open kernel modules: they cannot work without GSP")
+        return self

@@ -1,0 +1,354 @@
+"""From what is there to the declared driver: what differs, and one script that brings it about. Pure.
+
+The script decides what only the node can know once packages are there: whether the module can be loaded at once, or
+something else holds the GPUs until a reboot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rackproof.configure.files import PENDING, REBOOT, RemoteFile
+from rackproof.configure.gpu import packages as names
+from rackproof.configure.gpu.driver import Choice
+from rackproof.configure.gpu.packages import Package
+from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP, GpuState
+from rackproof.core.machine import Machine
+
+NOUVEAU: Final = "nouveau holds the GPUs, its blacklist applies from the next start on"
+OPTIONS: Final = "options of the module nvidia differ from those in force"
+PARAMETERS: Final[Mapping[str, str]] = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
+"""Option without ``NVreg_``: its name in /proc/driver/nvidia/params where that is another one."""
+OTHERS: Final = ("nouveau", "nova_core")
+"""Drivers of the kernel's own for the same GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The driver of one node as it shall be."""
+
+    choice: Choice
+    packages: tuple[Package, ...]
+    stream: str | None
+    options: Mapping[str, str]
+    """Of the module nvidia: ``NVreg_…``: value."""
+    stamp: str
+    hold: bool
+    modules: tuple[str, ...]
+    """Loaded now and at every boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPlan:
+    install: tuple[Package, ...] = ()
+    hold: tuple[str, ...] = ()
+    stream: str | None = None
+    initramfs: bool = False
+    load: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    """Reasons for a reboot that are known already and not marked yet."""
+    waiting: tuple[str, ...] = ()
+    """Reasons that are marked: nothing to do before the reboot."""
+    fabric_unit: bool = False
+    """The fabric manager's unit must lose its wait for multi-user.target."""
+    reasons: tuple[str, ...] = field(default=())
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.install or self.hold or self.stream or self.initramfs or self.load or self.marks or self.fabric_unit
+        )
+
+
+def wanted(
+    choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
+    hold: bool, modules: Sequence[str],
+) -> Wanted:  # fmt: skip
+    return Wanted(
+        choice=choice,
+        packages=tuple(found),
+        stream=names.stream(machine, choice),
+        options=dict(options),
+        stamp=stamp(files),
+        hold=hold,
+        modules=tuple(modules),
+    )
+
+
+def stamp(files: Iterable[RemoteFile]) -> str:
+    """sha256 over the kit's files in modprobe.d: what the initial file system must have been built with."""
+    digest = hashlib.sha256()
+    for each in files:
+        if each.path.startswith("/etc/modprobe.d/"):
+            digest.update(f"{each.path}\n{each.content}\n".encode())
+    return digest.hexdigest()
+
+
+def plan_driver(target: Wanted, state: GpuState) -> DriverPlan:
+    """What has to be done, in the order of ``script``."""
+    reasons: list[str] = []
+    install = tuple(each for each in target.packages if not each.satisfied_by(state.packages.get(each.name)))
+    for each in install:
+        have = state.packages.get(each.name)
+        reasons.append(f"install {each.name} {each.version or ''}".rstrip() + (f" over {have}" if have else ""))
+    versioned = [each.name for each in target.packages if each.version is not None]
+    hold = tuple(name for name in versioned if target.hold and name not in state.held)
+    stream = target.stream if target.stream and target.stream != state.stream else None
+    if stream:
+        reasons.append(f"stream nvidia-driver:{stream}" + (f" instead of {state.stream}" if state.stream else ""))
+    initramfs = state.stamp != target.stamp
+    if initramfs:
+        reasons.append("rebuild the initial file system")
+    marks = [] if install else _marks(target, state)
+    known = set(state.reboots)
+    blocked = bool(marks) or NOUVEAU in known
+    loaded = set(state.modules)
+    load = () if blocked and not install else tuple(name for name in target.modules if name not in loaded)
+    reasons += [f"load {name}" for name in load]
+    new = tuple(mark for mark in marks if mark not in known)
+    reasons += [f"reboot: {mark}" for mark in new]
+    if state.fabric_after_multi_user and target.choice.fabric_manager:
+        reasons.append(f"{FABRIC_UNIT} waits for multi-user.target, which waits for it")
+    return DriverPlan(
+        install=install,
+        hold=hold,
+        stream=stream,
+        initramfs=initramfs,
+        load=load,
+        marks=new,
+        waiting=tuple(mark for mark in marks if mark in known),
+        fabric_unit=state.fabric_after_multi_user and target.choice.fabric_manager,
+        reasons=tuple(reasons),
+    )
+
+
+def mismatch(loaded: str, installed: str) -> str:
+    return f"driver {loaded} loaded, {installed} installed"
+
+
+def _marks(target: Wanted, state: GpuState) -> list[str]:
+    """What only a reboot brings about, while all packages are there."""
+    marks: list[str] = []
+    held = sorted({name for name in state.drivers.values() if name in OTHERS})
+    if held or any(name in state.modules for name in OTHERS):
+        marks.append(NOUVEAU)
+    if state.loaded and state.available:
+        if state.loaded.version != state.available.version:
+            marks.append(mismatch(state.loaded.version, state.available.version))
+        elif state.loaded.open != state.available.open:
+            marks.append(f"{_kind(state.loaded.open)} modules loaded, {_kind(state.available.open)} ones installed")
+    if state.loaded and options_differ(target.options, state.parameters):
+        marks.append(OPTIONS)
+    return marks
+
+
+def _kind(open_: bool) -> str:
+    return "open" if open_ else "proprietary"
+
+
+def options_differ(options: Mapping[str, str], parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """Options whose value in force is another one; those that the driver does not report are not among them."""
+    different = []
+    for option, value in options.items():
+        name = option.removeprefix("NVreg_")
+        actual = parameters.get(PARAMETERS.get(name, name))
+        if actual is not None and actual != value.strip('"'):
+            different.append(option)
+    return tuple(different)
+
+
+def in_force(target: Wanted, state: GpuState) -> bool:
+    """The declared driver is loaded, and no reboot is waited for before it can be used."""
+    return state.loaded is not None and not _marks(target, state) and "nvidia" in state.modules
+
+
+def packages_script(missing: Sequence[Package], hold: Sequence[str], family: str) -> str:
+    """Install packages, hold those that have a version, and verify that they are there."""
+    lines = ["set -eu", "export LC_ALL=C.UTF-8", 'fail() { echo "$1" >&2; exit 1; }']
+    if missing:
+        lines += _apt_lines(missing) if family == "debian" else _dnf_lines(missing)
+    if hold:
+        held = " ".join(shlex.quote(name) for name in hold)
+        lines.append(f"apt-mark hold {held} >/dev/null" if family == "debian" else _versionlock(held))
+    return "\n".join(lines)
+
+
+def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
+    """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
+    lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
+    debian = machine.family == "debian"
+    if plan.stream:
+        lines += _stream_lines(plan.stream)
+    if plan.install:
+        lines += _apt_lines(plan.install) if debian else _dnf_lines(plan.install)
+    if plan.hold:
+        held = " ".join(shlex.quote(name) for name in plan.hold)
+        lines.append(f"apt-mark hold {held} >/dev/null" if debian else _versionlock(held))
+    if plan.initramfs or plan.install:
+        lines += _initramfs_lines(target.stamp, machine)
+    if plan.fabric_unit or (plan.install and target.choice.fabric_manager):
+        lines += _fabric_unit_lines()
+    lines += _force_lines(plan, target, machine)
+    return "\n".join(lines)
+
+
+def _apt_lines(missing: Sequence[Package]) -> list[str]:
+    options = "-o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
+    lines = [
+        "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l",
+        f"apt-get -q {options} update || fail 'apt-get update failed: see its lines above; the repository or its key"
+        " may have changed'",
+        "set --",
+    ]
+    for each in missing:
+        if each.version is None:
+            lines.append(f'set -- "$@" {shlex.quote(each.name)}')
+        else:
+            # The revision behind the version is the repository's: the newest one that matches is taken.
+            pattern = each.version if each.version.endswith("*") else f"{each.version}*"
+            lines += [
+                f"v=$(apt-cache madison {shlex.quote(each.name)} | awk '{{print $3}}' | while read -r c; do"
+                f' case ${{c#*:}} in {_glob(pattern)}) echo "$c"; break;; esac; done)',
+                f'[ -n "$v" ] || fail {shlex.quote(_missing(each))}',
+                f'set -- "$@" {shlex.quote(each.name)}="$v"',
+            ]
+    lines += [
+        f"apt-get -q -y {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
+        ' -- "$@" || { dpkg --configure -a --force-confdef --force-confold; apt-get -q -y'
+        f" {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
+        ' -- "$@"; } || fail "apt-get could not install: $*"',
+    ]
+    for each in missing:
+        lines.append(
+            f"[ \"$(dpkg-query -W -f='${{db:Status-Status}}' -- {shlex.quote(each.name)} 2>/dev/null)\" = installed ]"
+            f" || fail {shlex.quote(f'{each.name}: not installed although apt-get said nothing')}"
+        )
+    return lines
+
+
+def _glob(pattern: str) -> str:
+    return shlex.quote(pattern.rstrip("*").partition(":")[2] or pattern.rstrip("*")) + "*"
+
+
+def _missing(package: Package) -> str:
+    return (
+        f"{package.name} {package.version}: no such version in the repositories of this node; correct the version, or"
+        " add it to the mirror"
+    )
+
+
+def _stream_lines(stream: str) -> list[str]:
+    name = shlex.quote(f"nvidia-driver:{stream}")
+    missing = shlex.quote(f"the repositories of this node have no stream {stream} of the module nvidia-driver")
+    return [
+        "dnf -y -q module reset nvidia-driver >/dev/null",
+        f"dnf -y -q module enable {name} || fail {missing}",
+    ]
+
+
+def _dnf_lines(missing: Sequence[Package]) -> list[str]:
+    wanted_names = []
+    for each in missing:
+        version = (each.version or "").partition(":")[2] or each.version or ""
+        wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
+    listed = " ".join(wanted_names)
+    lines = [
+        f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed}"
+        f" || fail {shlex.quote('dnf could not install all of: ' + ' '.join(wanted_names).replace(chr(39), ''))}"
+    ]
+    for each in missing:
+        lines.append(
+            f"rpm -q -- {shlex.quote(each.name)} >/dev/null"
+            f" || fail {shlex.quote(f'{each.name}: not installed although dnf said nothing')}"
+        )
+    return lines
+
+
+def _versionlock(names_: str) -> str:
+    return (
+        f"dnf -q versionlock add {names_} >/dev/null"
+        " || fail 'dnf versionlock failed: install python3-dnf-plugin-versionlock'"
+    )
+
+
+def _initramfs_lines(stamp_: str, machine: Machine) -> list[str]:
+    build = "update-initramfs -u -k all" if machine.family == "debian" else 'dracut --force --kver "$(uname -r)"'
+    return [
+        f"timeout 600 {build} >/dev/null || fail 'the initial file system could not be rebuilt: nouveau may come back"
+        " at the next start'",
+        f"mkdir -p {STAMP.rpartition('/')[0]}",
+        f"printf '%s\\n' {stamp_} > {STAMP}.new && mv -f {STAMP}.new {STAMP}",
+    ]
+
+
+def _fabric_unit_lines() -> list[str]:
+    """Dependencies cannot be taken away by a drop-in: a copy of the unit without them goes before the packaged one."""
+    return [
+        f"u=$(systemctl show -P FragmentPath {FABRIC_UNIT} 2>/dev/null) || u=",
+        'if [ -n "$u" ] && grep -q -E "^After=.*multi-user.target" "$u"; then',
+        f'  sed -E "/^After=/s/ ?multi-user\\.target//" "$u" > /etc/systemd/system/.{FABRIC_UNIT}.new',
+        f"  mv -f /etc/systemd/system/.{FABRIC_UNIT}.new /etc/systemd/system/{FABRIC_UNIT}",
+        "  systemctl daemon-reload",
+        "fi",
+    ]
+
+
+def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str]:
+    """Verify what is installed for the running kernel, and bring it into force or say what stands in the way."""
+    choice = target.choice
+    kernel = "the running kernel $(uname -r)"
+    lines = [
+        f'mark() {{ mkdir -p {PENDING}; : > "{PENDING}/{REBOOT}$1"; echo "reboot required: $1"; }}',
+        'want=$(modinfo -F version nvidia 2>/dev/null) || fail "no module nvidia for'
+        f' {kernel}: dkms status and its make.log say why"',
+    ]
+    if choice.version:
+        lines.append(
+            f'[ "$want" = {shlex.quote(choice.version)} ] || fail "the module nvidia for {kernel} is $want, declared is'
+            f' {choice.version}"'
+        )
+    else:
+        lines.append(
+            f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
+            f' declared is branch {choice.branch}"'
+        )
+    licence = "case $(modinfo -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
+    lines += [
+        licence,
+        f'[ "$kind" = {choice.flavour} ] || fail "the module nvidia for {kernel} is the $kind one, these GPUs need the'
+        f' {choice.flavour} one"',
+        "blocked=",
+    ]
+    for name in OTHERS:
+        lines.append(f"if [ -d /sys/module/{name} ]; then mark {shlex.quote(NOUVEAU)}; blocked=1; fi")
+    lines += [
+        "if [ -r /sys/module/nvidia/version ]; then read -r have </sys/module/nvidia/version;"
+        ' [ "$have" = "$want" ] || { mark "driver $have loaded, $want installed"; blocked=1; }; fi',
+    ]
+    lines += [
+        f"mark {shlex.quote(mark)}; blocked=1" for mark in plan.marks if mark not in (NOUVEAU,) and "loaded" not in mark
+    ]
+    lines.append('if [ -n "$blocked" ]; then exit 0; fi')
+    for module in target.modules:
+        name = module.replace("_", "-")
+        hint = (
+            "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"
+            if module == "nvidia_peermem"
+            else "see dmesg: NVRM and 'module verification failed' say why"
+        )
+        lines += [
+            f"[ -d /sys/module/{module} ] || timeout 300 modprobe {name}"
+            f" || fail {shlex.quote(f'{name} cannot be loaded: {hint}')}",
+            f"[ -d /sys/module/{module} ] || fail '{name} is not loaded although modprobe said nothing'",
+        ]
+    lines += [
+        'have=$(sed -n "s/^NVRM version: .* \\([0-9][0-9]*\\.[0-9.]*\\) .*/\\1/p" /proc/driver/nvidia/version)',
+        '[ "$have" = "$want" ] || fail "the driver in force is ${have:-none}, installed is $want"',
+        f'n=$(timeout {60 * 5} nvidia-smi -L 2>/dev/null | grep -c "^GPU ") || n=0',
+        '[ "$n" -gt 0 ] || fail "nvidia-smi finds no GPU with driver $want ($kind): $(timeout 60 nvidia-smi 2>&1'
+        ' | tail -n 1)"',
+    ]
+    return lines

@@ -1,0 +1,217 @@
+"""Operations on GPUs and their driver: ask once, plan, carry out with one command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure import facts as shared_facts
+from rackproof.configure import operations
+from rackproof.configure.files import reboot_mark
+from rackproof.configure.gpu import facts, install, storage, tuning
+from rackproof.configure.gpu import runtimes as runtime_plans
+from rackproof.configure.gpu.driver import secure_boot_problem
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.packages import Package
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.units import Unit
+from rackproof.core.architecture import Gpu
+from rackproof.core.machine import Machine
+from rackproof.parse import ParseError
+from rackproof.parse.gdscheck import parse_gdscheck
+
+
+@operation()
+def refused(reason: str) -> Commands:
+    """Fail on this node, with one line."""
+    yield from refuse(reason)
+
+
+@operation()
+def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
+    """Bring the key that a repository's lists are signed with, if its digest is the declared one."""
+    found = host.get_fact(shared_facts.FileStates, paths=[path], texts=[])
+    if found is None:
+        yield from unreadable("the key of the repository")
+        return
+    if path in found and found[path].sha256 == sha256:
+        host.noop(f"{path} is the declared key")
+        return
+    new = shlex.quote(f"{path}.new")
+    if family == "debian":
+        fetch = f"/usr/lib/apt/apt-helper download-file {shlex.quote(url)} {new} SHA256:{sha256} >&2"
+    else:
+        fetch = f"timeout 120 curl -fsSL -o {new} -- {shlex.quote(url)}"
+    message = shlex.quote(f"{url}: not the key with sha256 {sha256}; compare the new one with the vendor's page")
+    yield StringCommand(
+        f"set -eu; umask 022; mkdir -p {shlex.quote(path.rpartition('/')[0])}; "
+        f"{fetch} && echo {sha256}'  '{new} | sha256sum -c --quiet - >&2 "
+        f"|| {{ rm -f -- {new}; echo {message} >&2; exit 1; }}; chmod 644 {new}; mv -f -- {new} {shlex.quote(path)}"
+    )
+
+
+@operation()
+def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
+    """Install what is missing or of another version, and hold what has a version."""
+    found = host.get_fact(facts.GpuFacts, packages_wanted=[each.name for each in packages], family=family, smi=False)
+    if found is None:
+        yield from unreadable("the list of installed packages")
+        return
+    missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]
+    unheld = [each.name for each in packages if hold and each.version is not None and each.name not in found.held]
+    if missing or unheld:
+        yield StringCommand(install.packages_script(missing, unheld, family))
+    else:
+        host.noop(f"all {len(packages)} packages are installed")
+
+
+@operation()
+def driver(target: install.Wanted, machine: Machine) -> Commands:
+    """Install the driver, rebuild the initial file system, load what is not loaded, say what needs a reboot."""
+    found = host.get_fact(
+        facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
+    )
+    if found is None:
+        yield from unreadable("the state of the GPU driver")
+        return
+    if problem := secure_boot_problem(machine, target.choice, found.key_enrolled):
+        yield from refuse(problem)
+        return
+    plan = install.plan_driver(target, found)
+    for reason in plan.reasons:
+        logger.debug("%s: %s", host.name, reason)
+    if plan:
+        yield StringCommand(install.script(plan, target, machine))
+    elif plan.waiting:
+        host.noop(f"{target.choice.label} waits for a reboot: {'; '.join(plan.waiting)}")
+    else:
+        host.noop(f"{target.choice.label} is in force")
+
+
+def _usable(target: install.Wanted, machine: Machine) -> bool | None:
+    """Whether the declared driver can be used; before the run, whether it will be. None where nobody can say."""
+    found = host.get_fact(
+        facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
+    )
+    if found is None:
+        return None
+    if state.is_executing or found.loaded is not None:
+        return install.in_force(target, found)
+    return not any(name in found.modules for name in install.OTHERS)
+
+
+@operation()
+def driver_units(wanted: Sequence[Unit], target: install.Wanted, machine: Machine) -> Commands:
+    """As ``operations.units``; services of a driver that waits for a reboot are enabled and start with it."""
+    usable = _usable(target, machine)
+    if usable is None:
+        yield from unreadable("the state of the GPU driver")
+        return
+    units = wanted if usable else [replace(unit, running=None, proof=None) for unit in wanted]
+    yield from operations.units._inner(wanted=list(units))
+
+
+@operation()
+def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
+    """Limits, clocks, ECC and MIG as declared, through the script that sets them at every boot; then read back."""
+    found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
+    if found is None:
+        yield from unreadable("what GPUs are set to")
+        return
+    if found.smi is None:
+        if found.loaded is not None and found.smi_problem and not found.reboots:
+            yield from refuse(f"nvidia-smi gives no report: {found.smi_problem}")
+        else:
+            host.noop(f"{tuning.SERVICE} sets them when the driver is loaded")
+        return
+    plan = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
+    if plan.busy and plan.now:
+        yield from refuse(
+            f"MIG cannot be changed while programs use the GPUs: {', '.join(plan.busy)}; drain the node and run again"
+        )
+        return
+    new = [mark for mark in plan.pending if mark not in found.reboots]
+    for reason in plan.now:
+        logger.debug("%s: %s", host.name, reason)
+    if plan.now:
+        yield StringCommand(
+            f"systemctl restart {tuning.SERVICE} || {{ journalctl -u {tuning.SERVICE} -n 3 -o cat --no-pager >&2;"
+            f" echo 'settings of GPUs: {tuning.SERVICE} failed' >&2; exit 1; }}"
+        )
+        yield from _read_back(wanted, machine)
+    elif new:
+        yield StringCommand("; ".join(reboot_mark(mark) for mark in new))
+    else:
+        host.noop("GPUs are set as declared" if not plan.pending else f"waits for a reboot: {'; '.join(plan.pending)}")
+
+
+def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
+    found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
+    if found is None or found.smi is None:
+        yield from refuse(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
+        return
+    left = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
+    if left.pending:
+        yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
+    if left.now:
+        yield from refuse(f"asked for and not in force: {'; '.join(left.now)}")
+
+
+@operation()
+def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.Wanted, machine: Machine) -> Commands:
+    """Load nvidia-fs, and fail where gdscheck does not say that every promised file system is reached directly."""
+    usable = _usable(target, machine)
+    if usable is None:
+        yield from unreadable("the state of the GPU driver")
+        return
+    if not usable or (not state.is_executing and host.get_fact(facts.GdsCheck) == ""):
+        host.noop("gdscheck is asked when driver and GPUDirect Storage are there")
+        return
+    wrong = _gds_problems(declared, stack)
+    if not wrong:
+        host.noop(f"GPUDirect Storage works: {', '.join(declared.gds)}")
+        return
+    if stack.gds_method == "nvidia-fs":
+        yield StringCommand(
+            "[ -d /sys/module/nvidia_fs ] || timeout 120 modprobe nvidia-fs || { echo 'nvidia-fs cannot be loaded:"
+            " it must be built for the running kernel and the loaded driver (dkms status)' >&2; exit 1; }"
+        )
+        wrong = _gds_problems(declared, stack)
+    if wrong:
+        yield from refuse(f"GPUDirect Storage: {'; '.join(wrong)}")
+
+
+def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
+    said = host.get_fact(facts.GdsCheck)
+    if not said:
+        return ("gdscheck is not installed" if said == "" else "gdscheck does not answer",)
+    try:
+        return storage.problems(parse_gdscheck(said), declared, stack)
+    except ParseError as error:
+        return (str(error),)
+
+
+@operation()
+def runtimes(wanted: Sequence[str]) -> Commands:
+    """Container runtimes hand out GPUs, and the CDI specification is that of the driver in force."""
+    found = host.get_fact(facts.Runtimes)
+    if found is None:
+        yield from unreadable("the container runtimes")
+        return
+    try:
+        plan = runtime_plans.plan(wanted, found, installing=not state.is_executing)
+    except runtime_plans.NoRuntime as error:
+        yield from refuse(str(error))
+        return
+    for reason in plan.reasons:
+        logger.debug("%s: %s", host.name, reason)
+    if plan:
+        yield StringCommand(plan.script)
+    else:
+        host.noop("container runtimes hand out GPUs")

@@ -1,0 +1,217 @@
+"""What the parts of the stack are called, by operating system, repository and branch. Pure.
+
+Sources: NVIDIA's driver installation guide ("Kernel Modules", "Compute-only", the renames of Ubuntu's packages at 590),
+its Fabric Manager guide (nvlink5), the archives of Debian 12 and 13 and of Ubuntu, DCGM's and GPUDirect Storage's
+installation guides, and Azure's image scripts for the fabric manager's name before and after 580.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.gpu.driver import Choice
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.architecture import Gpu
+from rackproof.core.machine import Machine
+
+FABRIC_MANAGER_RENAMED: Final = 580
+UBUNTU_RENAMED: Final = 590
+COMPUTE_ONLY: Final = 560
+"""First branch whose packages can be had without those of a desktop."""
+CUDA13: Final = 580
+
+TOOLKIT: Final = (
+    "libnvidia-container1",
+    "libnvidia-container-tools",
+    "nvidia-container-toolkit-base",
+    "nvidia-container-toolkit",
+)
+"""One set: a newer library under an older tool has kept containers from starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package; ``version`` as the package manager compares it, with ``*`` at its end where only the beginning is
+    known; None takes what the repository has."""
+
+    name: str
+    version: str | None = None
+
+    def satisfied_by(self, installed: str | None) -> bool:
+        """Whether an installed version (with its epoch, or without) is what is wanted."""
+        if installed is None:
+            return False
+        if self.version is None:
+            return True
+        plain = installed.partition(":")[2] or installed
+        wanted = self.version.partition(":")[2] or self.version
+        if wanted.endswith("*"):
+            return plain.startswith(wanted[:-1])
+        return plain == wanted or plain.startswith(f"{wanted}-")
+
+
+def headers(machine: Machine, stack: GpuStack) -> tuple[Package, ...]:
+    """Of the running kernel: DKMS builds for nothing else at once."""
+    if stack.headers:
+        return tuple(Package(name) for name in stack.headers)
+    if machine.family == "debian":
+        return (Package(f"linux-headers-{machine.kernel}"),)
+    release = machine.kernel.removesuffix(f".{machine.arch}")
+    return (Package("kernel-devel", release), Package("kernel-headers"))
+
+
+def stream(machine: Machine, choice: Choice) -> str | None:
+    """The stream of RHEL's module nvidia-driver that is to be enabled; RHEL 10 has none any more."""
+    if machine.family != "rhel" or int(machine.major or 0) >= 10:
+        return None
+    kind = "" if choice.precompiled else "-open" if choice.flavour == "open" else "-dkms"
+    return f"{choice.branch}{kind}"
+
+
+def driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
+    """Libraries, tools and kernel modules of the driver, without anything for a desktop."""
+    if machine.family == "rhel":
+        return _rhel_driver(machine, choice)
+    if machine.os_id == "debian":
+        return _debian_driver(choice)
+    return _ubuntu_driver(machine, choice)
+
+
+def _versioned(choice: Choice, names: Iterable[str]) -> tuple[Package, ...]:
+    return tuple(Package(name, f"{choice.version}-*" if choice.version else None) for name in names)
+
+
+def _debian_driver(choice: Choice) -> tuple[Package, ...]:
+    dkms = "nvidia-open-kernel-dkms" if choice.flavour == "open" else "nvidia-kernel-dkms"
+    if choice.source == "distribution":
+        # nvidia-driver is made for desktops; nvidia-kernel-support brings the aliases and the udev rules.
+        tools = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "nvidia-persistenced", "nvidia-modprobe")
+        return _versioned(choice, (dkms, *tools))
+    if choice.branch < COMPUTE_ONLY:
+        meta = "nvidia-open" if choice.flavour == "open" else "cuda-drivers"
+        return _versioned(choice, (f"{meta}-{choice.branch}",))
+    modules = "nvidia-kernel-open-dkms" if choice.flavour == "open" else "nvidia-kernel-dkms"
+    return _versioned(choice, (modules, "nvidia-driver-cuda", "nvidia-persistenced"))
+
+
+def _ubuntu_driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
+    open_ = "-open" if choice.flavour == "open" else ""
+    if choice.source == "distribution":
+        branch = f"{choice.branch}-server"
+        if choice.precompiled:
+            return (
+                Package(f"linux-modules-nvidia-{branch}{open_}-{machine.kernel}"),
+                *_versioned(choice, (f"nvidia-headless-no-dkms-{branch}{open_}", f"nvidia-utils-{branch}")),
+            )
+        return _versioned(choice, (f"nvidia-headless-{branch}{open_}", f"nvidia-utils-{branch}"))
+    if choice.branch >= UBUNTU_RENAMED:
+        return _versioned(choice, (f"nvidia-dkms{open_}", "libnvidia-compute", "nvidia-persistenced"))
+    names = (f"nvidia-dkms-{choice.branch}{open_}", *(f"{each}-{choice.branch}" for each in _UBUNTU_TOOLS))
+    return _versioned(choice, names)
+
+
+_UBUNTU_TOOLS: Final = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
+
+
+def _rhel_driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
+    tools = ("nvidia-driver-cuda", "nvidia-persistenced")
+    if not choice.precompiled:
+        return _versioned(
+            choice, ("kmod-nvidia-open-dkms" if choice.flavour == "open" else "kmod-nvidia-latest-dkms", *tools)
+        )
+    if choice.version is None:
+        return (Package("kmod-nvidia"), *_versioned(choice, tools))
+    kernel = machine.kernel.rpartition(".el")[0] or machine.kernel
+    return (Package(f"kmod-nvidia-{choice.version}-{kernel}"), *_versioned(choice, tools))
+
+
+def fabric(machine: Machine, choice: Choice) -> tuple[Package, ...]:
+    """Fabric manager, NVLSM and IMEX, as far as the hardware has need of them."""
+    names: list[str] = []
+    if choice.fabric_manager:
+        names.append(fabric_manager_name(machine, choice))
+        names.append(_nscq(machine, choice))
+    found = _versioned(choice, names)
+    if choice.nvlsm:
+        meta = "nvlink5" if choice.branch >= UBUNTU_RENAMED else f"nvlink5-{choice.branch}"
+        # nvlsm has versions of its own.
+        found = (*found, Package("nvlsm"), *_versioned(choice, (meta,)))
+    if choice.imex:
+        imex = "nvidia-imex" if choice.branch >= FABRIC_MANAGER_RENAMED else f"nvidia-imex-{choice.branch}"
+        found = (*found, *_versioned(choice, (imex,)))
+    return found
+
+
+def fabric_manager_name(machine: Machine, choice: Choice) -> str:
+    if machine.os_id == "ubuntu" and choice.source == "distribution":
+        return f"nvidia-fabricmanager-{choice.branch}"
+    if choice.branch >= FABRIC_MANAGER_RENAMED:
+        return "nvidia-fabricmanager"
+    return "nvidia-fabric-manager" if machine.family == "rhel" else f"nvidia-fabricmanager-{choice.branch}"
+
+
+def _nscq(machine: Machine, choice: Choice) -> str:
+    own = machine.os_id == "ubuntu" and choice.source == "distribution"
+    if choice.branch >= FABRIC_MANAGER_RENAMED and not own:
+        return "libnvidia-nscq"
+    return f"libnvidia-nscq-{choice.branch}"
+
+
+def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:
+    """CUDA, NCCL, DCGM, GDRCopy and GPUDirect Storage, as declared."""
+    debian = machine.family == "debian"
+    found: list[Package] = []
+    if stack.cuda:
+        found.append(Package(f"cuda-toolkit-{stack.cuda.replace('.', '-')}"))
+    if stack.nccl:
+        development = "libnccl-dev" if debian else "libnccl-devel"
+        found += [Package(name, stack.nccl) for name in ("libnccl2" if debian else "libnccl", development)]
+    if wants_dcgm(stack, declared):
+        cuda = stack.dcgm_cuda or (13 if choice.branch >= CUDA13 else 12)
+        found.append(Package(f"datacenter-gpu-manager-4-cuda{cuda}"))
+    if stack.gdrcopy:
+        names = ("gdrdrv-dkms", "libgdrapi", "gdrcopy") if debian else ("gdrcopy-kmod", "gdrcopy")
+        found += [Package(name) for name in names]
+    if declared.gds:
+        found += _gds(stack)
+    found += [Package(name) for name in stack.packages]
+    return tuple(found)
+
+
+def wants_dcgm(stack: GpuStack, declared: Gpu) -> bool:
+    return stack.dcgm if stack.dcgm is not None else declared.dcgm_level is not None
+
+
+def _gds(stack: GpuStack) -> tuple[Package, ...]:
+    """The kernel's own P2PDMA needs no nvidia-fs, but the library and gdscheck of the CUDA that is declared."""
+    suffix = f"-{stack.cuda.replace('.', '-')}" if stack.cuda else ""
+    if stack.gds_method == "p2pdma" and suffix:
+        return (Package(f"libcufile{suffix}"), Package(f"gds-tools{suffix}"))
+    return (Package(f"nvidia-gds{suffix}"),)
+
+
+def container_toolkit(stack: GpuStack) -> tuple[Package, ...]:
+    """The whole set in one version."""
+    if not stack.runtimes and stack.container_toolkit is None:
+        return ()
+    version = None if stack.container_toolkit in (None, "latest") else stack.container_toolkit
+    return tuple(Package(name, version) for name in TOOLKIT)
+
+
+def all_packages(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:
+    """In the order in which they are wanted; headers first, so that DKMS builds while the driver is unpacked."""
+    first = headers(machine, stack) if choice.dkms else ()
+    return (
+        *first,
+        *driver(machine, choice),
+        *fabric(machine, choice),
+        *tools(machine, choice, stack, declared),
+        *container_toolkit(stack),
+    )
+
+
+def locked(packages: Iterable[Package], versions: Mapping[str, str]) -> tuple[Package, ...]:
+    """The same packages with the versions of a version set, which has the last word."""
+    return tuple(Package(each.name, versions.get(each.name, each.version)) for each in packages)

@@ -1,0 +1,139 @@
+"""NVIDIA's container toolkit in Docker, containerd and, through CDI, in everything else. Pure.
+
+What counts is what a runtime says it uses, not what a file says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+CDI: Final = "/etc/cdi/nvidia.yaml"
+CDI_SERVICE: Final = "rackproof-cdi.service"
+RUNTIME: Final = "nvidia"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeState:
+    docker: bool | None
+    """Docker has the runtime; None where Docker is not installed or does not answer."""
+    docker_cgroup: str
+    containerd: bool | None
+    containerd_systemd: bool
+    """Containers' control groups are systemd's."""
+    cdi_version: str
+    """Driver that the CDI specification was written for; empty where there is none."""
+    driver: str
+    """Driver in force."""
+    toolkit: bool
+    """nvidia-ctk is on PATH."""
+
+
+def state_command() -> str:
+    """Five sections, divided by ``--``."""
+    return (
+        "export LC_ALL=C; if command -v docker >/dev/null; then timeout 30 docker info -f "
+        "'{{json .Runtimes}}' 2>/dev/null; timeout 30 docker info -f '{{.CgroupDriver}}' 2>/dev/null; fi; echo --; "
+        "if command -v containerd >/dev/null; then echo containerd; timeout 30 containerd config dump 2>/dev/null "
+        "| grep -E 'runtimes\\.[\"]?nvidia|SystemdCgroup'; fi; echo --; "
+        f"grep -o -m1 -E 'libcuda\\.so\\.[0-9.]+' {CDI} 2>/dev/null; echo --; "
+        "cat /sys/module/nvidia/version 2>/dev/null; echo --; command -v nvidia-ctk; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> RuntimeState:
+    """Answer of ``state_command``. Raises ValueError on anything else."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            parts.append([])
+        else:
+            parts[-1].append(line.strip())
+    if len(parts) != 5:
+        raise ValueError(f"expected 5 sections, actual {len(parts)}")
+    docker, containerd, cdi, driver, toolkit = parts
+    known: dict[str, Any] = json.loads(docker[0]) if docker and docker[0].startswith("{") else {}
+    return RuntimeState(
+        docker=None if not docker else RUNTIME in known,
+        docker_cgroup=docker[1] if len(docker) > 1 else "",
+        containerd=None if not containerd else any(RUNTIME in line for line in containerd[1:]),
+        containerd_systemd=any(line.replace(" ", "") == "SystemdCgroup=true" for line in containerd),
+        cdi_version=cdi[0].removeprefix("libcuda.so.") if cdi else "",
+        driver=driver[0] if driver else "",
+        toolkit=bool(toolkit),
+    )
+
+
+def docker_settings() -> dict[str, Any]:
+    """The toolkit's part of /etc/docker/daemon.json, for whoever writes that file as a whole."""
+    return {"runtimes": {RUNTIME: {"path": "nvidia-container-runtime", "args": []}}}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePlan:
+    lines: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    @property
+    def script(self) -> str:
+        return "\n".join(("set -eu", 'fail() { echo "$1" >&2; exit 1; }', *self.lines))
+
+
+class NoRuntime(ValueError):
+    """A declared runtime is not on the node."""
+
+
+def plan(wanted: Sequence[str], state: RuntimeState, installing: bool = False) -> RuntimePlan:
+    """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit come in the same run, later.
+
+    Raises NoRuntime, one line.
+    """
+    lines: list[str] = []
+    reasons: list[str] = []
+    found = {"docker": state.docker, "containerd": state.containerd}
+    for name in wanted:
+        if name == "podman":
+            continue
+        if found[name] is None and not installing:
+            raise NoRuntime(
+                f"{name} is declared in gpu_stack.runtimes and does not answer on this node; install it first"
+            )
+        if found[name] and (name != "containerd" or state.containerd_systemd):
+            continue
+        reasons.append(f"{name} hands out GPUs")
+        lines += _configure(name)
+    if state.driver and state.cdi_version != state.driver:
+        reasons.append(f"CDI specification for driver {state.driver} instead of {state.cdi_version or 'none'}")
+        lines += [
+            f"systemctl restart {CDI_SERVICE} || fail 'nvidia-ctk cdi generate failed: journalctl -u {CDI_SERVICE}'",
+            f"[ -s {CDI} ] || fail '{CDI} was not written'",
+        ]
+    return RuntimePlan(tuple(lines), tuple(reasons))
+
+
+def _configure(name: str) -> list[str]:
+    lines = [
+        f"timeout 60 nvidia-ctk runtime configure --runtime={name} >/dev/null || fail 'nvidia-ctk could not configure"
+        f" {name}'"
+    ]
+    if name == "docker":
+        return [
+            *lines,
+            "systemctl restart docker",
+            f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'"
+            " || fail 'docker does not know the runtime nvidia after its restart'",
+        ]
+    # Two managers of control groups on one node: pods lose their devices at every daemon-reload of systemd.
+    return [
+        *lines,
+        'for f in /etc/containerd/config.toml /etc/containerd/conf.d/*.toml; do [ ! -f "$f" ] ||'
+        " sed -i 's/^\\( *SystemdCgroup *= *\\)false/\\1true/' \"$f\"; done",
+        "systemctl restart containerd",
+        f"timeout 60 containerd config dump | grep -q -E 'runtimes\\.[\"]?{RUNTIME}'"
+        " || fail 'containerd does not know the runtime nvidia after its restart'",
+    ]

@@ -1,0 +1,221 @@
+"""What is there of the driver and its stack: one question, one answer. Pure."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.files import REBOOT, pending_command
+from rackproof.parse import ParseError
+from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
+from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
+
+MODULES: Final = (
+    "nvidia",
+    "nvidia_uvm",
+    "nvidia_modeset",
+    "nvidia_drm",
+    "nvidia_peermem",
+    "nvidia_fs",
+    "gdrdrv",
+    "nouveau",
+    "nova_core",
+)
+STAMP: Final = "/var/lib/rackproof/gpu-initramfs"
+"""sha256 of what was in modprobe.d when the kit last had the initial file system rebuilt."""
+SMI_TIMEOUT_S: Final = 60
+"""nvidia-smi waits for a GPU that has fallen off the bus for ever."""
+FABRIC_UNIT: Final = "nvidia-fabricmanager.service"
+
+_KEYS: Final = "/var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
+_DMABUF: Final = "grep -q -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    modules: Mapping[str, str]
+    """Loaded module: its version, empty where it has none."""
+    loaded: KernelModule | None
+    """The driver in force, as /proc/driver/nvidia/version names it."""
+    parameters: Mapping[str, str]
+    """Options in force, without ``NVreg_``."""
+    available: KernelModule | None
+    """The module nvidia that would be loaded into the running kernel."""
+    packages: Mapping[str, str]
+    """Installed ones of those that were asked for, with their versions."""
+    held: frozenset[str]
+    stream: str | None
+    """Enabled stream of RHEL's module nvidia-driver."""
+    dmabuf: bool
+    """The kernel's RDMA core has DMA-BUF."""
+    devices: tuple[str, ...]
+    """Below /dev: ``nvidia0``, ``nvidia-nvswitch0`` …"""
+    drivers: Mapping[str, str]
+    """PCI address of NVIDIA's devices: kernel driver that has it, empty where none has."""
+    stamp: str
+    key_enrolled: bool | None
+    """Whether the firmware accepts the key of DKMS; None where nobody can say."""
+    fabric_after_multi_user: bool
+    """The fabric manager's unit waits for the target that waits for it."""
+    pending: frozenset[str]
+    smi: NvidiaSmi | None
+    """None where it was not asked, or does not answer."""
+    smi_problem: str
+    """Its last words where it gives no report."""
+    listed: tuple[ListedGpu, ...]
+    """``nvidia-smi -L``, with the partitions of MIG."""
+    processes: Mapping[str, tuple[str, ...]]
+    """Bus id: programs that compute on it, ``python3 (4711)``."""
+    ecc_pending: Mapping[str, str]
+    """Bus id: the ECC mode after the next reset."""
+
+    @property
+    def reboots(self) -> tuple[str, ...]:
+        """Reasons that are waiting already."""
+        return tuple(sorted(mark.removeprefix(REBOOT) for mark in self.pending if mark.startswith(REBOOT)))
+
+
+def state_command(packages: Sequence[str], family: str, smi: bool) -> str:
+    """Ask for all of it in one go; 14 sections, divided by ``--``. ``family``: debian or rhel."""
+    names = " ".join(shlex.quote(name) for name in packages)
+    if family == "rhel":
+        query = (
+            f"rpm -q --qf '%{{NAME}} %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>/dev/null | grep -v 'not installed'; "
+        )
+        holds = "dnf -q -C versionlock list 2>/dev/null; "
+        stream = "sed -n 's/^stream=//p' /etc/dnf/modules.d/nvidia-driver.module 2>/dev/null; "
+    else:
+        query = f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}} ${{Version}}\\n' -- {names} 2>/dev/null; "
+        holds = "apt-mark showhold 2>/dev/null; "
+        stream = ""
+    if not packages:
+        query = holds = ""
+    modules = " ".join(MODULES)
+    ask_smi = (
+        f"timeout {SMI_TIMEOUT_S} nvidia-smi -q -x 2>&1 | base64 -w0; echo; echo --; "
+        f"timeout {SMI_TIMEOUT_S} nvidia-smi -L 2>&1 | base64 -w0; echo; "
+        if smi
+        else "echo; echo --; echo; "
+    )
+    return (
+        "export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin; "
+        f"for m in {modules}; do [ ! -d /sys/module/$m ] || {{ v=; [ ! -r /sys/module/$m/version ] || "
+        'read -r v </sys/module/$m/version; echo "$m $v"; }; done; echo --; '
+        "cat /proc/driver/nvidia/version 2>/dev/null; echo --; "
+        "cat /proc/driver/nvidia/params 2>/dev/null; echo --; "
+        "modinfo -F version nvidia 2>/dev/null; modinfo -F license nvidia 2>/dev/null; echo --; "
+        f"{query}echo --; {holds}echo --; {stream}echo --; "
+        f"{{ {_DMABUF}; }} 2>/dev/null && echo dmabuf; echo --; "
+        'for f in /dev/nvidia*; do [ ! -e "$f" ] || printf \'%s\\n\' "${f##*/}"; done; echo --; '
+        'for d in /sys/bus/pci/devices/*; do read -r v <$d/vendor && [ "$v" = 0x10de ] || continue; '
+        'l=$(readlink $d/driver); echo "${d##*/} ${l##*/}"; done 2>/dev/null; echo --; '
+        f"cat {STAMP} 2>/dev/null; echo --; "
+        f"for k in {_KEYS}; do [ ! -e $k ] || mokutil --test-key $k 2>/dev/null; done; echo --; "
+        f"systemctl show -p After {FABRIC_UNIT} 2>/dev/null | grep -o -w multi-user.target; echo --; "
+        f"{pending_command()}echo --; {ask_smi}"
+    )
+
+
+def parse_state(lines: Sequence[str]) -> GpuState:
+    """Answer of ``state_command``. Raises ValueError on anything else.
+
+    A report of nvidia-smi that cannot be read is none, with its words beside: the driver may be in any state here.
+    """
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    if len(parts) != 16:
+        raise ValueError(f"expected 16 sections, actual {len(parts)}")
+    report, problem, text = _report("".join(parts[14]))
+    return GpuState(
+        modules={name: version for name, _, version in (line.partition(" ") for line in parts[0])},
+        loaded=parse_kernel_module("\n".join(parts[1]) + "\n") if parts[1] else None,
+        parameters={key: value.strip().strip('"') for key, _, value in (line.partition(":") for line in parts[2])},
+        available=_available(parts[3]),
+        packages=_packages(parts[4]),
+        held=frozenset(_held(line) for line in parts[5] if line.strip()),
+        stream=parts[6][0].strip() if parts[6] and parts[6][0].strip() else None,
+        dmabuf="dmabuf" in parts[7],
+        devices=tuple(parts[8]),
+        drivers={address: driver for address, _, driver in (line.partition(" ") for line in parts[9])},
+        stamp="".join(parts[10]).strip(),
+        key_enrolled=any("is already enrolled" in line for line in parts[11]) if parts[11] else None,
+        fabric_after_multi_user=bool(parts[12]),
+        pending=frozenset(parts[13]),
+        smi=report,
+        smi_problem=problem,
+        listed=_listed("".join(parts[15])),
+        processes=compute_processes(text),
+        ecc_pending=dict(_ECC.findall(text)),
+    )
+
+
+def _available(lines: Sequence[str]) -> KernelModule | None:
+    if not lines or not lines[0].strip():
+        return None
+    # The open modules are under two licences, the others under NVIDIA's own.
+    return KernelModule(lines[0].strip(), any("GPL" in line for line in lines[1:]))
+
+
+def _packages(lines: Sequence[str]) -> dict[str, str]:
+    """Lines of dpkg-query have a status in front, those of rpm have none."""
+    found: dict[str, str] = {}
+    for line in lines:
+        words = line.split()
+        if len(words) == 3 and words[0] == "installed":
+            found[words[1]] = words[2]
+        elif len(words) == 2 and not words[0].startswith(("not-", "config-", "half-", "un", "trig")):
+            found[words[0]] = words[1]
+    return found
+
+
+_LOCK: Final = re.compile(r"(?P<name>.+?)-(?:\d+:)?[^-]+-[^-]+$")
+
+
+def _held(line: str) -> str:
+    """Name of a package; versionlock prints ``nvidia-driver-cuda-3:580.126.20-1.el9.*``."""
+    match = _LOCK.fullmatch(line.strip())
+    return match["name"] if match and ":" in line else line.strip()
+
+
+def _report(encoded: str) -> tuple[NvidiaSmi | None, str, str]:
+    """The report, or the words of nvidia-smi that gave none; and the text."""
+    text = base64.b64decode(encoded).decode(errors="replace") if encoded.strip() else ""
+    if not text.strip():
+        return None, "", ""
+    try:
+        return parse_nvidia_smi(text), "", text
+    except ParseError:
+        return None, " ".join(text.split())[-200:], ""
+
+
+_GPU: Final = re.compile(r'<gpu id="([^"]+)">(.*?)</gpu>', re.DOTALL)
+_ECC: Final = re.compile(r'<gpu id="([^"]+)">(?:(?!</gpu>).)*?<pending_ecc>(\w+)</pending_ecc>', re.DOTALL)
+_PROCESS: Final = re.compile(
+    r"<pid>(\d+)</pid>.*?(?:<type>([^<]*)</type>.*?)?<process_name>([^<]*)</process_name>", re.DOTALL
+)
+
+
+def compute_processes(report: str) -> dict[str, tuple[str, ...]]:
+    """Bus id: programs on the GPU, of an XML report."""
+    found = {}
+    for bus, body in _GPU.findall(report):
+        programs = tuple(f"{name} ({pid})" for pid, _, name in _PROCESS.findall(body))
+        if programs:
+            found[bus] = programs
+    return found
+
+
+def _listed(encoded: str) -> tuple[ListedGpu, ...]:
+    text = base64.b64decode(encoded).decode(errors="replace") if encoded.strip() else ""
+    try:
+        return parse_nvidia_smi_list(text)
+    except ParseError:
+        return ()

@@ -1,0 +1,53 @@
+"""GPUDirect Storage: /etc/cufile.json, and what gdscheck must say. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.architecture import Gpu
+from rackproof.parse.gdscheck import Gds
+
+PATH: Final = "/etc/cufile.json"
+GDSCHECK: Final = 'PATH="$PATH:/usr/local/cuda/gds/tools" timeout 120 gdscheck -p'
+
+
+def cufile(declared: Gpu, stack: GpuStack, rdma_addresses: tuple[str, ...] = ()) -> str:
+    """The file. By default it takes cuFile's licence to copy through host memory where GPUDirect Storage was promised:
+    an error is found on the first day, a silent detour at the benchmark."""
+    fallback = declared.gds_fallback if declared.gds_fallback is not None else False
+    properties: dict[str, Any] = {"allow_compat_mode": fallback, "use_pci_p2pdma": stack.gds_method == "p2pdma"}
+    if rdma_addresses:
+        properties["rdma_dev_addr_list"] = list(rdma_addresses)
+    content: dict[str, Any] = {"logging": {"level": "ERROR"}, "properties": properties}
+    if stack.gds_method == "p2pdma":
+        content["fs"] = {"block": {name: {"use_pci_p2pdma": True} for name in ("nvme", "raid")}}
+    return json.dumps(_merged(content, stack.cufile), indent=4) + "\n"
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+    return merged
+
+
+def problems(found: Gds, declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
+    """Why a file system that was promised is not reached directly; empty where all are."""
+    wrong = []
+    for driver in declared.gds:
+        name = "NVMe P2PDMA" if driver == "NVMe" and stack.gds_method == "p2pdma" else driver
+        actual = found.drivers.get(name, "not listed")
+        if actual != "Supported":
+            wrong.append(f"{name}: expected Supported, actual {actual}")
+    able = sum(found.gpus.values())
+    if able != declared.count:
+        wrong.append(f"GPUs that support GDS: expected {declared.count}, actual {able}")
+    if found.verified is not True:
+        wrong.append("gdscheck did not verify the platform")
+    if declared.gds_fallback is False and found.compat_mode is not False:
+        wrong.append("cuFile may copy through host memory (allow_compat_mode)")
+    return tuple(wrong)

@@ -1,0 +1,158 @@
+"""What GPUs forget when their driver is unloaded: limits, clocks, MIG. Pure.
+
+One script sets all of it, at boot as now (``rackproof-gpu.service``); what the driver reports afterwards is compared
+with what was asked for. Only ECC and, on Ampere, MIG's mode outlive a reboot, and both need a reset to come into force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.architecture import Gpu
+from rackproof.parse.nvidia_smi import Gpu as Reported
+from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi
+
+SCRIPT: Final = "/usr/local/sbin/rackproof-gpu"
+SERVICE: Final = "rackproof-gpu.service"
+POWER_TOLERANCE_W: Final = 0.5
+"""The driver rounds limits."""
+ECC_MARK: Final = "ECC mode of GPUs changes at the next start"
+MIG_MARK: Final = "MIG mode of GPUs changes at the next start"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Of every GPU of a node; None leaves a setting to the driver."""
+
+    power_limit_w: float | None = None
+    application_clocks_mhz: tuple[int, int] | None = None
+    """Memory, then SM, in the order of ``nvidia-smi -ac``."""
+    locked_clocks_mhz: tuple[int, ...] | None = None
+    locked_memory_clocks_mhz: tuple[int, ...] | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    mig_profiles: tuple[str, ...] = ()
+    """Of every GPU, in the order in which they are made: ``3g.71gb``."""
+    reset: bool = False
+
+    def __bool__(self) -> bool:
+        return any(
+            each not in (None, ())
+            for each in (
+                self.power_limit_w, self.application_clocks_mhz, self.locked_clocks_mhz,
+                self.locked_memory_clocks_mhz, self.ecc, self.mig, self.mig_profiles,
+            )
+        )  # fmt: skip
+
+
+class Contradiction(ValueError):
+    """Architecture and inventory ask for what cannot be together."""
+
+
+def tuning(declared: Gpu, stack: GpuStack) -> Tuning:
+    """Raises Contradiction, one line."""
+    clocks = declared.clocks
+    pair = None
+    if clocks and (clocks.application_sm_mhz or clocks.application_memory_mhz):
+        memory = clocks.application_memory_mhz or clocks.memory_max_mhz
+        sm = clocks.application_sm_mhz or clocks.sm_max_mhz
+        if memory is None or sm is None:
+            raise Contradiction(
+                "gpu.clocks: the application clocks of SM and memory are set together: declare both, or the highest"
+                " clock (sm_max_mhz, memory_max_mhz) of the one that is left out"
+            )
+        pair = (memory, sm)
+    profiles = declared.mig_profiles or ()
+    if profiles and declared.mig != "Enabled":
+        raise Contradiction("gpu.mig_profiles: partitions need gpu.mig: Enabled")
+    if stack.locked_clocks_mhz and clocks is not None:
+        raise Contradiction(
+            "gpu_stack.locked_clocks_mhz: the architecture promises clocks (gpu.clocks), and locked ones hold GPUs down"
+        )
+    return Tuning(
+        power_limit_w=declared.power_limit_w,
+        application_clocks_mhz=pair,
+        locked_clocks_mhz=stack.locked_clocks_mhz,
+        locked_memory_clocks_mhz=stack.locked_memory_clocks_mhz,
+        ecc=None if declared.ecc is None else declared.ecc == "Enabled",
+        mig=None if declared.mig is None else declared.mig == "Enabled",
+        mig_profiles=tuple(profiles),
+        reset=stack.reset_gpus,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Between what is declared and what the driver reports."""
+
+    now: tuple[str, ...] = ()
+    """Can be set at once."""
+    pending: tuple[str, ...] = ()
+    """Set, and in force after a reboot: marks."""
+    busy: tuple[str, ...] = ()
+    """Programs in the way of MIG."""
+
+
+def differences(
+    wanted: Tuning,
+    report: NvidiaSmi,
+    listed: Sequence[ListedGpu],
+    processes: Mapping[str, Sequence[str]],
+    ecc_pending: Mapping[str, str],
+) -> Differences:
+    """Compare; clocks that are locked are reported by no driver and are left to the script at boot."""
+    now: list[str] = []
+    pending: list[str] = []
+    for gpu in report.gpus:
+        now += _limits(wanted, gpu)
+        if wanted.ecc is not None and gpu.ecc is not None and gpu.ecc != _word(wanted.ecc):
+            if ecc_pending.get(gpu.bus_id) == _word(wanted.ecc):
+                pending.append(ECC_MARK)
+            else:
+                now.append(f"ECC of {gpu.bus_id}: {gpu.ecc}")
+        mig, aim = gpu.mig, _word(wanted.mig or False)
+        if wanted.mig is None or mig is None:
+            continue
+        if gpu.mig_pending not in (None, mig) and gpu.mig_pending == aim:
+            pending.append(MIG_MARK)
+        elif mig != aim:
+            now.append(f"MIG of {gpu.bus_id}: {mig}")
+    layout = _layout(wanted, report, listed)
+    if pending and layout:
+        layout = []  # partitions are made by the script at boot
+    needs_idle = any(each.startswith("MIG ") for each in now) or bool(layout)
+    busy = [f"{name} on {bus}" for bus, names in processes.items() for name in names] if needs_idle else []
+    return Differences((*now, *layout), tuple(dict.fromkeys(pending)), tuple(busy))
+
+
+def _word(on: bool) -> str:
+    return "Enabled" if on else "Disabled"
+
+
+def _limits(wanted: Tuning, gpu: Reported) -> list[str]:
+    found = []
+    limit = gpu.power_limit_w
+    if wanted.power_limit_w and limit is not None and abs(limit - wanted.power_limit_w) > POWER_TOLERANCE_W:
+        found.append(f"power limit of {gpu.bus_id}: {limit:g} W")
+    clocks = gpu.application_clocks_mhz
+    if wanted.application_clocks_mhz and clocks is not None:
+        memory, sm = wanted.application_clocks_mhz
+        if (clocks.memory, clocks.sm) != (memory, sm):
+            found.append(f"application clocks of {gpu.bus_id}: {clocks.memory:g},{clocks.sm:g} MHz")
+    return found
+
+
+def _layout(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> list[str]:
+    if not wanted.mig or not wanted.mig_profiles:
+        return []
+    by_uuid = {each.uuid: each for each in listed}
+    wrong = []
+    for gpu in report.gpus:
+        entry = by_uuid.get(gpu.uuid or "")
+        actual = sorted(device.profile for device in entry.mig) if entry else []
+        if actual != sorted(wanted.mig_profiles):
+            wrong.append(f"partitions of {gpu.bus_id}: {', '.join(actual) or 'none'}")
+    return wrong
