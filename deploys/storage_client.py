@@ -1,11 +1,16 @@
-"""Storage as a client mounts it: the local drive, NFS over TCP and RDMA, CephFS.
+"""Storage as a client mounts it: the local drive, NFS, and the parallel file systems with their own clients.
 
-Network mounts are systemd mount units that no boot waits for. At boot ``rackproof-mounts.service`` starts them and
-tries again until all are there: a mount unit by itself is tried once, an automount would show up as mounted before
-its server exists, and a rack that is switched on as a whole has clients that are faster than its servers.
+Network mounts are systemd units that no boot waits for. At boot ``rackproof-mounts.service`` starts them and tries
+again until all are there: a mount unit by itself is tried once, an automount would show up as mounted before its
+server exists, and a rack that is switched on as a whole has clients that are faster than its servers.
+
+How vendors' clients are installed is an input of the inventory: ``storage_clients``, described in
+``rackproof.configure.storage.inputs``. A storage that has left the architecture is unmounted, and its unit removed.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
@@ -14,13 +19,23 @@ from pyinfra.context import host
 from deploys import templates
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
-from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
 from rackproof.configure.site import Site, here
+from rackproof.configure.storage import catalogue
+from rackproof.configure.storage import operations as storage_operations
+from rackproof.configure.storage.client import Client, NoClient
+from rackproof.configure.storage.secrets import read_secret
+from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import InventoryError
 
-MODULES = {"nfs-tcp": "nfsv4", "nfs-rdma": "rpcrdma", "ceph": "ceph"}
 RETRY_SERVICE = "rackproof-mounts.service"
+RETRY_SCRIPT = "/usr/local/sbin/rackproof-mounts"
+READ_AHEAD = "/usr/local/sbin/rackproof-read-ahead"
+READ_AHEAD_RULE = "/etc/udev/rules.d/90-rackproof-read-ahead.rules"
+TARGET = "nfs-client.target"
 
 DEFAULTS = {
     # Seconds that one attempt to mount may take.
@@ -33,15 +48,52 @@ DEFAULTS = {
 @deploy("Storage client", data_defaults=DEFAULTS)
 def storage_client() -> None:
     site = here()
+    family = ""
+    if catalogue.asks_machine([named.storage for named in site.named_storage()], site.storage_around):
+        machine = machine_here()
+        family = machine.family if machine else ""
+        if not family:
+            found = machine.label if machine else "a machine that could not be read"
+            storage_operations.refused(name="Client software", reason=f"no client software for {found}")
+            return
+    client = client_of(site, family)
     for_local = local_drive(site)
     if for_local:
         operations.filesystem(name="File system", drive=for_local)
-    operations.files(name="Files", entries=files(site, int(host.data.mount_timeout_s), int(host.data.mount_retry_s)))
-    ceph_server = next((site.first(s.server_role) for s in site.client_storage().values() if s.fstype == "ceph"), None)
-    if ceph_server:
-        rack_operations.ceph_secret(name="Ceph client key", server=ceph_server.name)
-    operations.mounted(name="Mounts", wanted=site.client_mounts())
+    timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
+    operations.files(name="Files", entries=files(site, timeout_s, retry_s, client))
+    if client.install:
+        storage_operations.ensured(name="Client software", steps=client.install)
+    if site.own_fsid:
+        ceph = next(s for s in site.client_storage().values() if s.fstype == "ceph")
+        server = site.first(ceph.server_role)
+        if server:
+            rack_operations.ceph_secret(name="Ceph client key", server=server.name)
+    if services := early_units(client):
+        operations.units(name="Client services", wanted=services)
+    if client.ready:
+        storage_operations.ensured(name="Clients ready", steps=client.ready)
+    operations.mounted(name="Mounts", wanted=site.client_mounts(), complete=True)
+    if proofs := (*client.proofs, *read_ahead_steps(site)):
+        storage_operations.ensured(name="Clients proven", steps=proofs)
     operations.units(name="Mounts at boot", wanted=units(site))
+
+
+def client_of(site: Site, family: str = "debian") -> Client:
+    """Raises DeployError when an input is missing: nothing has been touched then."""
+    around = site.storage_around
+    try:
+        return catalogue.whole(
+            catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))
+        )  # fmt: skip
+    except (NoClient, InventoryError) as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def _secret(site: Site, kind: str) -> bytes | None:
+    inputs = site.storage_around.inputs
+    secret = inputs.beegfs.auth if kind == "beegfs" else inputs.cephfs.secret
+    return read_secret(secret, f"storage_clients.{kind}") if secret else None
 
 
 def local_drive(site: Site) -> Drive | None:
@@ -59,46 +111,63 @@ def local_drive(site: Site) -> Drive | None:
 
 def modules(site: Site) -> tuple[str, ...]:
     """Kernel modules of the network file systems, loaded at boot; now, the first mount loads them."""
-    wanted = []
-    for storage in site.client_storage().values():
-        if storage.class_ == "nfs":
-            wanted.append(MODULES[f"nfs-{storage.transport or 'tcp'}"])
-        elif storage.fstype == "ceph":
-            wanted.append(MODULES["ceph"])
-    return tuple(dict.fromkeys(wanted))
+    return client_of(site).modules
 
 
-def files(site: Site, timeout_s: int = 30, retry_s: int = 5) -> tuple[Entry, ...]:
+def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | None = None) -> tuple[Entry, ...]:
     mounts = site.client_mounts()
+    client = client_of(site) if client is None else client
     network = [mount for mount in mounts if mount.network]
-    entries: list[Entry] = [_unit_file(mount, timeout_s) for mount in mounts]
-    if modules(site):
+    entries: list[Entry] = [*client.files, *(_unit_file(mount, timeout_s) for mount in mounts)]
+    entries += [RemoteDirectory(mount.where) for mount in mounts if mount.service and mount.type != "fuse.daos"]
+    if client.modules:
         entries.append(
             RemoteFile(
                 "/etc/modules-load.d/rackproof-storage.conf",
-                templates.text("/etc/modules-load.d/rackproof.conf", purpose="storage", modules=modules(site)),
+                templates.text("/etc/modules-load.d/rackproof.conf", purpose="storage", modules=client.modules),
             )
         )
     if network:
-        script = "/usr/local/sbin/rackproof-mounts"
         entries += [
-            RemoteFile(script, templates.text(script, mounts=network), mode="755"),
+            RemoteFile(RETRY_SCRIPT, templates.text(RETRY_SCRIPT, mounts=network), mode="755"),
             RemoteFile(
                 f"/etc/systemd/system/{RETRY_SERVICE}",
                 templates.text(f"/etc/systemd/system/{RETRY_SERVICE}", retry_s=retry_s),
             ),
         ]
+    ahead = {mount.where: mount.read_ahead_kib for mount in mounts if mount.read_ahead_kib is not None}
+    if ahead:
+        entries += [
+            RemoteFile(READ_AHEAD, templates.text(READ_AHEAD, wanted=ahead), mode="755"),
+            RemoteFile(READ_AHEAD_RULE, templates.text(READ_AHEAD_RULE, script=READ_AHEAD)),
+        ]
     return tuple(entries)
+
+
+def read_ahead_steps(site: Site) -> tuple[Step, ...]:
+    """What udev does at every mount, for those that are there already."""
+    if all(mount.read_ahead_kib is None for mount in site.client_mounts()):
+        return ()
+    return (
+        Step(
+            name="Read-ahead",
+            holds=f"{READ_AHEAD} --check",
+            script=f"udevadm control --reload\n{READ_AHEAD}",
+            otherwise=f"{READ_AHEAD} --check names what the kernel has",
+        ),
+    )
 
 
 def _unit_file(mount: Mount, timeout_s: int) -> RemoteFile:
     path = f"/etc/systemd/system/{mount.unit}"
+    if mount.content is not None:
+        return RemoteFile(path, mount.content, restart=(mount.unit,))
     if mount.network:
         text = templates.text(
             "/etc/systemd/system/network.mount",
             description=f"Storage {mount.name}",
             mount=mount,
-            timeout_s=timeout_s,
+            timeout_s=mount.timeout_s or timeout_s,
         )
     else:
         text = templates.text(
@@ -112,12 +181,17 @@ def _unit_file(mount: Mount, timeout_s: int) -> RemoteFile:
     return RemoteFile(path, text, restart=(mount.unit,))
 
 
+def early_units(client: Client) -> tuple[Unit, ...]:
+    """Services that must be there before anything can be mounted."""
+    return tuple(unit for unit in client.units if unit.name != TARGET)
+
+
 def units(site: Site) -> tuple[Unit, ...]:
     """After the mounts: the retry service has nothing to wait for then and is up at once."""
     mounts = site.client_mounts()
     wanted = [Unit(mount.unit, running=None) for mount in mounts if not mount.network]
     if any(storage.class_ == "nfs" for storage in site.client_storage().values()):
-        wanted.append(Unit("nfs-client.target"))
+        wanted.append(Unit(TARGET))
     if any(mount.network for mount in mounts):
         wanted.append(Unit(RETRY_SERVICE))
     return tuple(wanted)

@@ -119,15 +119,14 @@ class DriveState(Answer[drives.DriveState]):
         return drives.parse_state(lines)
 
 
-class MountTable(Answer[tuple[dict[str, mounts.Mounted], frozenset[str]]]):
-    """What is mounted, and the pending marks."""
+class MountTable(Answer[mounts.Table]):
+    """What is mounted and over what, the kit's own units of mounts, and the pending marks."""
 
     def command(self) -> str:
-        return complete(mounts.mounts_command())
+        return complete(mounts.table_command())
 
-    def parse(self, lines: list[str]) -> tuple[dict[str, mounts.Mounted], frozenset[str]]:
-        split = lines.index("--")
-        return mounts.parse_mounts(lines[:split]), frozenset(lines[split + 1 :])
+    def parse(self, lines: list[str]) -> mounts.Table:
+        return mounts.parse_table(lines)
 
 
 class Identity(Answer[trust.Identity]):

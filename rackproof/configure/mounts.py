@@ -1,6 +1,7 @@
-"""Storage as clients see it: systemd mount units, and what the kernel says is mounted.
+"""Mounts: systemd units, what the kernel says is mounted, and what has to happen in between.
 
-Nothing here touches a mount point. A dead server blocks whoever looks below it; ``/proc/self/mounts`` answers always.
+Nothing here touches a mount point. A dead server blocks whoever looks below it; /proc answers always. Which mounts
+a storage needs is in ``rackproof.configure.storage``.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rackproof.configure.files import PENDING, pending_command
-from rackproof.core.architecture import Storage
 
 CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
-CEPH_PORT = 3300
 
 NETWORK_CLASSES = ("nfs", "parallel")
+MANAGED = "# Managed by rackproof. Nobody wants this unit at boot"
+"""First line of the units of network mounts."""
+STOP_LIMIT_S = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,22 @@ class Mount:
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
     network: bool
+    requires: tuple[str, ...] = ()
+    """Services that it stands on."""
+    timeout_s: int | None = None
+    """Seconds that mounting may take, where that is not like all others."""
+    seen: str | None = None
+    """Pattern of its source in /proc/mounts, where that is not ``what``."""
+    transport: str | None = None
+    """NFS: what its connections must run over: tcp or rdma."""
+    service: str | None = None
+    """The service that mounts it, where mount(8) cannot; ``content`` is its unit."""
+    content: str | None = None
+    read_ahead_kib: int | None = None
 
     @property
     def unit(self) -> str:
-        return f"{systemd_escape(self.where)}.mount"
+        return self.service or f"{systemd_escape(self.where)}.mount"
 
 
 def systemd_escape(path: str) -> str:
@@ -54,95 +68,6 @@ def systemd_escape(path: str) -> str:
 
 def _hex(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
-
-
-def client_mount(name: str, storage: Storage, server: str | None, fsid: str | None) -> Mount:
-    """The mount of one storage. ``server`` is the address of its first server on rail 0, ``fsid`` Ceph's.
-
-    Raises ValueError for a storage that no client can mount.
-    """
-    extra: list[str] = []
-    what, kind = storage.source, storage.fstype
-    if storage.class_ == "local":
-        what = f"/dev/disk/by-label/{storage.source}"
-        extra = ["nofail"]
-    elif storage.class_ == "nfs":
-        what, kind = f"{_known(name, server)}:{storage.source}", "nfs"
-        # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
-        extra = ["nofail", "_netdev", "retry=0"]
-        if storage.transport:
-            extra.append(f"proto={storage.transport}")
-        if storage.port:
-            extra.append(f"port={storage.port}")
-        if storage.connections and storage.transport == "tcp":
-            extra.append(f"nconnect={storage.connections}")
-    elif storage.class_ == "parallel" and storage.fstype == "ceph":
-        if fsid is None:
-            raise ValueError(f"{name}: a Ceph file system needs the architecture's section ceph")
-        what = f"{CEPH_CLIENT}@{fsid}.{storage.source}=/"
-        extra = [
-            "nofail",
-            "_netdev",
-            f"mon_addr={_known(name, server)}:{storage.port or CEPH_PORT}",
-            f"secretfile={CEPH_SECRET}",
-            # Messenger 2 with checksums, the cluster's own default; the kernel's is still messenger 1.
-            "ms_mode=prefer-crc",
-            # A client that was away for too long is evicted; without this its mount stays broken for ever.
-            "recover_session=clean",
-            "mount_timeout=20",
-        ]
-    else:
-        raise ValueError(f"{name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
-    return Mount(
-        name=name,
-        what=what,
-        where=storage.mountpoint,
-        type=kind,
-        options=_merged(storage.options, extra),
-        fstype=storage.fstype,
-        required=storage.options_required,
-        forbidden=storage.options_forbidden,
-        network=storage.class_ in NETWORK_CLASSES,
-    )
-
-
-def _known(name: str, server: str | None) -> str:
-    if server is None:
-        raise ValueError(f"{name}: no node of its server role has a fabric address")
-    return server
-
-
-def _merged(options: Sequence[str], extra: Sequence[str]) -> tuple[str, ...]:
-    """The architecture's options, then those of ours that it does not set itself."""
-    keys = {option.split("=")[0] for option in options}
-    return (*options, *(option for option in extra if option.split("=")[0] not in keys))
-
-
-def shared_transport(mounts: Sequence[Mount]) -> str | None:
-    """Why two of these mounts would silently be one connection, or None.
-
-    An NFS 4.1 or newer client recognises a server that it already knows by any other address or transport, and keeps
-    to the first connection: the second mount then says proto=tcp although proto=rdma was asked for. It does not when
-    the two speak different minor versions.
-    """
-    seen: dict[tuple[str, str], Mount] = {}
-    for mount in mounts:
-        if mount.type != "nfs":
-            continue
-        key = mount.what.split(":")[0], _option(mount, "vers")
-        other = seen.setdefault(key, mount)
-        if _option(other, "proto") != _option(mount, "proto"):
-            return (
-                f"{other.name} and {mount.name}: NFS {key[1]} from one server over two transports is one connection,"
-                " the one that was made first; give one of them another minor version"
-            )
-    return None
-
-
-def _option(mount: Mount, key: str) -> str:
-    """Of a repeated option the last, as mount(8) has it."""
-    values = [option.partition("=")[2] for option in mount.options if option.split("=")[0] == key]
-    return values[-1] if values else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +99,80 @@ def _unescape(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
-def mount_differences(mount: Mount, actual: Mounted | None) -> tuple[str, ...]:
+def parse_transports(lines: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Mount point to what its NFS connections run over; lines of /proc/self/mountstats.
+
+    Raises ValueError on a connection of no mount.
+    """
+    found: dict[str, set[str]] = {}
+    where = None
+    for line in lines:
+        words = line.split()
+        if line.startswith("device "):
+            where = _unescape(words[4]) if words[2:4] == ["mounted", "on"] else None
+            if where is not None:
+                found[where] = set()  # of several on top of each other the last
+        elif words[:1] == ["xprt:"] and len(words) > 1:
+            if where is None:
+                raise ValueError(f"a connection of no mount: {line!r}")
+            found[where].add(words[1])
+    return {where: frozenset(names) for where, names in found.items() if names}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a node has mounted, and what is about to be."""
+
+    mounted: Mapping[str, Mounted] = field(default_factory=dict)
+    pending: frozenset[str] = frozenset()
+    """Marks of changed units."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of network mounts that the kit has written, and where each mounts."""
+    transports: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def table_command() -> str:
+    return (
+        f"export LC_ALL=C; cat /proc/self/mounts && echo -- && {pending_command()}echo --; "
+        f"grep -ls {shlex.quote(MANAGED)} /etc/systemd/system/*.mount /etc/systemd/system/rackproof-*.service"
+        " | while read -r f; do"
+        """ printf '%s ' "${f##*/}"; sed -n -E 's/^(X-)?Where=//p' -- "$f" | head -n 1; done; echo --; """
+        "grep -hsE '^device |xprt:' /proc/self/mountstats; "
+    )
+
+
+def parse_table(lines: Sequence[str]) -> Table:
+    """Answer of ``table_command``. Raises ValueError on anything else."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != 4:
+        raise ValueError(f"expected 4 sections, actual {len(sections)}")
+    mounted, pending, units, stats = sections
+    named = dict(line.split(" ", 1) for line in units)
+    return Table(parse_mounts(mounted), frozenset(pending), named, parse_transports(stats))
+
+
+def mount_differences(
+    mount: Mount, actual: Mounted | None, transports: Mapping[str, frozenset[str]] | None = None
+) -> tuple[str, ...]:
     """What is wrong with a mount in the kernel's view; empty when nothing is."""
     if actual is None:
         return ("not mounted",)
     wrong = []
     if actual.fstype != mount.fstype:
         wrong.append(f"type: expected {mount.fstype}, actual {actual.fstype}")
-    if mount.network and actual.what != mount.what:
+    if mount.network and not re.fullmatch(mount.seen or re.escape(mount.what), actual.what):
         wrong.append(f"source: expected {mount.what}, actual {actual.what}")
     wrong += [f"option {option} is not in force" for option in mount.required if option not in actual.options]
     wrong += [f"option {option} is in force" for option in mount.forbidden if option in actual.options]
+    used = (transports or {}).get(mount.where)
+    if mount.transport and used and used != {mount.transport}:
+        wrong.append(f"transport: expected {mount.transport}, actual {', '.join(sorted(used))}")
     return tuple(wrong)
-
-
-def mounts_command() -> str:
-    return f"cat /proc/self/mounts && echo -- && {pending_command()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,34 +181,74 @@ class MountPlan:
     """Each mount with the reasons why it is (re)made."""
     reread: bool = False
     """Unit files changed since systemd read them."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Units of mounts that nobody declares any more, and where each mounts."""
 
     def __bool__(self) -> bool:
-        return bool(self.changes)
+        return bool(self.changes or self.gone)
 
 
-def plan_mounts(mounts: Sequence[Mount], actual: Mapping[str, Mounted], pending: frozenset[str]) -> MountPlan:
-    """Mounts that are missing, differ from their declaration, or whose unit changed since they were made."""
+def plan_mounts(mounts: Sequence[Mount], table: Table, complete: bool = False) -> MountPlan:
+    """Mounts that are missing, differ from their declaration, or whose unit changed since they were made.
+
+    ``complete``: these are all network mounts of the node; a unit of the kit's for any other is one too many.
+    """
     changes = []
     for mount in mounts:
-        reasons = mount_differences(mount, actual.get(mount.where))
-        if not reasons and f"restart:{mount.unit}" in pending:
+        reasons = mount_differences(mount, table.mounted.get(mount.where), table.transports)
+        if not reasons and f"restart:{mount.unit}" in table.pending:
             reasons = ("its unit changed",)
         if reasons:
             changes.append((mount, reasons))
-    return MountPlan(tuple(changes), "daemon-reload" in pending)
+    wanted = {mount.unit for mount in mounts}
+    gone = {unit: where for unit, where in table.units.items() if unit not in wanted} if complete else {}
+    return MountPlan(tuple(changes), "daemon-reload" in table.pending, gone)
+
+
+LET_GO = f"""\
+busy() {{  # who holds a mount: looks at links in /proc only, never below the mount
+  find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd -maxdepth 1 \
+    \\( -lname "$1" -o -lname "$1/*" \\) -printf '%h\n' 2>/dev/null | cut -d/ -f3 | sort -un |
+    while read -r p; do printf ' %s(%s)' "$(cat "/proc/$p/comm" 2>/dev/null)" "$p"; done
+}}
+let_go() {{  # unit, mount point
+  timeout -k 5 {STOP_LIMIT_S} systemctl stop -- "$1" 2>/dev/null
+  grep -qF " $2 " /proc/self/mounts || return 0
+  who=$(busy "$2")
+  if [ -n "$who" ]; then
+    echo "$2 is in use by$who: end them or let them finish, then run this again" >&2
+  else
+    echo "$2 cannot be unmounted and nobody has it open: does its server answer? umount -l $2 lets go of it" >&2
+  fi
+  return 1
+}}
+"""
+"""Shell functions."""
 
 
 def apply_script(plan: MountPlan) -> str:
-    """Shell script that makes every mount of the plan, all at once.
+    """Shell script that makes every mount of the plan, all at once, after those that nobody wants have gone.
 
-    What is mounted differently goes first; that fails, and says so, while someone uses it.
+    What is mounted differently goes first; that fails, and names who uses it.
     """
-    units = [mount.unit for mount, _ in plan.changes]
-    listed = " ".join(shlex.quote(unit) for unit in units)
     lines = ["set -u", "failed=0"]
-    if plan.reread:
+    # An own unit must still be known as it was when the mount is taken down.
+    different = [mount for mount, reasons in plan.changes if reasons != ("not mounted",)]
+    if plan.gone or different:
+        lines.append(LET_GO)
+    for unit, where in plan.gone.items():
+        lines.append(f"let_go {shlex.quote(unit)} {shlex.quote(where)} && {_forget(unit)} || failed=1")
+    lines += [f"let_go {shlex.quote(mount.unit)} {shlex.quote(mount.where)} || failed=1" for mount in different]
+    if plan.reread or plan.gone:
         lines += ["systemctl daemon-reload || exit 1", f"rm -f -- {PENDING}/daemon-reload"]
-    lines += [f"systemctl reset-failed -- {listed} 2>/dev/null", f"systemctl restart -- {listed} || failed=1"]
+    units = [mount.unit for mount, _ in plan.changes]
+    if units:
+        limit = 2 * max(mount.timeout_s or 60 for mount, _ in plan.changes)
+        listed = " ".join(shlex.quote(unit) for unit in units)
+        lines += [
+            f"systemctl reset-failed -- {listed} 2>/dev/null",
+            f"timeout -k 5 {limit} systemctl restart -- {listed} || failed=1",
+        ]
     for unit in units:
         name, mark = shlex.quote(unit), shlex.quote(f"{PENDING}/restart:{unit}")
         lines.append(
@@ -233,3 +256,8 @@ def apply_script(plan: MountPlan) -> str:
             f"else failed=1; systemctl --no-pager --lines=8 status -- {name} >&2; fi"
         )
     return "\n".join([*lines, "exit $failed"])
+
+
+def _forget(unit: str) -> str:
+    path, mark = f"/etc/systemd/system/{unit}", f"{PENDING}/restart:{unit}"
+    return f"rm -f -- {shlex.quote(path)} {shlex.quote(mark)}"

@@ -156,26 +156,30 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
 
 
 @operation()
-def mounted(wanted: Sequence[mount_plans.Mount]) -> Commands:
-    """Mount what is not mounted, and mount again what the kernel has with other options than declared."""
+def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Commands:
+    """Mount what is not mounted, and mount again what the kernel has with other options than declared.
+
+    ``complete``: these are all network mounts of the node. What the kit has mounted beside them is unmounted.
+    """
     table = host.get_fact(facts.MountTable)
     if table is None:
         yield from unreadable("the mount table")
         return
-    actual, pending = table
-    plan = mount_plans.plan_mounts(wanted, actual, pending)
+    plan = mount_plans.plan_mounts(wanted, table, complete)
     if not plan:
         host.noop(f"all {len(wanted)} mounts are in force")
         return
     for mount, reasons in plan.changes:
         logger.debug("%s: %s: %s", host.name, mount.where, "; ".join(reasons))
+    for where in plan.gone.values():
+        logger.debug("%s: %s: nobody declares it", host.name, where)
     yield StringCommand(mount_plans.apply_script(plan))
     # The kernel may have mounted something else than it was asked for.
-    table = host.get_fact(facts.MountTable)
+    table = host.get_fact(facts.MountTable) or mount_plans.Table()
     wrong = [
         f"{mount.where}: {'; '.join(found)}"
         for mount, _ in plan.changes
-        if (found := mount_plans.mount_differences(mount, table[0].get(mount.where) if table else None))
+        if (found := mount_plans.mount_differences(mount, table.mounted.get(mount.where), table.transports))
     ]
     if wrong:
         yield from refuse(" | ".join(wrong))

@@ -15,7 +15,11 @@ from pyinfra.context import host
 from rackproof import architectures
 from rackproof.configure import ceph, mounts, network
 from rackproof.configure.drives import Drive
-from rackproof.configure.settings import NodeSettings, node_settings
+from rackproof.configure.settings import NodeSettings, inputs, node_settings
+from rackproof.configure.storage import catalogue
+from rackproof.configure.storage import inputs as storage_inputs
+from rackproof.configure.storage.client import Around, Named, NoClient
+from rackproof.configure.storage.nfs import shared_transport
 from rackproof.core.architecture import Architecture, Ceph, Storage
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
@@ -47,10 +51,14 @@ class Site:
         """Storage of a class that this node serves."""
         found = self.architecture.storage.items()
         return {
-            name: storage
-            for name, storage in found
-            if storage.class_ == class_ and self.first(storage.server_role) == self.node
-        }
+            name: storage for name, storage in found if storage.class_ == class_ and self._serves(storage)
+        }  # fmt: skip
+
+    def _serves(self, storage: Storage) -> bool:
+        """One node serves, unless clients mount from several addresses: then all of its role do."""
+        if (storage.mounts_per_client or 1) > 1:
+            return self.has_role(storage.server_role)
+        return self.first(storage.server_role) == self.node
 
     def client_storage(self) -> dict[str, Storage]:
         """Storage that this node mounts, in the architecture's order."""
@@ -75,23 +83,53 @@ class Site:
             raise DeployError(f"{self.node.name}: {error}") from None
         return drive
 
+    @property
+    def storage_around(self) -> Around:
+        """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
+        try:
+            said = inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
+        except InventoryError as error:
+            raise DeployError(str(error)) from None
+        roles = [role for storage in self.client_storage().values() for role in storage.client_roles]
+        role = next((role for role in roles if self.has_role(role)), None)
+        lossless = self.architecture.fabric.lossless if self.architecture.fabric else None
+        return Around(
+            node=self.node.name,
+            index=self.rack.group(role).index(self.node) if role else 0,
+            addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
+            interfaces=tuple(port.name for port in self.ports),
+            roce_tos=lossless.tos if lossless else None,
+            inputs=said,
+        )
+
+    def named_storage(self) -> tuple[Named, ...]:
+        """What this node mounts, with the addresses that serve it."""
+        return tuple(
+            Named(name, storage, self.rack.storage_addresses(storage.servers, storage.server_role))
+            for name, storage in self.client_storage().items()
+        )
+
+    @property
+    def own_fsid(self) -> str | None:
+        """Of the Ceph cluster that the architecture has itself."""
+        for named in self.named_storage():
+            server = self.first(named.storage.server_role)
+            address = server.fabric_address() if server else None
+            if named.storage.fstype == "ceph" and self.architecture.ceph and server and address:
+                return ceph.cluster_fsid(self.architecture.ceph, server.name, address)
+        return None
+
     def client_mounts(self) -> tuple[mounts.Mount, ...]:
         """What this node mounts, in the architecture's order.
 
         Raises DeployError when something cannot be mounted, or not beside the others.
         """
-        found = []
-        for name, storage in self.client_storage().items():
-            server = self.first(storage.server_role)
-            address = server.fabric_address() if server else None
-            fsid = None
-            if self.architecture.ceph and server and address:
-                fsid = ceph.cluster_fsid(self.architecture.ceph, server.name, address)
-            try:
-                found.append(mounts.client_mount(name, storage, address, fsid))
-            except ValueError as error:
-                raise DeployError(f"{self.node.name}: {error}") from None
-        if conflict := mounts.shared_transport(found):
+        around, fsid = self.storage_around, self.own_fsid
+        try:
+            found = [mount for named in self.named_storage() for mount in catalogue.mounts_of(named, around, fsid)]
+        except NoClient as error:
+            raise DeployError(f"{self.node.name}: {error}") from None
+        if conflict := shared_transport(found):
             raise DeployError(f"{self.node.name}: {conflict}")
         return tuple(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,12 @@ class Node:
         addresses = self.data.get("fabric_addresses") or ()
         return str(addresses[rail]).split("/")[0] if rail < len(addresses) else None
 
+    @property
+    def server_addresses(self) -> tuple[str, ...]:
+        """All addresses that it serves on: rail by rail, then the second ones of its rails."""
+        keys = ("fabric_addresses", "fabric_second_addresses")
+        return tuple(str(address).split("/")[0] for key in keys for address in self.data.get(key) or ())
+
 
 @dataclass(frozen=True, slots=True)
 class Rack:
@@ -50,6 +56,13 @@ class Rack:
         if name == "all":
             return self.nodes
         return tuple(node for node in self.nodes if name in node.groups)
+
+    def storage_addresses(self, servers: Sequence[str], role: str | None) -> tuple[str, ...]:
+        """Addresses of a storage: as given, or those of all nodes of the role that serves it."""
+        if servers:
+            return tuple(dict.fromkeys(servers))
+        nodes = self.group(role) if role else ()
+        return tuple(dict.fromkeys(address for node in nodes for address in node.server_addresses))
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """Every unordered pair of a group's nodes, names in inventory order."""

@@ -114,11 +114,7 @@ def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[
 
 def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
     """Addresses that the storage may be mounted from; none where neither file nor inventory says."""
-    if storage.servers:
-        return tuple(dict.fromkeys(storage.servers))
-    nodes = rack.group(storage.server_role) if storage.server_role else ()
-    addresses = (str(a).split("/")[0] for node in nodes for a in node.data.get("fabric_addresses") or ())
-    return tuple(dict.fromkeys(addresses))
+    return rack.storage_addresses(storage.servers, storage.server_role)
 
 
 def server_of(mount: Mount) -> str:

@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackproof.configure.mounts import (
     Mount,
     Mounted,
+    Table,
     apply_script,
-    client_mount,
     mount_differences,
     parse_mounts,
+    parse_table,
     plan_mounts,
-    shared_transport,
     systemd_escape,
+    table_command,
 )
-from tests.unit.configure.rack import architecture, site
+from rackproof.configure.storage.nfs import shared_transport
+from tests.unit.configure.rack import site
 
 
 @pytest.mark.parametrize(
@@ -61,13 +68,6 @@ def test_the_local_drive_is_found_by_label() -> None:
     assert (mount("local").what, mount("local").network) == ("/dev/disk/by-label/rp-local", False)
 
 
-def test_a_client_without_a_server_is_refused() -> None:
-    with pytest.raises(ValueError, match="nfs-tcp: no node of its server role"):
-        client_mount("nfs-tcp", architecture().storage["nfs-tcp"], None, None)
-    with pytest.raises(ValueError, match="cephfs: a Ceph file system needs"):
-        client_mount("cephfs", architecture().storage["cephfs"], "10.77.0.11", None)
-
-
 def test_two_transports_to_one_server_need_two_minor_versions() -> None:
     tcp, rdma = mount("nfs-tcp"), mount("nfs-rdma")
     assert shared_transport([tcp, rdma]) is None
@@ -111,7 +111,7 @@ def test_missing_and_differing_mounts_are_made_at_once() -> None:
         nfs.where: Mounted(nfs.what, nfs.where, "nfs4", ("rw", "soft")),
         local.where: Mounted("/dev/nvme0n1", local.where, "ext4", ("rw", "noatime")),
     }
-    plan = plan_mounts([nfs, ceph, local], actual, frozenset())
+    plan = plan_mounts([nfs, ceph, local], Table(actual))
     assert [each.name for each, _ in plan.changes] == ["nfs-tcp", "cephfs"]
     script = apply_script(plan)
     assert "systemctl restart -- 'mnt-nfs\\x2dtcp.mount' mnt-cephfs.mount || failed=1" in script
@@ -121,8 +121,107 @@ def test_missing_and_differing_mounts_are_made_at_once() -> None:
 def test_a_changed_unit_is_read_and_mounted_again() -> None:
     nfs = mount("nfs-tcp")
     actual = parse_mounts([LINE])
-    assert not plan_mounts([nfs], actual, frozenset())
-    plan = plan_mounts([nfs], actual, frozenset({f"restart:{nfs.unit}", "daemon-reload"}))
+    assert not plan_mounts([nfs], Table(actual))
+    plan = plan_mounts([nfs], Table(actual, frozenset({f"restart:{nfs.unit}", "daemon-reload"})))
     assert plan.changes == ((nfs, ("its unit changed",)),)
     script = apply_script(plan)
     assert script.index("systemctl daemon-reload") < script.index("systemctl restart")
+
+
+TABLE = [
+    LINE,
+    "--",
+    "daemon-reload",
+    "--",
+    "mnt-nfs\\x2dtcp.mount /mnt/nfs-tcp",
+    "mnt-old.mount /mnt/old",
+    "--",
+    "device rootfs mounted on / with fstype rootfs",
+    "device 10.77.0.11:/srv/nfs mounted on /mnt/nfs-tcp with fstype nfs4 statvers=1.1",
+    "\txprt:\ttcp 745 0 2 0 38 32 32 0 36 0 2 0 0",
+]
+
+
+def test_the_table_says_what_is_mounted_by_whom_and_over_what() -> None:
+    table = parse_table(TABLE)
+    assert table.mounted["/mnt/nfs-tcp"].fstype == "nfs4"
+    assert table.pending == {"daemon-reload"}
+    assert table.units == {"mnt-nfs\\x2dtcp.mount": "/mnt/nfs-tcp", "mnt-old.mount": "/mnt/old"}
+    assert table.transports == {"/mnt/nfs-tcp": {"tcp"}}
+    with pytest.raises(ValueError, match="expected 4 sections"):
+        parse_table(TABLE[:2])
+    with pytest.raises(ValueError, match="connection of no mount"):
+        parse_table(["--", "--", "--", "\txprt:\ttcp 745"])
+
+
+def test_a_mount_over_another_transport_than_declared_is_made_again() -> None:
+    rdma = mount("nfs-rdma")
+    line = LINE.replace("nfs-tcp", "nfs-rdma").replace("vers=4.2", "vers=4.1").replace("proto=tcp", "proto=rdma")
+    table = Table(parse_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"tcp"})})
+    (change,) = plan_mounts([rdma], table).changes
+    assert change == (rdma, ("transport: expected rdma, actual tcp",))
+    assert not plan_mounts([rdma], Table(parse_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"rdma"})}))
+
+
+def test_what_nobody_declares_any_more_is_let_go_and_its_unit_removed_only_where_all_are_known() -> None:
+    nfs, table = mount("nfs-tcp"), parse_table(TABLE)
+    assert not plan_mounts([nfs], table)
+    plan = plan_mounts([nfs], table, complete=True)
+    assert plan.gone == {"mnt-old.mount": "/mnt/old"}
+    script = apply_script(plan)
+    assert "let_go mnt-old.mount /mnt/old && rm -f -- /etc/systemd/system/mnt-old.mount" in script
+    assert "systemctl restart" not in script
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[[str, str], subprocess.CompletedProcess[str]]:
+    """Runs a script with another /proc/self/mounts, units and systemctl than this machine's."""
+
+    def run(script: str, mounted: str, stops: bool = True) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "mounts").write_text(mounted)
+        programs = tmp_path / "bin"
+        programs.mkdir(exist_ok=True)
+        gone = f"sed -i '/ \\/mnt\\/old /d' {tmp_path}/mounts" if stops else ":"
+        (programs / "systemctl").write_text(
+            f'#!/bin/sh\necho "$@" >>{tmp_path}/log\ncase "$1" in stop) {gone};; is-active) exit 0;; esac\n'
+        )
+        (programs / "systemctl").chmod(0o755)
+        script = script.replace("/proc/self/mounts", f"{tmp_path}/mounts")
+        script = script.replace("/etc/systemd/system", f"{tmp_path}/units").replace("/run/rackproof", f"{tmp_path}/run")
+        path = f"{programs}:{os.environ['PATH']}"
+        return subprocess.run(["dash", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_mount_is_let_go_and_forgotten(machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / "mnt-old.mount").write_text("Where=/mnt/old\n")
+    plan = plan_mounts([], parse_table(TABLE), complete=True)
+    done = machine(apply_script(replace(plan, gone={"mnt-old.mount": "/mnt/old"})), "srv:/x /mnt/old nfs4 rw 0 0\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "units" / "mnt-old.mount").exists()
+    assert "daemon-reload" in (tmp_path / "log").read_text()
+
+
+def test_who_keeps_a_mount_busy_is_named_and_the_unit_stays(machine: Any, tmp_path: Path) -> None:
+    where = tmp_path / "data"
+    where.mkdir()
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / "x.mount").write_text("Where=\n")
+    plan = replace(plan_mounts([], Table()), gone={"x.mount": str(where)})
+    sleeper = subprocess.Popen(["sleep", "60"], cwd=where)
+    try:
+        done = machine(apply_script(plan), f"srv:/x {where} nfs4 rw 0 0\n", stops=False)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert done.returncode == 1
+    assert f"{where} is in use by sleep({sleeper.pid})" in done.stderr
+    assert (tmp_path / "units" / "x.mount").exists()
+    done = machine(apply_script(plan), f"srv:/x {where} nfs4 rw 0 0\n", stops=False)
+    assert "does its server answer?" in done.stderr
+
+
+def test_the_question_is_one_shell_command() -> None:
+    assert subprocess.run(["dash", "-n", "-c", table_command()], check=False).returncode == 0

@@ -12,7 +12,7 @@ from rackproof.configure import facts, operations, rack_operations
 from rackproof.configure.ceph import CephState
 from rackproof.configure.drives import Drive, DriveState
 from rackproof.configure.files import FileState, RemoteFile
-from rackproof.configure.mounts import CEPH_SECRET, Mounted
+from rackproof.configure.mounts import CEPH_SECRET, Mounted, Table
 from rackproof.configure.network import Link, Port
 from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
 from rackproof.configure.units import SystemState, Unit, UnitState
@@ -75,7 +75,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
         {"drive": DRIVE},
         {facts.DriveState: DriveState(("/dev/nvme0n1",), "", "disk", "ext4", "rp-local")},
     ),
-    (operations.mounted, {"wanted": ()}, {facts.MountTable: ({}, frozenset())}),
+    (operations.mounted, {"wanted": ()}, {facts.MountTable: Table()}),
     (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
 ]
 
@@ -121,7 +121,7 @@ def test_a_mount_that_came_out_differently_than_declared_fails() -> None:
     (nfs,) = [mount for mount in site().client_mounts() if mount.name == "nfs-rdma"]
     wrong = Mounted(nfs.what, nfs.where, "nfs4", ("rw", "hard", "vers=4.1", "proto=tcp"))
     script, refusal = run(
-        operations.mounted, StubHost({facts.MountTable: ({nfs.where: wrong}, frozenset())}), wanted=[nfs]
+        operations.mounted, StubHost({facts.MountTable: Table({nfs.where: wrong})}), wanted=[nfs]
     )
     assert "systemctl restart" in script
     assert "option proto=rdma is not in force" in refusal

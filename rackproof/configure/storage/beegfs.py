@@ -1,0 +1,162 @@
+"""BeeGFS 7 and 8: its service builds and loads the module; mount(8) mounts with a configuration of our own.
+
+The client falls back to TCP by itself, silently, when RDMA does not work. Where RDMA is declared that is switched
+off: a broken fabric is an error then, and not a slow file system.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.inputs import BeeGfs
+from rackproof.configure.storage.install import kernel_headers, module, packages, repository
+from rackproof.configure.storage.steps import Step
+
+KEY = "storage_clients.beegfs"
+AUTH = "/etc/beegfs/conn.auth"
+AUTOBUILD = "/etc/beegfs/beegfs-client-autobuild.conf"
+LOG = "/var/log/rackproof-beegfs-build.log"
+REBUILD = f"""\
+for f in /opt/beegfs/sbin/beegfs-client /etc/init.d/beegfs-client; do
+  if [ -x "$f" ]; then
+    timeout 800 "$f" rebuild >{LOG} 2>&1 || {{ tail -n 5 {LOG} >&2; exit 1; }}
+    depmod; exit 0
+  fi
+done
+echo 'the client has no program that builds its module' >&2; exit 1"""
+"""Compiles, and starts nothing: the service would mount what its own list names."""
+
+
+def configuration(named: Named) -> str:
+    return f"/etc/beegfs/rackproof-{named.name}.conf"
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    named.first_servers("BeeGFS is mounted from its management node")
+    return (
+        simple_mount(
+            named,
+            what="beegfs_nodev",
+            kind="beegfs",
+            options=(f"cfgFile={configuration(named)}", "nofail", "_netdev"),
+            timeout_s=120,
+        ),
+    )
+
+
+def client(named: Named, around: Around, family: str, secret: bytes | None = None) -> Client:
+    """Raises NoClient when nothing says how connections are authenticated."""
+    inputs = around.inputs.beegfs
+    if not inputs.auth and not inputs.auth_disabled:
+        raise NoClient(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
+    entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
+    steps: list[Step] = []
+    if inputs.repository:
+        steps += repository("beegfs", inputs.repository, family, KEY)
+    if inputs.auth:
+        content = (secret or b"").decode(errors="surrogateescape")
+        entries.append(RemoteFile(AUTH, content, mode="400", secret=True))
+    # A client reads its configuration when it is mounted.
+    unit = mounts(named, around)[0].unit
+    entries.append(RemoteFile(configuration(named), text(named, around), restart=(unit,)))
+    for kind, names in (("conn-interfaces", inputs.interfaces), ("rdma-interfaces", inputs.rdma_interfaces)):
+        if names:
+            entries.append(RemoteFile(_list(named, kind), "\n".join(names) + "\n", restart=(unit,)))
+    steps += [
+        kernel_headers(family, "The BeeGFS client"),
+        packages("BeeGFS", inputs.packages or _packages(inputs.version, named), family, f"{KEY}.packages"),
+        _arguments(inputs, named.storage.transport == "rdma"),
+        _build(),
+        module("BeeGFS", "beegfs", f"its build said why: {LOG}"),
+    ]
+    return Client(
+        files=tuple(entries),
+        install=tuple(steps),
+        modules=("beegfs",),
+        proofs=(_transport(named),) if named.storage.transport else (),
+        downloads=tuple(d for d in (inputs.repository.key,) if d),
+    )
+
+
+def _packages(version: int, named: Named) -> dict[str, str]:
+    names = ["beegfs-client", "beegfs-tools"] if version >= 8 else ["beegfs-client", "beegfs-helperd", "beegfs-utils"]
+    return dict.fromkeys([*names, *(["libbeegfs-ib"] if named.storage.transport == "rdma" else [])], "")
+
+
+def _list(named: Named, kind: str) -> str:
+    return f"/etc/beegfs/rackproof-{named.name}-{kind}"
+
+
+def text(named: Named, around: Around) -> str:
+    """beegfs-client.conf; keys are those of 8, and of 7.3 and later."""
+    inputs = around.inputs.beegfs
+    rdma = named.storage.transport == "rdma"
+    tos = inputs.rdma_tos if inputs.rdma_tos is not None else around.roce_tos or 0
+    host = named.first_servers("BeeGFS is mounted from its management node")[0]
+    values: dict[str, object] = {
+        "sysMgmtdHost": host,
+        "connAuthFile": AUTH if inputs.auth else "",
+        "connDisableAuthentication": _said(not inputs.auth),
+        ("connClientPort" if inputs.version >= 8 else "connClientPortUDP"): inputs.client_port,
+        ("connMgmtdPort" if inputs.version >= 8 else "connMgmtdPortTCP"): inputs.mgmtd_port,
+        **({} if inputs.version >= 8 else {"connMgmtdPortUDP": inputs.mgmtd_port}),
+        "connUseRDMA": _said(rdma),
+        "connTCPFallbackEnabled": _said(not rdma),
+        "connRDMATypeOfService": tos,
+        "connRDMABufNum": inputs.rdma_buf_num,
+        "connRDMABufSize": inputs.rdma_buf_size,
+        "connMaxInternodeNum": inputs.max_internode_num,
+        "connInterfacesFile": _list(named, "conn-interfaces") if inputs.interfaces else "",
+        "connRDMAInterfacesFile": _list(named, "rdma-interfaces") if inputs.rdma_interfaces else "",
+        "sysMountSanityCheckMS": 11000,
+    }
+    return "# Managed by rackproof.\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def _said(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
+    """What the module is built with. DOCA's headers where DOCA is; a path that is not there would break the build."""
+    fixed = ["-j8"]
+    if inputs.gds:
+        fixed += [f"NVFS_INCLUDE_PATH={inputs.nvfs_source}", f"NVIDIA_INCLUDE_PATH={inputs.nvidia_source}"]
+    headers = f"{inputs.ofed}/include"
+    found = f"$(! test -d {headers} || echo ' OFED_INCLUDE_PATH={headers}')" if rdma else ""
+    wanted = f'"buildArgs={" ".join(fixed)}{found}"'
+    return Step(
+        name="Build options of the BeeGFS client",
+        holds=f'[ "$(grep ^buildArgs= {AUTOBUILD})" = {wanted} ]',
+        script=(
+            f"printf '%s\\n' '# Managed by rackproof.' buildEnabled=true {wanted} >{AUTOBUILD}.new\n"
+            f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{REBUILD}"
+        ),
+        otherwise=f"{AUTOBUILD} could not be written, or the client not be built with it; {LOG} on the node says why",
+    )
+
+
+def _build() -> Step:
+    return Step(
+        name="Build of the BeeGFS client",
+        holds='test -n "$(modinfo -k "$(uname -r)" -n beegfs)"',
+        script=REBUILD,
+        otherwise=f"not built for the running kernel; {LOG} on the node says why",
+    )
+
+
+def _transport(named: Named) -> Step:
+    """What the client counts of its connections; a server that nothing was asked of has none yet."""
+    wanted = "RDMA" if named.storage.transport == "rdma" else "TCP"
+    other = "TCP" if wanted == "RDMA" else "RDMA"
+    touch = f"timeout -k 2 10 stat -f {shlex.quote(named.storage.mountpoint)} >/dev/null"
+    return Step(
+        name=f"Transport of {named.name}",
+        holds=f"{touch}; cat /proc/fs/beegfs/*/meta_nodes /proc/fs/beegfs/*/storage_nodes | awk '/Connections:/"
+        f"{{if (/{wanted}: [1-9]/) good = 1; if (/{other}: [1-9]/) bad = 1}} END{{exit !(good && !bad)}}'",
+        otherwise=f"not only {wanted} is in use (cat /proc/fs/beegfs/*/storage_nodes); are the servers' interfaces "
+        "RDMA capable, and the module built with the RDMA headers in use?",
+    )

@@ -1,0 +1,48 @@
+"""CephFS by the kernel's client: of the architecture's own cluster, or of one that somebody else runs."""
+
+from __future__ import annotations
+
+from rackproof.configure.files import RemoteDirectory, RemoteFile
+from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, Mount
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+
+PORT = 3300
+KEY = "storage_clients.cephfs"
+
+
+def mounts(named: Named, around: Around, own_fsid: str | None) -> tuple[Mount, ...]:
+    """``own_fsid``: of the cluster that the architecture itself has, None without one."""
+    inputs = around.inputs.cephfs
+    fsid = own_fsid or inputs.fsid
+    if not fsid:
+        raise NoClient(
+            f"{named.name}: a Ceph file system needs the architecture's section ceph, or {KEY}.fsid of another cluster"
+        )
+    servers = named.first_servers("CephFS is mounted from its monitors")
+    user = CEPH_CLIENT if own_fsid else inputs.user
+    # The cluster of the architecture has one monitor.
+    monitors = servers[:1] if own_fsid else servers
+    port = named.storage.port or PORT
+    options = [
+        "nofail",
+        "_netdev",
+        f"mon_addr={'/'.join(f'{address}:{port}' for address in monitors)}",
+        f"secretfile={CEPH_SECRET}",
+        f"ms_mode={inputs.ms_mode}",
+        # A client that was away for too long is evicted; without this its mount stays broken for ever.
+        "recover_session=clean",
+        "mount_timeout=20",
+    ]
+    return (simple_mount(named, what=f"{user}@{fsid}.{named.storage.source}=/", kind="ceph", options=options),)
+
+
+def client(named: Named, around: Around, own_fsid: str | None, secret: bytes | None) -> Client:
+    if own_fsid:
+        return Client(modules=("ceph",))  # its key comes from its server
+    if not around.inputs.cephfs.secret:
+        raise NoClient(f"{named.name}: {KEY}.secret: name where the key of {around.inputs.cephfs.user} is")
+    content = (secret or b"").decode().strip() + "\n"
+    return Client(
+        modules=("ceph",),
+        files=(RemoteDirectory("/etc/ceph"), RemoteFile(CEPH_SECRET, content, mode="600", secret=True)),
+    )

@@ -1,0 +1,101 @@
+"""What all storage clients have in common: the node at hand, and what one kind of client needs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rackproof.configure.files import Entry
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.inputs import Download, StorageClients
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+from rackproof.core.architecture import Storage
+
+
+class NoClient(ValueError):
+    """Architecture and inventory together do not say how a storage is mounted; one line, with the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The node that mounts, as far as storage cares."""
+
+    node: str
+    index: int = 0
+    """Among the nodes that mount the same: what they share is taken in turn."""
+    addresses: tuple[str, ...] = ()
+    """Its own on the fabric, rail by rail."""
+    interfaces: tuple[str, ...] = ()
+    """Names of the fabric's ports."""
+    roce_tos: int | None = None
+    """The fabric's type of service, where it is RoCE."""
+    inputs: StorageClients = field(default_factory=StorageClients)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a kind of client needs beside its mounts. Downloads are named for the mirror."""
+
+    files: tuple[Entry, ...] = ()
+    install: tuple[Step, ...] = ()
+    """Before services and mounts."""
+    modules: tuple[str, ...] = ()
+    """Loaded at boot."""
+    units: tuple[Unit, ...] = ()
+    """Services that the mounts stand on."""
+    ready: tuple[Step, ...] = ()
+    """After the services, before the mounts."""
+    proofs: tuple[Step, ...] = ()
+    """After the mounts: that what was declared is what is used."""
+    downloads: tuple[Download, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A storage and what the architecture calls it."""
+
+    name: str
+    storage: Storage
+    servers: tuple[str, ...] = ()
+    """Addresses in the architecture's or the inventory's order."""
+
+    def first_servers(self, why: str) -> tuple[str, ...]:
+        """Raises NoClient without any."""
+        if not self.servers:
+            raise NoClient(f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes")
+        return self.servers
+
+
+def in_turn(servers: Sequence[str], index: int, count: int) -> tuple[str, ...]:
+    """``count`` servers for a node: the next ones in turn, begun elsewhere on every node, so that load is even."""
+    return tuple(servers[(index + k) % len(servers)] for k in range(count))
+
+
+def mounted_test(mountpoint: str, fstype: str) -> str:
+    """Shell test that reads the kernel's table and never the mount itself."""
+    return f"grep -q {shlex.quote(f' {mountpoint} {fstype} ')} /proc/self/mounts"
+
+
+def simple_mount(
+    named: Named, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
+    timeout_s: int | None = None, seen: str | None = None,
+) -> Mount:  # fmt: skip
+    """A network mount by mount(8). ``seen``: pattern of its source in /proc/mounts, where that is not ``what``."""
+    storage = named.storage
+    keys = {option.split("=")[0] for option in storage.options}
+    return Mount(
+        name=named.name,
+        what=what,
+        where=storage.mountpoint,
+        type=kind,
+        options=(*storage.options, *(o for o in options if o.split("=")[0] not in keys)),
+        fstype=storage.fstype,
+        required=storage.options_required,
+        forbidden=storage.options_forbidden,
+        network=True,
+        requires=tuple(requires),
+        timeout_s=timeout_s,
+        seen=seen,
+    )

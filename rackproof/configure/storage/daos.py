@@ -1,0 +1,146 @@
+"""DAOS: the agent, and a dfuse service of our own that lives and dies with it.
+
+``source`` of the storage is ``POOL/CONTAINER``. What the data moves over is the servers' choice; the agent tells it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.mounts import Mount, systemd_escape
+from rackproof.configure.storage.client import Around, Client, Named, NoClient
+from rackproof.configure.storage.install import packages, repository
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+
+AGENT = "daos_agent.service"
+AGENT_CONF = "/etc/daos/daos_agent.yml"
+KEY = "storage_clients.daos"
+CERTIFICATES = "/etc/daos/certs"
+
+
+def service(named: Named) -> str:
+    return f"rackproof-dfuse-{systemd_escape(named.storage.mountpoint)}.service"
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    storage = named.storage
+    if storage.source.count("/") != 1:
+        raise NoClient(f"{named.name}: storage.{named.name}.source: DAOS wants POOL/CONTAINER, actual {storage.source}")
+    return (
+        Mount(
+            name=named.name, what="dfuse", where=storage.mountpoint, type="fuse.daos", options=storage.options,
+            fstype=storage.fstype, required=storage.options_required, forbidden=storage.options_forbidden,
+            network=True, requires=(AGENT,), timeout_s=60, service=service(named), content=_unit(named, around),
+            seen="dfuse",
+        ),
+    )  # fmt: skip
+
+
+def _unit(named: Named, around: Around) -> str:
+    inputs = around.inputs.daos
+    pool, container = named.storage.source.split("/")
+    words = ["--foreground"]
+    if inputs.multi_user:
+        words.append("--multi-user")
+    if inputs.threads:
+        words.append(f"--thread-count={inputs.threads}")
+    if not inputs.caching:
+        words.append("--disable-caching")
+    where = named.storage.mountpoint
+    # dfuse in the foreground does not say when it has mounted: the unit is up when the kernel has it.
+    # systemd makes one dollar sign of two.
+    seen = f'grep -q " {where} fuse.daos " /proc/self/mounts'
+    wait = f"n=0; until {seen}; do n=$$((n + 1)); [ $$n -lt 50 ] || exit 1; sleep 1; done"
+    return f"""\
+# Managed by rackproof. Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds.
+[Unit]
+Description=Storage {named.name}
+X-Where={where}
+BindsTo={AGENT}
+After={AGENT}
+
+[Service]
+Type=simple
+ExecStartPre=-/bin/fusermount3 -uz {where}
+ExecStartPre=/bin/mkdir -p {where}
+ExecStart=/usr/bin/dfuse {" ".join(words)} {where} {pool} {container}
+ExecStartPost=/bin/sh -c '{wait}'
+ExecStop=/bin/fusermount3 -u {where}
+LimitMEMLOCK=infinity
+LimitNOFILE=1048576
+TimeoutSec=60
+"""
+
+
+def client(named: Named, around: Around, family: str) -> Client:
+    inputs = around.inputs.daos
+    entries: list[Entry] = []
+    steps: list[Step] = []
+    if inputs.repository:
+        steps += repository("daos", inputs.repository, family, KEY)
+    # A plain dfuse is for its own user; this lets others look.
+    fuse = "# Managed by rackproof.\nuser_allow_other\n"
+    entries += [
+        RemoteFile(AGENT_CONF, agent(named, around), restart=(AGENT,)),
+        RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", _limits(), restart=(AGENT,)),
+        *([RemoteFile("/etc/fuse.conf", fuse)] if inputs.multi_user else []),
+    ]
+    steps.append(packages("DAOS", inputs.packages, family, f"{KEY}.packages"))
+    if not inputs.insecure:
+        steps.append(
+            Step(
+                name="Certificates of DAOS",
+                holds=f"cd {CERTIFICATES} && test -s daosCA.crt && test -s agent.crt && test -s agent.key",
+                otherwise=f"{CERTIFICATES} lacks daosCA.crt, agent.crt or agent.key: bring them from the servers' "
+                f"gen_certificates.sh, or say {KEY}.insecure: true",
+            )
+        )
+    return Client(
+        files=tuple(entries),
+        install=tuple(steps),
+        units=(Unit(AGENT),),
+        proofs=(_transport(named),) if named.storage.transport else (),
+        downloads=tuple(d for d in (inputs.repository.key,) if d),
+    )
+
+
+def agent(named: Named, around: Around) -> str:
+    """daos_agent.yml. JSON is YAML: what needs quoting is quoted."""
+    inputs = around.inputs.daos
+    servers = named.first_servers("DAOS is reached over its access points")
+    transport: dict[str, object] = {"allow_insecure": inputs.insecure}
+    if not inputs.insecure:
+        transport |= {
+            "ca_cert": f"{CERTIFICATES}/daosCA.crt",
+            "cert": f"{CERTIFICATES}/agent.crt",
+            "key": f"{CERTIFICATES}/agent.key",
+        }
+    values: dict[str, object] = {
+        "name": inputs.system,
+        "access_points": [server if ":" in server else f"{server}:{inputs.port}" for server in servers],
+        "port": inputs.port,
+        "transport_config": transport,
+    }
+    if inputs.interfaces:
+        values["include_fabric_ifaces"] = list(inputs.interfaces)
+    return "# Managed by rackproof.\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
+
+
+def _limits() -> str:
+    return "# Managed by rackproof: RDMA pins what it registers.\n[Service]\nLimitMEMLOCK=infinity\n"
+
+
+def _transport(named: Named) -> Step:
+    """Providers of the servers, as the agent hands them to every client: ``ofi+verbs;ofi_rxm``, ``ucx+dc_x`` …"""
+    fast, slow = "verbs|ucx\\+(dc|rc|ud)|cxi", "tcp|sockets"
+    wanted, other = (fast, slow) if named.storage.transport == "rdma" else (slow, fast)
+    ask = "timeout -k 2 15 daos_agent dump-attachinfo 2>/dev/null"
+    return Step(
+        name=f"Transport of {named.name}",
+        holds=f"p=$({ask} | grep -i provider) && echo \"$p\" | grep -qE '{wanted}'"
+        f" && ! echo \"$p\" | grep -qE '{other}'",
+        otherwise=f"transport {named.storage.transport} is declared and the servers offer another provider: "
+        "daos_agent dump-attachinfo; it is set in the servers' daos_server.yml",
+    )

@@ -1,0 +1,309 @@
+"""How storage clients are set up: the mapping ``storage_clients`` in the inventory's data.
+
+*What* is mounted, from where and over which transport is the architecture's business (``storage``); here is what
+only the site knows: where vendors' files lie, what they are called, which card a client uses.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rackproof.configure.settings import Inputs
+
+
+class Download(Inputs):
+    """One file from a web server (or ``file://``), taken only with the right content."""
+
+    url: str = ""
+    """Where it is; empty: nothing is downloaded."""
+    sha256: str = ""
+    """Its SHA-256 in hexadecimal digits. There is no default and no way without."""
+
+    @field_validator("sha256")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        if value and (len(value) != 64 or set(value.lower()) - set("0123456789abcdef")):
+            raise ValueError("expected 64 hexadecimal digits")
+        return value.lower()
+
+    @model_validator(mode="after")
+    def _both(self) -> Download:
+        if bool(self.url) != bool(self.sha256):
+            raise ValueError("url and sha256 go together; sha256sum of the file, from where you trust it")
+        if self.url and not self.url.startswith(("https://", "http://", "file:///")):
+            raise ValueError("url: expected http(s):// or file:///")
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self.url)
+
+
+class Secret(Inputs):
+    """A secret of the controller, named and never written into the inventory. It is not shown and not recorded."""
+
+    environment: str = ""
+    """Name of an environment variable of the controller that has it."""
+    file: str = ""
+    """Path of a file on the controller that has it; mode 600 or stricter."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Secret:
+        if self.environment and self.file:
+            raise ValueError("give environment or file, not both")
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self.environment or self.file)
+
+
+class Repository(Inputs):
+    """A signed package repository of a vendor."""
+
+    source: str = ""
+    """Debian: what a ``deb`` line has behind its options (``https://host/path suite component``). RHEL: baseurl."""
+    key: Download = Download()
+    """The key that signs it, as the vendor publishes it. Pinned: a key that changed stops the run on its node."""
+
+    @model_validator(mode="after")
+    def _signed(self) -> Repository:
+        if self.source and not self.key:
+            raise ValueError("a repository needs its key (url and sha256): unsigned packages are not installed")
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self.source)
+
+
+class Cache(Inputs):
+    """cachefilesd: what NFS mounts with ``fsc`` keep on a local drive. Percentages of that drive."""
+
+    directory: str = "/var/cache/fscache"
+    """On a file system with extended attributes. Default: cachefilesd's own; DeepOps puts it on /raid of a DGX."""
+    tag: str = "rackproof"
+    """Name of the cache in /proc/fs/fscache/caches."""
+    brun: int = Field(default=25, ge=1, le=99)
+    """Blocks free above which nothing is thrown away. Defaults of all six: DeepOps, roles/cachefilesd."""
+    bcull: int = Field(default=10, ge=1, le=99)
+    """Blocks free below which the oldest are thrown away."""
+    bstop: int = Field(default=3, ge=0, le=99)
+    """Blocks free below which nothing more is cached."""
+    frun: int = Field(default=10, ge=1, le=99)
+    fcull: int = Field(default=7, ge=1, le=99)
+    fstop: int = Field(default=3, ge=0, le=99)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Cache:
+        if not (self.bstop < self.bcull < self.brun and self.fstop < self.fcull < self.frun):
+            raise ValueError("cachefilesd wants stop < cull < run, for blocks and for files")
+        return self
+
+
+class Nfs(Inputs):
+    """NFS, by the kernel's client or by a vendor's multipath client in its place."""
+
+    driver: Literal["kernel", "vastnfs", "dellnfs"] = "kernel"
+    """``vastnfs``: VAST's client; ``dellnfs``: PowerScale's multipath client. Both replace sunrpc and what is on it."""
+    bundle: Download = Download()
+    """Source of the vendor's client (tar), which is built for the running kernel with its own ``build.sh bin``."""
+    package: Download = Download()
+    """Instead of the bundle: a package that was built for exactly the running kernel."""
+    version: str = ""
+    """What /sys/module/sunrpc/parameters/nfs_bundle_version begins with, e.g. ``4.0.35``."""
+    build_options: tuple[str, ...] = ()
+    """For ``build.sh bin``: ``--no-ofed`` with the kernel's own RDMA stack (VAST's documentation)."""
+    remoteports: Literal["addresses", "dns"] | None = "addresses"
+    """Several addresses behind one mount: those of the architecture, or those that the server's name resolves to."""
+    local_ports: tuple[str, ...] = ()
+    """localports: interfaces or addresses of this node that the connections go out from (VAST)."""
+    spread_reads: bool = True
+    """One file's reads go over all connections (vastnfs 4.0.16 and later)."""
+    spread_writes: bool = True
+    cache: Cache = Cache()
+    slot_table_entries: int | None = Field(default=None, ge=2, le=65536)
+    """sunrpc.tcp_max_slot_table_entries: requests in flight on one connection. None: the kernel's own, which grows to
+    65536. Azure's images set 128."""
+    rdma_slot_table_entries: int | None = Field(default=None, ge=2, le=16384)
+    """sunrpc.rdma_slot_table_entries. None: the kernel's own 128."""
+    statd_port: int | None = Field(default=None, ge=1, le=65535)
+    """NFSv3 with locks: port of rpc.statd, for firewalls. None: any."""
+    lockd_port: int | None = Field(default=None, ge=1, le=65535)
+    """NFSv3 with locks: TCP and UDP port of lockd."""
+
+
+class Weka(Inputs):
+    """WEKA's stateless client."""
+
+    install_port: int = 14000
+    """Port of a backend that serves ``/dist/v1/install`` (WEKA's documentation)."""
+    install_sha256: str = ""
+    """Of that script; another version of the cluster has another. Look at it first, then take its sha256sum."""
+    version: str = ""
+    """What ``weka version current`` must say; empty: whatever the cluster hands out."""
+    net: tuple[str, ...] = ()
+    """Network cards of the client, each ``NAME`` or ``NAME/IP/BITS/GATEWAY``; a node's own. ``udp``: without DPDK."""
+    num_cores: int = Field(default=1, ge=0, le=19)
+    """Cores that poll for WEKA alone; 0 goes with ``udp``. Slurm must not give them away: CpuSpecList."""
+    cores: tuple[int, ...] = ()
+    """Instead of num_cores: these."""
+    memory_mb: int | None = None
+    """Huge pages of the client in MiB. None: WEKA's own 1400 a core."""
+    traces_capacity_mb: int = 512
+    """Room for traces (stackhpc's slurm appliance)."""
+    cgroups_mode: str = "force_v2"
+    """WEKA_CGROUPS_MODE while installing (the same); empty: not set."""
+    isolate_cpusets: bool = False
+    """WEKA takes its cores out of everybody's cpuset; Slurm's cgroups do not survive that (the same)."""
+    mount_timeout_s: int = 240
+    """The first mount downloads and starts the client: minutes (the same)."""
+
+    @model_validator(mode="after")
+    def _modes(self) -> Weka:
+        if "udp" in self.net and (self.num_cores or self.cores or len(self.net) > 1):
+            raise ValueError("net udp goes alone, with num_cores 0 and no cores")
+        if self.install_sha256 and len(self.install_sha256) != 64:
+            raise ValueError("install_sha256: expected 64 hexadecimal digits")
+        return self
+
+
+class Lustre(Inputs):
+    """Lustre and its network, LNet."""
+
+    repository: Repository = Repository()
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Name to exact version (empty: any). Default by family: ``kmod-lustre-client``, ``lustre-client`` (RHEL) and
+    ``lustre-client-modules-KERNEL``, ``lustre-client-utils`` (Debian)."""
+    source: Download = Download()
+    """Sources (tar) to build from instead: with DOCA there is no package that fits."""
+    ofed: str = "/usr/src/ofa_kernel/default"
+    """Where DOCA's kernel headers are; the build uses them when they are there (``--with-o2ib``)."""
+    interfaces: tuple[str, ...] = ()
+    """Network interfaces of LNet; none: the fabric's rails."""
+    network: str = ""
+    """LNet's name of the network; empty: ``o2ib`` for rdma, ``tcp`` for tcp."""
+    peer_timeout: int = 180
+    """o2ib: seconds. Defaults of the six: DDN's EXAScaler client configuration. They must match the servers'."""
+    peer_credits: int = 32
+    credits: int = 256
+    peercredits_hiw: int = 16
+    concurrent_sends: int = 64
+    ntx: int = 512
+    discovery: bool = True
+    """False: lnet_peer_discovery_disabled=1."""
+    skip_mr_route_setup: bool = False
+    """True: ksocklnd adds no routing rules of its own for several interfaces (Oracle's images)."""
+
+
+class BeeGfs(Inputs):
+    """BeeGFS client 7 or 8."""
+
+    version: Literal[7, 8] = 8
+    repository: Repository = Repository()
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Name to exact version. Default: 8: beegfs-client, beegfs-tools; 7: beegfs-client, beegfs-helperd, beegfs-utils;
+    with RDMA also libbeegfs-ib."""
+    auth: Secret = Secret()
+    """The shared secret of the file system (conn.auth)."""
+    auth_disabled: bool = False
+    """The file system has none. Has to be said: BeeGFS refuses to start without either."""
+    mgmtd_port: int = 8008
+    client_port: int = 8004
+    """Both BeeGFS's own."""
+    interfaces: tuple[str, ...] = ()
+    """connInterfacesFile: in the order of preference; none: all."""
+    rdma_interfaces: tuple[str, ...] = ()
+    """connRDMAInterfacesFile: interfaces over which several rails are used at once (7.3.0 and later)."""
+    max_internode_num: int = 12
+    """connMaxInternodeNum. BeeGFS's own; NetApp sets 128."""
+    rdma_buf_num: int = 70
+    """connRDMABufNum. BeeGFS's own; NetApp 36."""
+    rdma_buf_size: int = 8192
+    """connRDMABufSize in bytes. BeeGFS's own; NetApp 65536."""
+    rdma_tos: int | None = Field(default=None, ge=0, le=255)
+    """connRDMATypeOfService. None: the fabric's ``tos`` where it is RoCE, else BeeGFS's own 0."""
+    ofed: str = "/usr/src/ofa_kernel/default"
+    """The module is built against DOCA's headers when they are there."""
+    gds: bool = False
+    """Build with NVIDIA's headers for GPUDirect Storage."""
+    nvidia_source: str = ""
+    """NVIDIA_INCLUDE_PATH, e.g. ``/usr/src/nvidia-580.95.05/nvidia``."""
+    nvfs_source: str = ""
+    """NVFS_INCLUDE_PATH, e.g. ``/usr/src/nvidia-fs-2.26.6``."""
+
+
+class Scale(Inputs):
+    """IBM Storage Scale."""
+
+    repository: Repository = Repository()
+    version: str = ""
+    """Of all packages, e.g. ``5.2.3-1``."""
+    packages: tuple[str, ...] = (
+        "gpfs.base", "gpfs.gpl", "gpfs.gskit", "gpfs.msg.en_US", "gpfs.compression", "gpfs.license.std",
+    )  # fmt: skip
+    """IBM's Ansible roles, core_install; the licence package of your edition."""
+    join: Literal["none", "cluster", "remote"] = "none"
+    """``cluster``: the nodes become members of the owning cluster; ``remote``: their own cluster, which exists, mounts
+    the file system from another; ``none``: somebody else has done that, and the node only is checked."""
+    admin_node: str = ""
+    """A member of the cluster on which the node is added, reachable from it with root's ssh key."""
+    remote_cluster: str = ""
+    """remote: name of the owning cluster."""
+    remote_contacts: tuple[str, ...] = ()
+    remote_key: Download = Download()
+    """remote: the owning cluster's public key."""
+    remote_device: str = ""
+    """remote: the file system's name there; empty: the same."""
+    verbs_ports: tuple[str, ...] = ()
+    """verbsPorts, e.g. ``mlx5_0/1``; the same devices as rdma_dev_addr_list of GPUDirect Storage."""
+    verbs_rdma_cm: Literal["enable", "disable"] = "disable"
+    """enable for RoCE (IBM)."""
+    gds: bool = False
+    """verbsGPUDirectStorage=yes."""
+
+
+class CephFs(Inputs):
+    """CephFS of a cluster that is not ours; of the architecture's own cluster, everything follows from it."""
+
+    fsid: str = ""
+    user: str = "rackproof"
+    secret: Secret = Secret()
+    """The user's key."""
+    ms_mode: Literal["legacy", "crc", "secure", "prefer-crc", "prefer-secure"] = "prefer-crc"
+    """Messenger 2 with checksums, the cluster's own default; the kernel's is still messenger 1."""
+
+
+class Daos(Inputs):
+    """DAOS: the agent, and dfuse."""
+
+    repository: Repository = Repository()
+    packages: dict[str, str] = Field(default_factory=lambda: {"daos-client": ""})
+    """Name to exact version."""
+    port: int = 10001
+    """Of the access points (DAOS's own)."""
+    system: str = "daos_server"
+    """Name of the DAOS system (its own default)."""
+    insecure: bool = False
+    """True: no certificates. Has to be said."""
+    interfaces: tuple[str, ...] = ()
+    """include_fabric_ifaces: interfaces that clients may use; none: all that fit."""
+    threads: int | None = Field(default=None, ge=1)
+    """dfuse --thread-count."""
+    multi_user: bool = True
+    """One dfuse for all users of the node (Google's toolkit)."""
+    caching: bool = True
+
+
+class StorageClients(Inputs):
+    """``storage_clients``."""
+
+    nfs: Nfs = Nfs()
+    weka: Weka = Weka()
+    lustre: Lustre = Lustre()
+    beegfs: BeeGfs = BeeGfs()
+    scale: Scale = Scale()
+    cephfs: CephFs = CephFs()
+    daos: Daos = Daos()
+
+
+KEY = "storage_clients"

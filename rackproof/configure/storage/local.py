@@ -1,0 +1,25 @@
+"""The local drive: a file system with a label, mounted at boot."""
+
+from __future__ import annotations
+
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.client import Named
+
+
+def mounts(named: Named) -> tuple[Mount, ...]:
+    storage = named.storage
+    keys = {option.split("=")[0] for option in storage.options}
+    return (
+        Mount(
+            name=named.name,
+            what=f"/dev/disk/by-label/{storage.source}",
+            where=storage.mountpoint,
+            type=storage.fstype,
+            options=(*storage.options, *(() if "nofail" in keys else ("nofail",))),
+            fstype=storage.fstype,
+            required=storage.options_required,
+            forbidden=storage.options_forbidden,
+            network=False,
+            read_ahead_kib=storage.read_ahead_kib,
+        ),
+    )

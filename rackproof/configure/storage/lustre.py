@@ -1,0 +1,162 @@
+"""Lustre: packages of exactly this kernel or a build against DOCA, LNet, mounts from the management server."""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.inputs import Lustre
+from rackproof.configure.storage.install import (
+    fetch,
+    kernel_headers,
+    module,
+    packages,
+    place,
+    repository,
+)
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+
+LNET = "lnet.service"
+KEY = "storage_clients.lustre"
+BUILT_STAMP = "/var/lib/rackproof/lustre-built"
+BUILD = {
+    "rhel": (
+        "gcc make rpm-build libtool flex bison libmount-devel libnl3-devel libyaml-devel elfutils-libelf-devel"
+        " kernel-rpm-macros kernel-abi-stablelists python3-devel keyutils-libs-devel"
+    ),
+    "debian": (
+        "build-essential libtool flex bison libmount-dev libnl-genl-3-dev libyaml-dev module-assistant libelf-dev"
+        " debhelper dpatch libkeyutils-dev libselinux1-dev zlib1g-dev quilt swig"
+    ),
+}
+"""What Lustre's own build needs; stackhpc's slurm appliance (roles/lustre) lists the same for Rocky."""
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    network = network_name(named, around.inputs.lustre)
+    servers = named.first_servers("Lustre is mounted from its management server (MGS)")
+    # Failover partners of one MGS; several addresses of one node would be separated by commas.
+    nids = ":".join(server if "@" in server else f"{server}@{network}" for server in servers)
+    return (
+        simple_mount(
+            named, what=f"{nids}:/{named.storage.source}", kind="lustre", options=("nofail", "_netdev"),
+            requires=(LNET,),            timeout_s=120, seen=rf".*:/{named.storage.source}(/.*)?",
+        ),
+    )  # fmt: skip
+
+
+def network_name(named: Named, inputs: Lustre) -> str:
+    if named.storage.transport is None and not inputs.network:
+        raise NoClient(f"{named.name}: storage.{named.name}.transport: Lustre needs to know, tcp or rdma")
+    return inputs.network or ("o2ib" if named.storage.transport == "rdma" else "tcp")
+
+
+def client(named: Named, around: Around, family: str) -> Client:
+    inputs = around.inputs.lustre
+    network = network_name(named, inputs)
+    entries: list[Entry] = []
+    steps: list[Step] = []
+    if inputs.repository:
+        steps += repository("lustre", inputs.repository, family, KEY)
+    entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, around), restart=(LNET,)))
+    # Imported after the module's options: an empty file changes nothing, and a stray one would.
+    entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
+    steps += _software(inputs, family)
+    steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
+    return Client(
+        files=tuple(entries),
+        install=tuple(steps),
+        modules=("lnet", "lustre"),
+        units=(Unit(LNET, proof=f"timeout -k 2 15 lctl list_nids | grep -q '@{network}$'"),),
+        proofs=(_transport(named, network),) if named.storage.transport else (),
+        downloads=tuple(d for d in (inputs.source, inputs.repository.key) if d),
+    )
+
+
+def options(network: str, around: Around) -> str:
+    """modprobe.d: read once, when the module is loaded."""
+    inputs = around.inputs.lustre
+    interfaces = inputs.interfaces or around.interfaces
+    if not interfaces:
+        raise NoClient(f"{KEY}.interfaces: name the interfaces of LNet")
+    lines = ["# Managed by rackproof.", f'options lnet networks="{network}({",".join(interfaces)})"']
+    if not inputs.discovery:
+        lines.append("options lnet lnet_peer_discovery_disabled=1")
+    if network.startswith("o2ib"):
+        keys = ("peer_timeout", "peer_credits", "credits", "peercredits_hiw", "concurrent_sends", "ntx")
+        words = {"peercredits_hiw": "peer_credits_hiw"}
+        settings = " ".join(f"{words.get(key, key)}={getattr(inputs, key)}" for key in keys)
+        lines.append(f"options ko2iblnd {settings}")
+    elif inputs.skip_mr_route_setup:
+        lines.append("options ksocklnd skip_mr_route_setup=1")
+    return "\n".join(lines) + "\n"
+
+
+def _software(inputs: Lustre, family: str) -> list[Step]:
+    if not inputs.source:
+        default = (
+            {"kmod-lustre-client": "", "lustre-client": ""} if family == "rhel" else {"lustre-client-utils": ""}
+        )  # fmt: skip
+        steps = [packages("Lustre", inputs.packages or default, family, f"{KEY}.packages")]
+        if family != "rhel" and not inputs.packages:
+            steps.append(_modules_package())
+        return steps
+    tarball = shlex.quote(place(inputs.source))
+    script = f"""{fetch(inputs.source)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -xf {tarball} -C "$work" --strip-components=1
+cd "$work"
+[ -x configure ] || sh autogen.sh
+o2ib=
+if [ -d {inputs.ofed} ]; then o2ib=--with-o2ib={inputs.ofed}; fi
+./configure --disable-server --with-linux="/lib/modules/$(uname -r)/build" $o2ib >build.log 2>&1 &&
+  make {"rpms" if family == "rhel" else "debs"} >>build.log 2>&1 || {{ tail -n 5 build.log >&2; exit 1; }}
+{"dnf -q -y install ./*client*.rpm" if family == "rhel" else "apt-get -q -y install ./debs/*client*.deb"}
+mkdir -p {BUILT_STAMP.rpartition("/")[0]}
+{stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
+    tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
+    return [
+        kernel_headers(family, "Lustre"),
+        packages("Lustre's build", tools, family, KEY),
+        Step(
+            name="Build of Lustre",
+            holds=f'[ "$({stamp(inputs)})" = "$(cat {BUILT_STAMP})" ]',
+            script=script,
+            otherwise="not built for this kernel and these drivers; see above, and the release's list of kernels",
+        ),
+    ]
+
+
+def stamp(inputs: Lustre) -> str:
+    """Shell command: what a build depends on. Another kernel or DOCA means another build."""
+    return (
+        f'echo {inputs.source.sha256[:12]} "$(uname -r)" '
+        f'"$(cat {inputs.ofed}/.ofed_version {inputs.ofed}/build_release 2>/dev/null | sha256sum | cut -c1-12)"'
+    )
+
+
+def _modules_package() -> Step:
+    return Step(
+        name="Modules of Lustre",
+        holds='[ "$(dpkg-query -W -f=\'${db:Status-Status}\' "lustre-client-modules-$(uname -r)")" = installed ]',
+        script='export DEBIAN_FRONTEND=noninteractive\napt-get -q -y install "lustre-client-modules-$(uname -r)"',
+        otherwise="no lustre-client-modules of the running kernel: boot a kernel that the repository has, or give "
+        f"{KEY}.source",
+    )
+
+
+def _transport(named: Named, network: str) -> Step:
+    """Every connection of this file system to a data or metadata target is on the declared network."""
+    source = shlex.quote(f"{named.storage.source}-")
+    ask = f"timeout -k 2 15 lctl get_param -n osc.{source}'*'.import mdc.{source}'*'.import"
+    count = "awk '/current_connection:/{if ($0 ~ /@" + network + "/) good = 1; else if ($0 !~ /none/) bad = 1} "
+    return Step(
+        name=f"Transport of {named.name}",
+        holds=f"{ask} | {count}END{{exit !(good && !bad)}}'",
+        otherwise=f"not all of its servers are reached over {network}: lnetctl net show on both ends, and was "
+        f"{network} up when Lustre was mounted?",
+    )

@@ -1,0 +1,87 @@
+"""VAST's and PowerScale's NFS clients, which take the place of the kernel's sunrpc and everything that uses it.
+
+They cannot be put under a mount: while anything of NFS is mounted nothing is done, and it is said what is in the way.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof.configure.storage.client import NoClient
+from rackproof.configure.storage.inputs import Download, Nfs
+from rackproof.configure.storage.install import fetch, kernel_headers, place
+from rackproof.configure.storage.steps import Step
+
+KEY = "storage_clients.nfs"
+VERSION = "/sys/module/sunrpc/parameters/nfs_bundle_version"
+"""Only theirs have it. (VAST's documentation; PowerScale's client is built from the same source.)"""
+STAMP = "/var/lib/rackproof"
+
+UNMOUNTED = """\
+in_use=$(awk '$3 == "nfs" || $3 == "nfs4" || $3 == "nfsd" {printf " %s", $2}' /proc/self/mounts)
+if [ -n "$in_use" ]; then
+  echo "NFS is in use:$in_use; unmount it first (deploys/unmount.py, --data unmount=all), then run this again" >&2
+  exit 1
+fi
+"""
+
+
+def steps(inputs: Nfs, family: str) -> tuple[Step, ...]:
+    """Raises NoClient when it is declared and nothing says where to get it."""
+    driver = inputs.driver
+    if driver == "kernel":
+        return ()
+    if bool(inputs.bundle) == bool(inputs.package):
+        raise NoClient(f"{KEY}: driver {driver} needs either bundle (sources) or package, each with url and sha256")
+    source = inputs.bundle or inputs.package
+    built = _built(driver, source)
+    loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"
+    found = [
+        Step(
+            name=f"Client {driver}",
+            holds=built,
+            script=f"{UNMOUNTED}{_install(inputs, family)}\nmkdir -p {STAMP}\n"
+            f'echo "$(uname -r)" {source.sha256[:12]} >{STAMP}/{driver}.new\n'
+            f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
+            otherwise=f"not installed; does {KEY} fit the running kernel and its RDMA drivers (--no-ofed in "
+            "build_options with the kernel's own)?",
+        ),
+        Step(
+            name=f"Module of {driver}",
+            holds='modinfo -k "$(uname -r)" -F parm sunrpc | grep -q nfs_bundle_version',
+            otherwise=f"{driver} is installed and not for the running kernel; rebuild it there",
+        ),
+        Step(
+            name=f"{driver} in the kernel",
+            holds=loaded,
+            script=f"{UNMOUNTED}timeout 120 {driver}-ctl reload",
+            otherwise="the kernel still has another sunrpc: something holds it (lsmod | grep sunrpc); "
+            f"a reboot loads {driver}",
+        ),
+    ]
+    return (kernel_headers(family, driver), *found) if inputs.bundle else tuple(found)
+
+
+def _built(driver: str, source: Download) -> str:
+    return f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {source.sha256[:12]}" ] && command -v {driver}-ctl'
+
+
+def _install(inputs: Nfs, family: str) -> str:
+    tool = "dnf -q -y install" if family == "rhel" else "apt-get -q -y -o DPkg::Lock::Timeout=300 install"
+    initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
+    if inputs.package:
+        path = shlex.quote(place(inputs.package))
+        return f"{fetch(inputs.package)}\n{tool} {path}\n{initramfs}"
+    path = shlex.quote(place(inputs.bundle))
+    options = " ".join(map(shlex.quote, inputs.build_options))
+    kind = "rpm" if family == "rhel" else "deb"
+    return f"""{fetch(inputs.bundle)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -xf {path} -C "$work" --strip-components=1
+cd "$work"
+timeout 800 ./build.sh bin {options} >/var/log/rackproof-{inputs.driver}-build.log 2>&1 || {{
+  tail -n 5 /var/log/rackproof-{inputs.driver}-build.log >&2; exit 1
+}}
+{tool} "$work"/dist/*.{kind}
+{initramfs}"""

@@ -1,0 +1,222 @@
+"""NFS: several addresses of a server in turn, options of either version, local cache, slots.
+
+Of several mounts on a client the k-th goes to the k-th address, begun at another one on every node, as in Dell's
+DGX-1 system with Isilon: each node uses all, and all are used alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, in_turn
+from rackproof.configure.storage.inputs import Cache, Nfs
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+from rackproof.core.architecture import Storage
+
+CACHE_UNIT = "cachefilesd.service"
+CACHE_CONF = "/etc/cachefilesd.conf"
+RDMA_PORT = 20049
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    """Raises NoClient when no server is known, or several mounts would be one connection."""
+    storage, inputs = named.storage, around.inputs.nfs
+    servers = named.first_servers("NFS is mounted from a server")
+    count = storage.mounts_per_client or 1
+    if count > 1 and inputs.driver == "kernel" and len(set(servers)) > 1 and _trunks(storage):
+        raise NoClient(
+            f"{named.name}: {count} mounts over {len(set(servers))} addresses with NFS {_version(storage)}: "
+            "the kernel's client takes them for paths to one server and keeps to the first; use vers=3, or a "
+            "multipath client"
+        )
+    chosen = in_turn(servers, around.index, count) if storage.servers or count > 1 else servers[:1]
+    return tuple(
+        _mount(named, around, where, server, servers)
+        for where, server in zip(storage.mountpoints, chosen, strict=True)
+    )  # fmt: skip
+
+
+def _mount(named: Named, around: Around, where: str, server: str, servers: Sequence[str]) -> Mount:
+    storage, inputs = named.storage, around.inputs.nfs
+    host = f"[{server}]" if ":" in server else server
+    # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
+    extra = ["nofail", "_netdev", "retry=0"]
+    if storage.transport:
+        extra.append(f"proto={storage.transport}")
+    port = storage.port or (RDMA_PORT if storage.transport == "rdma" else None)
+    if port:
+        extra.append(f"port={port}")
+    if storage.connections and (storage.transport == "tcp" or inputs.driver != "kernel"):
+        extra.append(f"nconnect={storage.connections}")
+    if _version(storage) == "3":
+        extra.append("mountproto=tcp")
+    if inputs.driver != "kernel":
+        extra += _multipath(inputs, storage, servers)
+    required = list(storage.options_required)
+    if storage.local_cache:
+        extra.append("fsc")
+        required.append("fsc")
+    keys = {option.split("=")[0] for option in storage.options}
+    return Mount(
+        name=named.name,
+        what=f"{host}:{storage.source}",
+        where=where,
+        type="nfs",
+        options=(*storage.options, *(option for option in extra if option.split("=")[0] not in keys)),
+        fstype=storage.fstype,
+        required=tuple(dict.fromkeys(required)),
+        forbidden=storage.options_forbidden,
+        network=True,
+        requires=(CACHE_UNIT,) if storage.local_cache else (),
+        transport=storage.transport,
+        read_ahead_kib=storage.read_ahead_kib,
+    )
+
+
+def _multipath(inputs: Nfs, storage: Storage, servers: Sequence[str]) -> list[str]:
+    found = []
+    if (storage.mounts_per_client or 1) == 1 and len(servers) > 1:
+        if inputs.remoteports == "dns":
+            found.append("remoteports=dns")
+        elif inputs.remoteports:
+            found.append(f"remoteports={'~'.join(servers)}")
+    if inputs.local_ports:
+        found.append(f"localports={'~'.join(inputs.local_ports)}")
+    if inputs.driver == "vastnfs":
+        found += [name for name in ("spread_reads", "spread_writes") if getattr(inputs, name)]
+    return found
+
+
+def _option(options: Sequence[str], key: str) -> str:
+    """Of a repeated option the last, as mount(8) has it."""
+    values = [option.partition("=")[2] for option in options if option.split("=")[0] == key]
+    return values[-1] if values else ""
+
+
+def _version(storage: Storage) -> str:
+    return _option(storage.options, "vers") or _option(storage.options, "nfsvers")
+
+
+def _trunks(storage: Storage) -> bool:
+    """Whether the kernel's client finds out that two addresses are one server: with sessions, so from 4.1 on."""
+    version = _version(storage)
+    return version in ("4.1", "4.2") or (not version and storage.fstype == "nfs4")
+
+
+def shared_transport(mounts: Sequence[Mount]) -> str | None:
+    """Why two of these mounts would silently be one connection, or None.
+
+    An NFS 4.1 or newer client recognises a server that it already knows by any other address or transport, and keeps
+    to the first connection: the second mount then says proto=tcp although proto=rdma was asked for. It does not when
+    the two speak different minor versions.
+    """
+    seen: dict[tuple[str, str], Mount] = {}
+    for mount in mounts:
+        if mount.type != "nfs":
+            continue
+        key = mount.what.rpartition(":")[0], _option(mount.options, "vers")
+        other = seen.setdefault(key, mount)
+        if _option(other.options, "proto") != _option(mount.options, "proto"):
+            return (
+                f"{other.name} and {mount.name}: NFS {key[1]} from one server over two transports is one connection,"
+                " the one that was made first; give one of them another minor version"
+            )
+    return None
+
+
+def client(named: Sequence[Named], around: Around) -> Client:
+    """What all NFS mounts of a node need together."""
+    inputs = around.inputs.nfs
+    storages = [each.storage for each in named]
+    entries: list[Entry] = []
+    units = [Unit("nfs-client.target")]
+    ready: list[Step] = []
+    modules = ["rpcrdma" if s.transport == "rdma" else "nfsv3" if _version(s) == "3" else "nfsv4" for s in storages]
+    locks = [s for s in storages if _version(s) == "3" and not {"nolock", "local_lock=all"} & set(s.options)]
+    if locks:
+        # NFSv3 asks a daemon on the client to remember its locks.
+        units += [Unit("rpcbind.socket"), Unit("rpc-statd.service", enabled=None)]
+    if inputs.statd_port or inputs.lockd_port:
+        entries.append(
+            RemoteFile("/etc/nfs.conf.d/rackproof-client.conf", _ports(inputs), restart=("rpc-statd.service",))
+        )
+    if any(s.local_cache for s in storages):
+        entries += _cache_files(inputs.cache)
+        units.append(Unit(CACHE_UNIT, proof=CACHE_ACTIVE))
+        modules.append("cachefiles")
+    options = _slots(inputs)
+    if options:
+        entries.append(RemoteFile("/etc/modprobe.d/rackproof-sunrpc.conf", _modprobe(inputs)))
+        ready += [_slot_step(path, value) for path, value in options.items()]
+    return Client(files=tuple(entries), modules=tuple(dict.fromkeys(modules)), units=tuple(units), ready=tuple(ready))
+
+
+CACHE_ACTIVE = "awk 'NR > 2 && $6 == \"A\" {found = 1} END {exit !found}' /proc/fs/fscache/caches"
+"""Shell test: the kernel has a cache, and it takes data."""
+
+
+def _cache_files(cache: Cache) -> list[Entry]:
+    limits = "".join(
+        f"{name} {getattr(cache, name)}%\n" for name in ("brun", "bcull", "bstop", "frun", "fcull", "fstop")
+    )
+    return [
+        RemoteDirectory(cache.directory, mode="700"),
+        RemoteFile(
+            CACHE_CONF,
+            f"# Managed by rackproof.\ndir {cache.directory}\ntag {cache.tag}\n{limits}",
+            restart=(CACHE_UNIT,),
+        ),
+        RemoteFile("/etc/default/cachefilesd", "# Managed by rackproof. Debian starts nothing without it.\nRUN=yes\n"),
+        RemoteFile(
+            f"/etc/systemd/system/{CACHE_UNIT}.d/rackproof.conf",
+            "# Managed by rackproof: on an empty folder of the root disk it would fill that.\n"
+            f"[Unit]\nRequiresMountsFor={cache.directory}\n",
+            restart=(CACHE_UNIT,),
+        ),
+    ]
+
+
+def _ports(inputs: Nfs) -> str:
+    lines = ["# Managed by rackproof."]
+    if inputs.statd_port:
+        lines += ["[statd]", f"port={inputs.statd_port}"]
+    if inputs.lockd_port:
+        lines += ["[lockd]", f"port={inputs.lockd_port}", f"udp-port={inputs.lockd_port}"]
+    return "\n".join(lines) + "\n"
+
+
+def _slots(inputs: Nfs) -> dict[str, int]:
+    found = {}
+    if inputs.slot_table_entries:
+        found["/proc/sys/sunrpc/tcp_max_slot_table_entries"] = inputs.slot_table_entries
+    if inputs.rdma_slot_table_entries:
+        found["/proc/sys/sunrpc/rdma_slot_table_entries"] = inputs.rdma_slot_table_entries
+    return found
+
+
+def _modprobe(inputs: Nfs) -> str:
+    """A sysctl.d file would be read before the module is there."""
+    lines = ["# Managed by rackproof."]
+    if inputs.slot_table_entries:
+        lines.append(f"options sunrpc tcp_max_slot_table_entries={inputs.slot_table_entries}")
+    if inputs.rdma_slot_table_entries:
+        # No parameter of the module: set when it is loaded.
+        value = inputs.rdma_slot_table_entries
+        lines.append(
+            "install rpcrdma /sbin/modprobe --ignore-install rpcrdma $CMDLINE_OPTS &&"
+            f" echo {value} >/proc/sys/sunrpc/rdma_slot_table_entries"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _slot_step(path: str, value: int) -> Step:
+    module = "rpcrdma" if "rdma" in path else "sunrpc"
+    return Step(
+        name=path.rpartition("/")[2],
+        holds=f'[ "$(cat {path})" = {value} ]',
+        script=f"modprobe {module}\necho {value} >{path}",
+        otherwise=f"{path} does not take {value}; connections that are there keep what they have until unmounted",
+    )

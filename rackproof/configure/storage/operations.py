@@ -1,0 +1,43 @@
+"""Operations of the storage clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.storage.facts import Holding
+from rackproof.configure.storage.steps import Step, script_of
+
+
+@operation()
+def ensured(steps: Sequence[Step]) -> Commands:
+    """Make every step hold that does not. One that nothing can make hold is an error, after everything else."""
+    found = host.get_fact(Holding, steps=list(steps))
+    if found is None:
+        yield from unreadable("what is installed for storage")
+        return
+    missing = [step for step, holds in zip(steps, found, strict=True) if not holds]
+    todo = [step for step in missing if step.script]
+    for step in todo:
+        logger.debug("%s: %s", host.name, step.name)
+    # What is only read back in between is read back there: the script stops at it.
+    last = missing.index(todo[-1]) if todo else -1
+    if todo:
+        yield StringCommand(script_of(missing[: last + 1]))
+    hopeless = missing[last + 1 :]
+    # Before the run what makes them hold may not have happened yet.
+    if hopeless and state.is_executing:
+        yield from refuse(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))
+    elif not todo:
+        host.noop(f"all {len(steps)} steps hold")
+
+
+@operation()
+def refused(reason: str) -> Commands:
+    """Fail on this node, with one line; the other nodes go on."""
+    yield from refuse(reason)

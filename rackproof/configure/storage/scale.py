@@ -1,0 +1,202 @@
+"""IBM Storage Scale: packages, the portability layer for the running kernel, membership as declared, a mount unit.
+
+Who is a member of which cluster is decided on a node that is one already (``admin_node``): every node asks it over
+the cluster's own ssh, and never makes a cluster.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.mounts import Mount, systemd_escape
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, mounted_test
+from rackproof.configure.storage.inputs import Scale
+from rackproof.configure.storage.install import fetch, kernel_headers, packages, place, repository
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+
+BIN = "/usr/lpp/mmfs/bin"
+KEY = "storage_clients.scale"
+ACTIVE = f"timeout -k 2 15 {BIN}/mmgetstate -Y | awk -F: '$3 != \"HEADER\"{{print $9}}' | grep -qx active"
+
+
+def service(named: Named) -> str:
+    return f"rackproof-gpfs-{systemd_escape(named.storage.mountpoint)}.service"
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    storage = named.storage
+    return (
+        Mount(
+            name=named.name, what=storage.source, where=storage.mountpoint, type="gpfs", options=storage.options,
+            fstype="gpfs", required=storage.options_required, forbidden=storage.options_forbidden, network=True,
+            requires=("gpfs.service",), timeout_s=120, service=service(named), content=_unit(named),
+            seen=rf"(/dev/)?{storage.source}",
+        ),
+    )  # fmt: skip
+
+
+_WAIT = (
+    f'n=0; until {BIN}/mmgetstate -Y | grep -q ":active:"; do n=$$((n + 1)); [ $$n -lt 20 ] || exit 1; sleep 3; done'
+)
+"""systemd makes one dollar sign of two."""
+
+
+def _unit(named: Named) -> str:
+    """mmmount knows options and servers from the cluster; a mount unit would have to repeat them."""
+    storage = named.storage
+    options = f" -o {','.join(storage.options)}" if storage.options else ""
+    return f"""\
+# Managed by rackproof. Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds.
+[Unit]
+Description=Storage {named.name}
+X-Where={storage.mountpoint}
+Requires=gpfs.service
+After=gpfs.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c '{_WAIT}'
+ExecStart={BIN}/mmmount {storage.source} {storage.mountpoint}{options}
+ExecStop={BIN}/mmumount {storage.source}
+TimeoutSec=120
+"""
+
+
+def client(named: Named, around: Around, family: str) -> Client:
+    inputs = around.inputs.scale
+    entries: list[Entry] = []
+    steps: list[Step] = []
+    if inputs.repository:
+        steps += repository("scale", inputs.repository, family, KEY)
+    entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
+    names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
+    steps += [
+        packages("Storage Scale", dict.fromkeys(names, inputs.version), family, f"{KEY}.version"),
+        kernel_headers(family, "The portability layer of Storage Scale"),
+        Step(
+            name="Portability layer of Storage Scale",
+            holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',
+            script=f"timeout 800 {BIN}/mmbuildgpl >/var/log/rackproof-mmbuildgpl.log 2>&1 ||"
+            " { tail -n 5 /var/log/rackproof-mmbuildgpl.log >&2; exit 1; }\ndepmod",
+            otherwise="not built for the running kernel; /var/log/rackproof-mmbuildgpl.log, and IBM's list of kernels",
+        ),
+        *_membership(named, around),
+    ]
+    return Client(
+        files=tuple(entries),
+        install=tuple(steps),
+        units=(Unit("gpfs.service"),),
+        ready=(
+            Step(
+                name="Daemon of Storage Scale",
+                holds=ACTIVE,
+                script=f"timeout 60 {BIN}/mmstartup || :\n"
+                f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+                otherwise="mmgetstate does not say active: arbitrating means no quorum, down means it ended; "
+                "/var/adm/ras/mmfs.log.latest",
+            ),
+            *_verbs(named, inputs, around.node),
+        ),
+        proofs=_proofs(named),
+        downloads=tuple(d for d in (inputs.repository.key, inputs.remote_key) if d),
+    )
+
+
+def _debian(name: str) -> str:
+    """IBM's Debian packages: no underscores, no capitals."""
+    return name.replace("_", "-").lower()
+
+
+def _membership(named: Named, around: Around) -> list[Step]:
+    """Raises NoClient when joining is declared and nobody is named to ask."""
+    inputs = around.inputs.scale
+    member = Step(
+        name="Membership of Storage Scale",
+        holds="test -s /var/mmfs/gen/mmfsNodeData",
+        otherwise=f"this node is in no cluster: add it there, or declare {KEY}.join and admin_node",
+    )
+    if inputs.join == "none":
+        return [member]
+    if not inputs.admin_node:
+        raise NoClient(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {around.node}")
+    asked = f"timeout 300 ssh -o BatchMode=yes {shlex.quote(inputs.admin_node)} "
+    add = " && ".join(
+        (f"{BIN}/mmaddnode -N {around.node}:client", f"{BIN}/mmchlicense client --accept -N {around.node}")
+    )
+    steps = [Step(member.name, member.holds, f"{inputs.admin_node} could not add it", asked + shlex.quote(add))]
+    if inputs.join == "remote":
+        steps.append(_remote(named, inputs, asked))
+    return steps
+
+
+def _remote(named: Named, inputs: Scale, asked: str) -> Step:
+    if not (inputs.remote_cluster and inputs.remote_contacts and inputs.remote_key):
+        raise NoClient(f"{named.name}: {KEY}: join remote needs remote_cluster, remote_contacts and remote_key")
+    name, device = named.storage.source, inputs.remote_device or named.storage.source
+    path = shlex.quote(place(inputs.remote_key))
+    known = f"{BIN}/mmremotefs show {name} -Y"
+    tell = (
+        f"{BIN}/mmremotecluster show {inputs.remote_cluster} >/dev/null 2>&1 || {BIN}/mmremotecluster add"
+        f" {inputs.remote_cluster} -n {','.join(inputs.remote_contacts)} -k /var/mmfs/ssl/rackproof-remote.pub; "
+        f"{BIN}/mmremotefs add {name} -f {device} -C {inputs.remote_cluster} -T {named.storage.mountpoint} -A no"
+    )
+    return Step(
+        name=f"Remote file system {name}",
+        holds=f"timeout -k 2 15 {known} | grep -q {shlex.quote(f':{inputs.remote_cluster}:')}",
+        script=f"{fetch(inputs.remote_key)}\n"
+        f"{asked}'cat >/var/mmfs/ssl/rackproof-remote.pub' <{path}\n{asked}{shlex.quote(tell)}",
+        otherwise=f"{inputs.remote_cluster} must have granted it to this cluster: mmauth add and mmauth grant there",
+    )
+
+
+def _verbs(named: Named, inputs: Scale, node: str) -> tuple[Step, ...]:
+    """verbs settings, compared with what the daemon has, not with what was stored."""
+    if named.storage.transport != "rdma":
+        return ()
+    if not inputs.verbs_ports:
+        raise NoClient(f"{named.name}: transport rdma needs {KEY}.verbs_ports, e.g. mlx5_0/1")
+    wanted = {
+        "verbsRdma": "enable",
+        "verbsRdmaSend": "yes",
+        "verbsPorts": " ".join(inputs.verbs_ports),
+        "verbsRdmaCm": inputs.verbs_rdma_cm,
+        **({"verbsGPUDirectStorage": "yes"} if inputs.gds else {}),
+    }
+    tests = [
+        f"timeout -k 2 15 {BIN}/mmdiag --config | grep -E '^[ !*]*{key} ' | grep -qF {shlex.quote(value)}"
+        for key, value in wanted.items()
+    ]
+    settings = ",".join(f"{key}={value}" for key, value in wanted.items())
+    return (
+        Step(
+            name="RDMA of Storage Scale",
+            holds=" && ".join(tests),
+            # They are read when the daemon starts; it is not stopped under a mount that somebody uses.
+            script=f"timeout 120 {BIN}/mmchconfig {shlex.quote(settings)} -N {node}\n"
+            f"timeout 120 {BIN}/mmshutdown -N {node}\ntimeout 60 {BIN}/mmstartup -N {node}\n"
+            f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+            otherwise="mmdiag --config has other verbs settings than declared; are the ports up (ibstat), and is "
+            "this node allowed to change the cluster's configuration?",
+        ),
+    )
+
+
+def _proofs(named: Named) -> tuple[Step, ...]:
+    mounted = Step(
+        name=f"Mount of {named.name}",
+        holds=mounted_test(named.storage.mountpoint, "gpfs"),
+        otherwise=f"mmlsmount {named.storage.source} -L shows who has it; journalctl -u {service(named)}",
+    )
+    if named.storage.transport != "rdma":
+        return (mounted,)
+    return (
+        mounted,
+        Step(
+            name=f"Transport of {named.name}",
+            holds=f"timeout -k 2 15 {BIN}/mmfsadm test verbs status | grep -qi 'status: started'",
+            otherwise="transport rdma is declared and the daemon has not started RDMA; /var/adm/ras/mmfs.log.latest",
+        ),
+    )

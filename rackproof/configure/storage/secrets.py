@@ -1,0 +1,33 @@
+"""Secrets: read on the controller, from the environment or a file that nobody else can read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from rackproof.configure.storage.inputs import Secret
+from rackproof.errors import InventoryError
+
+
+def read_secret(secret: Secret, key: str) -> bytes:
+    """The content; never part of a message. A secret of a file is taken byte by byte.
+
+    Raises InventoryError when there is none, or when others could have read or written it.
+    """
+    if secret.environment:
+        value = os.environ.get(secret.environment, "")
+        if not value:
+            raise InventoryError(f"{key}.environment: {secret.environment} is not set on the controller")
+        return value.encode()
+    path = Path(secret.file).expanduser()
+    try:
+        mode = path.stat().st_mode
+        content = path.read_bytes()
+    except OSError as error:
+        raise InventoryError(f"{key}.file: {path}: {error.strerror}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InventoryError(f"{key}.file: {path}: others may read it; chmod 600 {path}")
+    if not content:
+        raise InventoryError(f"{key}.file: {path} is empty")
+    return content

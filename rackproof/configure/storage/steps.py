@@ -1,0 +1,53 @@
+"""Steps: something that holds on a node or does not, and what makes it hold.
+
+The test is asked first, the same for all steps in one question; what does not hold is made to, in the order of the
+steps, and tested again: a step that did what it does and did not get anywhere fails there, with its own words.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    holds: str
+    """Shell test; quick, reads only, and never looks below a mount point."""
+    otherwise: str
+    """One line: what is wrong when it does not hold afterwards, and the way out."""
+    script: str = ""
+    """Shell lines that make it hold; empty: nothing can, it is only read back."""
+
+
+def holding_command(steps: Sequence[Step]) -> str:
+    """Ask for all steps in one go; a test that needs more than 20 seconds does not hold."""
+    lines = ["export LC_ALL=C; "]
+    for number, step in enumerate(steps):
+        lines.append(f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1; echo {number} $?; ")
+    return "".join(lines)
+
+
+def parse_holding(lines: Sequence[str]) -> tuple[bool, ...]:
+    """Answer of ``holding_command``, in the order of the steps. Raises ValueError on anything else."""
+    found = []
+    for number, line in enumerate(lines):
+        index, status = line.split(" ")
+        if int(index) != number:
+            raise ValueError(f"expected the answer to step {number}, actual {line!r}")
+        found.append(int(status) == 0)
+    return tuple(found)
+
+
+def script_of(steps: Sequence[Step]) -> str:
+    """Shell script that carries steps out, and stops at the first that does not hold afterwards."""
+    lines = ["set -u"]
+    for step in steps:
+        # A shell of its own: `set -e` means nothing left of || or inside of if.
+        lines += [f"sh -eu -c {shlex.quote(step.script)}", "rc=$?"] if step.script else ["rc=0"]
+        words = shlex.quote(f"{step.name}: {step.otherwise}")
+        test = f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1"
+        lines.append(f"if [ $rc -ne 0 ] || ! {test}; then echo {words} >&2; exit 1; fi")
+    return "\n".join(lines)

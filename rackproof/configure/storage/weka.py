@@ -1,0 +1,134 @@
+"""WEKA: the agent from a backend, and a stateless client that the first mount starts.
+
+A client takes cores for itself. They must be kept from Slurm (``CpuSpecList``), or jobs share them with a loop that
+never sleeps.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof.configure.mounts import Mount
+from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.inputs import Download, Weka
+from rackproof.configure.storage.install import FETCH, place
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+
+AGENT = "weka-agent.service"
+SERVICE_CONF = "/etc/wekaio/service.conf"
+KEY = "storage_clients.weka"
+
+
+def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+    inputs = around.inputs.weka
+    backends = named.first_servers("WEKA is mounted from its backends")
+    options = [f"net={net}" for net in _net(named, around)]
+    if inputs.cores:
+        options += [f"core={core}" for core in inputs.cores]
+    else:
+        options.append(f"num_cores={inputs.num_cores}")
+    if inputs.memory_mb:
+        options.append(f"memory_mb={inputs.memory_mb}")
+    options.append(f"traces_capacity_mb={inputs.traces_capacity_mb}")
+    name = named.storage.source
+    return (
+        simple_mount(
+            named,
+            what=f"{','.join(backends)}/{name}",
+            kind="wekafs",
+            options=options,
+            requires=(AGENT,),
+            timeout_s=inputs.mount_timeout_s,
+            # The kernel names the file system, with or without a backend before it.
+            seen=rf"(.*/)?{name}",
+        ),
+    )
+
+
+def _net(named: Named, around: Around) -> tuple[str, ...]:
+    inputs = around.inputs.weka
+    if named.storage.transport == "rdma" and "udp" in inputs.net:
+        raise NoClient(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
+    net = inputs.net or around.interfaces[:1]
+    if not net:
+        raise NoClient(f"{named.name}: {KEY}.net: name the card of the client, or udp")
+    return net
+
+
+def client(named: Named, around: Around, family: str) -> Client:
+    """Raises NoClient without the checksum of the installer."""
+    inputs = around.inputs.weka
+    download = installer(named, inputs)
+    proofs = [
+        Step(
+            name=f"Client of {named.name}",
+            holds="timeout -k 2 15 weka local ps | grep -q Running",
+            otherwise="weka local ps shows no running container; weka local status, and the cluster's events",
+        )
+    ]
+    if named.storage.transport == "rdma":
+        proofs.append(
+            Step(
+                name=f"Transport of {named.name}",
+                holds='timeout -k 2 15 weka cluster processes --filter "hostname=$(uname -n)" --output network'
+                " --no-header | awk '/RDMA/{rdma = 1; next} NF{other = 1} END{exit !(rdma && !other)}'",
+                otherwise="transport rdma is declared and the client does not use it; are the cards of net= RDMA "
+                "capable, with RDMA on in the cluster (weka cluster processes)?",
+            )
+        )
+    return Client(
+        install=_install(inputs, download),
+        units=(Unit(AGENT),),
+        proofs=tuple(proofs),
+        downloads=(download,),
+    )
+
+
+def installer(named: Named, inputs: Weka) -> Download:
+    backend = named.first_servers("WEKA is installed from its backends")[0]
+    url = f"http://{backend}:{inputs.install_port}/dist/v1/install"
+    if not inputs.install_sha256:
+        raise NoClient(
+            f"{named.name}: {KEY}.install_sha256: a script that root runs is not taken unseen; look at it and give "
+            f"what this says: curl -s {url} | sha256sum"
+        )
+    return Download(url=url, sha256=inputs.install_sha256)
+
+
+def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
+    mode = f"export WEKA_CGROUPS_MODE={shlex.quote(inputs.cgroups_mode)}\n" if inputs.cgroups_mode else ""
+    words = " ".join(map(shlex.quote, (download.url, download.sha256, place(download))))
+    there = "command -v weka && test -x /usr/bin/weka"
+    isolate = f"isolate_cpusets={'true' if inputs.isolate_cpusets else 'false'}"
+    steps = [
+        Step(
+            name="Agent of WEKA",
+            holds=there,
+            script=f"{FETCH}{mode}fetch {words}\ntimeout 600 sh {shlex.quote(place(download))}",
+            otherwise="not installed; does this node reach the backend's port, and is the kernel on WEKA's list?",
+        ),
+        Step(
+            name="Cores of WEKA",
+            holds=f"grep -qx '{isolate}' {SERVICE_CONF}",
+            # Beside and renamed: the agent never reads half of it.
+            script=(
+                f"f={SERVICE_CONF}\nif grep -q '^isolate_cpusets=' $f; then\n"
+                f"  sed 's/^isolate_cpusets=.*/{isolate}/' $f >$f.new\nelse\n"
+                f"  {{ cat $f; echo {isolate}; }} >$f.new\nfi\nchmod --reference=$f $f.new\nmv -f $f.new $f\n"
+                f"systemctl try-restart {AGENT}"
+            ),
+            otherwise=f"{SERVICE_CONF} does not say {isolate}",
+        ),
+    ]
+    if inputs.version:
+        steps.append(
+            Step(
+                name="Version of WEKA",
+                holds=f'[ "$(timeout -k 2 15 weka version current)" = {shlex.quote(inputs.version)} ]',
+                script=f"timeout 600 weka version get {shlex.quote(inputs.version)}\n"
+                f"timeout 120 weka version set {shlex.quote(inputs.version)}",
+                otherwise=f"expected {inputs.version}; does the cluster offer it? see {KEY}.version",
+            )
+        )
+    return tuple(steps)
