@@ -1,36 +1,35 @@
 """The network between nodes: port names, addresses, MTU, RDMA, names and ssh between nodes.
 
 Ports are renamed and configured at once; the same names and settings come back at boot through udev and
-systemd-networkd. RDMA is a matter of its own for each kind of fabric: see ``rdma_soft`` and ``rdma_connectx``.
+systemd-networkd, or NetworkManager on RHEL and its rebuilds. RDMA is a matter of its own for each kind of fabric: see
+``rdma_soft`` and ``rdma_connectx``.
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
 
-from deploys import templates
-from deploys.rdma_connectx import rdma_connectx
-from deploys.rdma_soft import files as rdma_soft_files
-from deploys.rdma_soft import rdma_soft
+from deploys import rdma_connectx, rdma_soft, templates
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
+from rackproof.configure.nic import operations as nic_operations
+from rackproof.configure.nic.declared import Declared, declared_here
+from rackproof.configure.nic.links import rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
+
+IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 
 @deploy("Fabric")
 def fabric() -> None:
     site = here()
-    soft = site.architecture.fabric.kind == "soft-roce"
-    operations.files(name="Files", entries=(*files(site), *(rdma_soft_files(site) if soft else ())))
-    operations.units(name="Services", wanted=units(site.ports))
-    operations.ports(name="Ports", wanted=site.ports)
-    operations.kernel_values(name="Kernel values", sysctl=port_sysctl(site.ports), patterns={})
-    if soft:
-        rdma_soft()
+    if site.architecture.fabric.kind == "soft-roce":
+        _simulated(site)
     else:
-        rdma_connectx()
+        _real(site, declared_here())
     rack_operations.own_key(name="Own ssh key")
     rack_operations.ssh_trust(
         name="ssh between nodes",
@@ -39,16 +38,46 @@ def fabric() -> None:
     )
 
 
-def files(site: Site) -> tuple[Entry, ...]:
+def _simulated(site: Site) -> None:
+    operations.files(name="Files", entries=(*files(site), *rdma_soft.files(site)))
+    operations.units(name="Services", wanted=units(site.ports))
+    operations.ports(name="Ports", wanted=site.ports)
+    operations.kernel_values(name="Kernel values", sysctl=port_sysctl(site.ports), patterns={})
+    rdma_soft.rdma_soft()
+
+
+def _real(site: Site, declared: Declared) -> None:
+    rdma_connectx.warn_of_shared_subnets(site)
+    entries = (*files(site, declared), *rdma_connectx.files(site, declared))
+    rdma_connectx.adapters()
+    operations.files(name="Files", entries=entries)
+    operations.units(name="Services", wanted=units(site.ports, declared))
+    nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
+    nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
+    rdma_connectx.rdma_connectx()
+
+
+def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
+    """``declared`` is about real adapters."""
     entries: list[Entry] = []
+    named_by_guid = []
+    try:
+        routes = rail_routes(site.ports, declared.stack) if declared else {}
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
     for port in site.ports:
-        entries += [
-            RemoteFile(
-                f"/etc/systemd/network/10-{port.name}.{kind}",
-                templates.text(f"/etc/systemd/network/10-fabric.{kind}", port=port),
-            )
-            for kind in ("link", "network")
-        ]
+        if declared and site.architecture.fabric.kind == "infiniband" and port.mac:
+            named_by_guid.append(port)
+        else:
+            entries.append(_network_file(port, "link"))
+        route = routes.get(port.name)
+        if declared and declared.manager == "NetworkManager":
+            entries.append(rdma_connectx.rail_keyfile(site, declared, port, route))
+        else:
+            vlans = vlans_of(declared.stack, port.name) if declared else ()
+            entries.append(_network_file(port, "network", route=route, vlans=vlans))
+    if named_by_guid:
+        entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
     entries += [
         RemoteFile(
             "/etc/sysctl.d/61-rackproof-fabric.conf",
@@ -57,6 +86,11 @@ def files(site: Site) -> tuple[Entry, ...]:
         RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True),
     ]
     return tuple(entries)
+
+
+def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
+    text = templates.text(f"/etc/systemd/network/10-fabric.{kind}", port=port, **values)
+    return RemoteFile(f"/etc/systemd/network/10-{port.name}.{kind}", text)
 
 
 def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
@@ -69,8 +103,10 @@ def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
     return values
 
 
-def units(ports: tuple[Port, ...]) -> tuple[Unit, ...]:
+def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Unit, ...]:
     """At boot, "network is online" includes every rail; it does not wait for other interfaces."""
+    if declared and declared.manager == "NetworkManager":
+        return (Unit("NetworkManager.service"), Unit("NetworkManager-wait-online.service", running=None))
     waiting = (Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)
     return (Unit("systemd-networkd.service"), *waiting)
 

@@ -11,6 +11,8 @@ from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
 
 ADDRESS_WAIT_S = 30
+GUID_LENGTH = 23
+"""Characters of eight bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Port:
     """Name of the RDMA device."""
     address: str
     """With prefix length."""
-    mtu: int
+    mtu: int | None
+    """None where it is set together with the mode (IPoIB)."""
     mac: str | None = None
     path: str | None = None
 
@@ -46,7 +49,7 @@ def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
             name=f"{fabric.interface_prefix}{rail}",
             rdma=f"{fabric.rdma_prefix}{rail}",
             address=str(settings.fabric_addresses[rail]),
-            mtu=fabric.mtu,
+            mtu=fabric.mtu if fabric.kind != "infiniband" else None,
             mac=settings.fabric_macs[rail] if settings.fabric_macs else None,
             path=settings.fabric_paths[rail] if settings.fabric_paths else None,
         )
@@ -114,7 +117,7 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
     """
     changes = []
     for port in wanted:
-        link = _find(port, links)
+        link = find_link(port, links)
         reasons = []
         if link.name != port.name:
             if any(other.name == port.name for other in links):
@@ -122,7 +125,7 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
                     f"{port.name}: the name is taken by another NIC; reboot, udev has the new names at boot"
                 )
             reasons.append(f"{link.name} becomes {port.name}")
-        if link.mtu != port.mtu:
+        if port.mtu is not None and link.mtu != port.mtu:
             reasons.append(f"MTU {link.mtu} becomes {port.mtu}")
         if not link.up:
             reasons.append("down")
@@ -133,9 +136,10 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
     return tuple(changes)
 
 
-def _find(port: Port, links: Sequence[Link]) -> Link:
+def find_link(port: Port, links: Sequence[Link]) -> Link:
+    """The interface of a port. Raises PortProblem when there is not exactly one."""
     what = f"MAC address {port.mac}" if port.mac else f"path {port.path}"
-    found = [link for link in links if (link.mac == port.mac if port.mac else link.path == port.path)]
+    found = [link for link in links if (same_mac(link.mac, port.mac) if port.mac else link.path == port.path)]
     # A VLAN or a bridge on top of the port shows the same MAC address: the declared name tells them apart.
     if len(found) > 1 and any(link.name == port.name for link in found):
         found = [link for link in found if link.name == port.name]
@@ -147,10 +151,16 @@ def _find(port: Port, links: Sequence[Link]) -> Link:
     return found[0]
 
 
-def apply_script(changes: Sequence[PortChange]) -> str:
+def same_mac(actual: str, wanted: str) -> bool:
+    """Of an InfiniBand port only the last eight bytes, its GUID, are always the same."""
+    return actual == wanted or (len(actual) > len(wanted) == GUID_LENGTH and actual.endswith(f":{wanted}"))
+
+
+def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> str:
     """Shell script that renames and configures ports and waits until the kernel shows it.
 
-    The files that make it permanent must be there already: systemd-networkd reads them here, udev at boot.
+    The files that make it permanent must be there already: ``manager`` (networkd, NetworkManager) reads them here,
+    udev at boot.
     """
     lines = ["set -eu"]
     for change in changes:
@@ -158,10 +168,18 @@ def apply_script(changes: Sequence[PortChange]) -> str:
         if change.rename:
             old = shlex.quote(change.link.name)
             lines += [f"ip link set dev {old} down", f"ip link set dev {old} name {name}"]
-    lines += ["udevadm settle --timeout=30", "networkctl reload"]
+    lines.append("udevadm settle --timeout=30")
+    lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
     for change in changes:
         name = shlex.quote(change.port.name)
-        lines += [f"ip link set dev {name} mtu {change.port.mtu} up", f"networkctl reconfigure {name}"]
+        if change.port.mtu is not None:
+            lines.append(f"ip link set dev {name} mtu {change.port.mtu} up")
+        else:
+            lines.append(f"ip link set dev {name} up")
+        if manager == "NetworkManager":
+            lines.append(f"nmcli --wait 60 connection up {shlex.quote(f'rackproof-{change.port.name}')} >/dev/null")
+        else:
+            lines.append(f"networkctl reconfigure {name}")
     for change in changes:
         name, address = shlex.quote(change.port.name), shlex.quote(f"inet {change.port.address} ")
         message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: networkctl status")

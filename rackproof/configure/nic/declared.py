@@ -1,0 +1,156 @@
+"""What is declared about the adapters of the node at hand: architecture, inventory and version set together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
+
+from rackproof.configure.machine import machine_here
+from rackproof.configure.network import Port
+from rackproof.configure.nic.inputs import Image, NicStack
+from rackproof.configure.nic.links import Manager
+from rackproof.configure.nic.stack import Source
+from rackproof.configure.settings import inputs
+from rackproof.configure.site import Site, here
+from rackproof.configure.versions.site import platform_here
+from rackproof.core.architecture import Architecture, Nic
+from rackproof.core.architecture.expectations import role_with
+from rackproof.core.architecture.network import expand_names
+from rackproof.core.rack import Node
+from rackproof.core.versions.models import Components
+from rackproof.errors import InventoryError
+
+KEY = "nic_stack"
+
+FirmwareWanted = tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]
+"""Purpose, names or PCI addresses of its ports, version, settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    stack: NicStack
+    source: Source
+    ofed: str | None
+    """Version of the OFED in what is declared; None where nobody says."""
+    dkms: tuple[str, ...]
+    images: Mapping[str, Image]
+    """By PSID."""
+    family: str
+    """``debian`` or ``rhel``."""
+    rail_nic: Nic | None
+    """What the architecture says about the rails' ports."""
+    acs: str | None
+
+    @property
+    def nvidia(self) -> bool:
+        """NVIDIA's packages, which can do more than the distribution's drivers."""
+        return self.source != "inbox"
+
+    @property
+    def manager(self) -> Manager:
+        return "NetworkManager" if self.family == "rhel" else "networkd"
+
+
+def nic_stack(node: Node) -> NicStack:
+    """The inventory's ``nic_stack``. Raises DeployError, one line."""
+    try:
+        return inputs(node, KEY, NicStack)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def declared_here() -> Declared:
+    """For the node that pyinfra is at. Raises DeployError, one line, for a contradiction in what is declared."""
+    site = here()
+    machine = machine_here()
+    if machine is not None and machine.family not in ("debian", "rhel"):
+        raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
+    platform = platform_here()
+    return declare(
+        site, nic_stack(site.node), platform.components if platform else None, machine.family if machine else "debian"
+    )
+
+
+def declare(site: Site, stack: NicStack, components: Components | None, family: str) -> Declared:
+    """Raises DeployError where inventory and version set contradict each other."""
+    network = components.network if components else None
+    if stack.source and network and stack.source != network.stack:
+        raise DeployError(
+            f"{site.node.name}: nic_stack.source is {stack.source}, the version set has {network.stack}: correct one"
+        )
+    source: Source = stack.source or (network.stack if network else "inbox")
+    nics = nics_of(site.architecture, site.node)
+    role = role_with(site.architecture, site.node.groups, "pcie")
+    expected = site.architecture.roles[role].expect if role else None
+    return Declared(
+        stack=stack,
+        source=source,
+        ofed=(network.ofed or (network.version if network.stack == "mlnx_ofed" else None)) if network else None,
+        dkms=network.dkms if network else (),
+        images={**_images(components), **stack.firmware_images},
+        family=family,
+        rail_nic=rail_nic(nics, site.ports, site.node),
+        acs=expected.pcie.acs if expected and expected.pcie else None,
+    )
+
+
+def _images(components: Components | None) -> dict[str, Image]:
+    """Firmware that the version set has files of, by PSID."""
+    return {
+        each.psid: Image(version=each.version, url=each.file.url, sha256=each.file.sha256)
+        for each in (components.nic_firmware if components else ())
+        if each.psid and each.file and each.file.sha256
+    }
+
+
+def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:
+    role = role_with(architecture, node.groups, "nics")
+    expected = architecture.roles[role].expect if role else None
+    return tuple(expected.nics) if expected else ()
+
+
+def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | None:
+    """The entry of ``nics`` that is about the rails: it names one of them, or is the one for computing."""
+    names = {name for port in rails for name in (port.name, port.rdma)}
+    for nic in nics:
+        if names & set(port_names(nic, node)):
+            return nic
+    return next((nic for nic in nics if nic.purpose == "compute" and nic.count == len(rails)), None)
+
+
+def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
+    """What the inventory's ``nic_ports`` or the architecture call them. Raises DeployError."""
+    said = node.data.get("nic_ports") or {}
+    if not isinstance(said, Mapping):
+        raise DeployError(f"{node.name}: nic_ports: expected a mapping of purposes to names")
+    try:
+        named = expand_names(said.get(nic.purpose, ()))
+    except ValueError as error:
+        raise DeployError(f"{node.name}: nic_ports.{nic.purpose}: {error}") from None
+    return tuple(named) or nic.interfaces or nic.ports
+
+
+def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:
+    """What is promised about firmware, purpose by purpose. Raises DeployError where nobody says which ports these are.
+
+    Only an entry about rails may leave it open: these the inventory knows.
+    """
+    nics = nics_of(site.architecture, site.node)
+    rails = rail_nic(nics, site.ports, site.node)
+    wanted: list[FirmwareWanted] = []
+    for nic in nics:
+        if nic.firmware is None and nic.firmware_settings is None:
+            continue
+        names: tuple[str, ...] = port_names(nic, site.node)
+        if nic is rails:
+            names = tuple(port.name for port in site.ports)
+        elif nic.slots:
+            names = nic.slots
+        if not names:
+            # Something else's adapter (another maker's, perhaps): validators look at it, and nobody writes to it.
+            continue
+        wanted.append((nic.purpose, names, nic.firmware, nic.firmware_settings))
+    return tuple(wanted)

@@ -1,0 +1,102 @@
+"""Questions about adapters: one command, one whole answer each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rackproof.configure.facts import Answer, complete
+from rackproof.configure.files import pending_command
+from rackproof.configure.nic import baseline, firmware, links, ports, stack
+from rackproof.parse import ParseError
+from rackproof.parse.bonding import Bond, parse_bonds
+
+
+class PortStates(Answer[dict[str, ports.PortState]]):
+    """What is in force on ports, whatever stands for it: /sys, mlnx_qos or dcb, ethtool, PCI configuration."""
+
+    def command(self, names: Sequence[str]) -> str:
+        return complete(ports.state_command(names))
+
+    def parse(self, lines: list[str]) -> dict[str, ports.PortState]:
+        return ports.parse_states(lines)
+
+
+class FirmwareStates(Answer[firmware.FirmwareState]):
+    """Versions and settings of firmware, the boot, and pending marks."""
+
+    def command(self, wanted: Sequence[firmware.Wanted]) -> str:
+        return complete(firmware.state_command(wanted))
+
+    def parse(self, lines: list[str]) -> firmware.FirmwareState:
+        return firmware.parse_state(lines)
+
+
+class StackState(Answer[stack.StackState]):
+    """Drivers that are loaded and installed, and what would lose its connection without them."""
+
+    def command(self) -> str:
+        return complete(stack.state_command())
+
+    def parse(self, lines: list[str]) -> stack.StackState:
+        return stack.parse_state(lines)
+
+
+class Slots(Answer[dict[str, str]]):
+    """Interface or RDMA device: its PCI address."""
+
+    def command(self) -> str:
+        return complete(
+            "for d in /sys/class/infiniband/*/device /sys/class/net/*/device; do"
+            ' [ -e "$d" ] || continue; n=${d%/device}; s=$(cd -P "$d" && pwd); echo "${n##*/} ${s##*/}"; done'
+        )
+
+    def parse(self, lines: list[str]) -> dict[str, str]:
+        found = {}
+        for line in lines:
+            name, slot = line.split()
+            if firmware.SLOT.fullmatch(slot):  # a virtio or USB device has other names
+                found[name] = slot
+        return found
+
+
+class Marks(Answer[frozenset[str]]):
+    """What waits for a restart of a unit or of the node."""
+
+    def command(self) -> str:
+        return complete(f": rackproof-marks; {pending_command()}")
+
+    def parse(self, lines: list[str]) -> frozenset[str]:
+        return frozenset(lines)
+
+
+class Foreign(Answer[tuple[tuple[str, str], ...]]):
+    """Files of other tools that speak of ports."""
+
+    def command(self, names: Mapping[str, Sequence[str]]) -> str:
+        return complete(links.foreign_command(names))
+
+    def parse(self, lines: list[str]) -> tuple[tuple[str, str], ...]:
+        return links.parse_foreign(lines)
+
+
+class Bonds(Answer[dict[str, Bond]]):
+    """Bonds as the kernel has them."""
+
+    def command(self) -> str:
+        return complete('for f in /proc/net/bonding/*; do [ ! -e "$f" ] || { echo "bond ${f##*/}"; cat "$f"; }; done')
+
+    def parse(self, lines: list[str]) -> dict[str, Bond]:
+        try:
+            return {bond.name: bond for bond in parse_bonds("".join(f"{line}\n" for line in lines))}
+        except ParseError as error:
+            raise ValueError(str(error)) from None
+
+
+class LinkBaseline(Answer[bool]):
+    """Whether link counters began at zero in this boot."""
+
+    def command(self) -> str:
+        return complete(baseline.command())
+
+    def parse(self, lines: list[str]) -> bool:
+        return baseline.is_of_this_boot(lines)

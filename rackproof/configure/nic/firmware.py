@@ -1,0 +1,305 @@
+"""Firmware of adapters: its version, and its settings in force and at the next boot."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.configure.nic.inputs import Image
+from rackproof.parse import ParseError
+from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
+
+MEMORY: Final = "/var/lib/rackproof/nic"
+"""A file an adapter with the boot in which its settings were written: a reboot that did not help is told apart."""
+SLOT: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+class FirmwareProblem(ValueError):
+    """What an adapter's firmware needs and cannot get; one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the architecture says about the firmware of one adapter."""
+
+    slot: str
+    name: str
+    """What people call it: ``mlx5_0``, ``rail0``."""
+    version: str | None = None
+    """Exact, or the oldest allowed one as ``>=28.39.1002``."""
+    settings: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    current: str | None
+    next_boot: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterState:
+    slot: str
+    running: str | None = None
+    """Version of the firmware that runs; None where no tool says."""
+    stored: str | None = None
+    """Version in the flash, which runs after the next reset."""
+    psid: str | None = None
+    values: Mapping[str, Value] | None = None
+    """None where mlxconfig says nothing."""
+    said: str = ""
+    """What the tools said that could not be read."""
+    written_in: str | None = None
+    """Boot in which the kit wrote the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwareState:
+    boot: str
+    pending: frozenset[str]
+    adapters: Mapping[str, AdapterState]
+
+
+def state_command(wanted: Sequence[Wanted]) -> str:
+    """Ask every adapter's tools in one go; ``mst…`` are the names of the same tools in distributions."""
+    command = (
+        'tool() { for t in "$@"; do command -v "$t" 2>/dev/null && return; done; echo false; }; '
+        "flint=$(tool flint mstflint); config=$(tool mlxconfig mstconfig); "
+        f"cat /proc/sys/kernel/random/boot_id; echo --; {pending_command()}echo --; "
+    )
+    for each in wanted:
+        slot = shlex.quote(each.slot)
+        command += (
+            f"echo adapter {slot}; cat {MEMORY}/{slot} 2>/dev/null; echo --flint; "
+            f"timeout 60 $flint -d {slot} q 2>&1; echo --settings; "
+        )
+        if each.settings:
+            names = " ".join(shlex.quote(name) for name in each.settings)
+            command += f"timeout 60 $config -d {slot} -e query {names} 2>&1; "
+        command += "echo --; "
+    return command
+
+
+def parse_state(lines: Sequence[str]) -> FirmwareState:
+    """Answer of ``state_command``. Raises ValueError on anything else; what a tool failed to say is None."""
+    first = list(lines).index("--")
+    second = list(lines).index("--", first + 1)
+    if first != 1:
+        raise ValueError("no boot id")
+    adapters: dict[str, AdapterState] = {}
+    rest = list(lines[second + 1 :])
+    while rest:
+        head = rest[0].split()
+        if len(head) != 2 or head[0] != "adapter" or not SLOT.fullmatch(head[1]) or head[1] in adapters:
+            raise ValueError(f"no adapter: {rest[0]!r}")
+        end = rest.index("--")
+        flint, settings = rest.index("--flint"), rest.index("--settings")
+        if not 0 < flint < settings < end:
+            raise ValueError(f"sections of {head[1]} are in disorder")
+        adapters[head[1]] = _adapter(head[1], rest[1:flint], rest[flint + 1 : settings], rest[settings + 1 : end])
+        rest = rest[end + 1 :]
+    return FirmwareState(lines[0], frozenset(lines[first + 1 : second]), adapters)
+
+
+def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: Sequence[str]) -> AdapterState:
+    told: dict[str, str] = {}
+    for line in flint:
+        if match := re.fullmatch(r"(FW Version|FW Version\(Running\)|PSID):\s+(\S+)\s*", line):
+            told.setdefault(match[1], match[2])
+    stored = told.get("FW Version")
+    values: dict[str, Value] | None = None
+    said = ""
+    if settings:
+        try:
+            parsed = parse_mlxconfig("\n".join(settings) + "\n").settings
+            values = {name: Value(each.current, each.next_boot) for name, each in parsed.items()}
+        except ParseError:
+            said = " ".join(settings)[:200]
+    if stored is None and flint:
+        said = said or " ".join(flint)[:200]
+    return AdapterState(
+        slot=slot,
+        running=told.get("FW Version(Running)", stored),
+        stored=stored,
+        psid=told.get("PSID"),
+        values=values,
+        said=said,
+        written_in=memory[0].strip() if memory else None,
+    )
+
+
+def good_version(actual: str | None, wanted: str) -> bool:
+    """``28.43.2566`` against itself or ``>=28.39.1002``."""
+    if actual is None:
+        return False
+    if not wanted.startswith(">="):
+        return actual == wanted.strip()
+    try:
+        return _numbers(actual) >= _numbers(wanted[2:])
+    except ValueError:
+        return False
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.strip().split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwarePlan:
+    lines: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    @property
+    def script(self) -> str:
+        return "\n".join(("set -eu", *self.lines))
+
+
+def plan_firmware(wanted: Sequence[Wanted], state: FirmwareState, images: Mapping[str, Image]) -> FirmwarePlan:
+    """What has to be written, and which reboots are waited for.
+
+    Raises FirmwareProblem, one line that names all adapters that cannot be had as declared.
+    """
+    lines: list[str] = []
+    reasons: list[str] = []
+    problems: list[str] = []
+    for each in wanted:
+        adapter = state.adapters.get(each.slot)
+        if adapter is None:
+            problems.append(f"{each.name} ({each.slot}): no answer about its firmware")
+            continue
+        try:
+            for plan in (_version_plan(each, adapter, state, images), _settings_plan(each, adapter, state)):
+                lines += plan.lines
+                reasons += plan.reasons
+        except FirmwareProblem as error:
+            problems.append(str(error))
+    if problems:
+        raise FirmwareProblem("; ".join(problems))
+    return FirmwarePlan(tuple(lines), tuple(reasons))
+
+
+def _version_plan(
+    wanted: Wanted, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image]
+) -> FirmwarePlan:
+    if wanted.version is None or good_version(adapter.running, wanted.version):
+        return FirmwarePlan()
+    who = f"{wanted.name} ({wanted.slot})"
+    if adapter.running is None:
+        raise FirmwareProblem(
+            f"{who}: firmware {wanted.version} is declared and no tool says what it has"
+            f" ({adapter.said or 'nothing'}); install mft (flint) or mstflint"
+        )
+    reason = f"NIC firmware of {wanted.name}"
+    if good_version(adapter.stored, wanted.version):
+        if f"{REBOOT}{reason}" in state.pending:
+            return FirmwarePlan()
+        return FirmwarePlan((reboot_mark(reason),), (f"{who}: {adapter.stored} runs after a reset",))
+    image = images.get(adapter.psid or "")
+    if image is None:
+        raise FirmwareProblem(
+            f"{who}: firmware: expected {wanted.version}, actual {adapter.running} (PSID {adapter.psid}); write it with"
+            f" flint -d {wanted.slot} -i FILE burn, or declare nic_stack: {{firmware_images: {{{adapter.psid}:"
+            " {version, url, sha256}}} and the deploy does"
+        )
+    if not good_version(image.version, wanted.version):
+        raise FirmwareProblem(
+            f"{who}: firmware: the architecture says {wanted.version}, the image for {adapter.psid} is {image.version}"
+        )
+    return FirmwarePlan(
+        (_burn(wanted, image, reason),), (f"{who}: firmware {adapter.running} becomes {image.version}",)
+    )
+
+
+def _burn(wanted: Wanted, image: Image, reason: str) -> str:
+    """Load the image to a temporary file, verify it, write it, and read the flash back."""
+    slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
+    wrong = shlex.quote(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
+    failed = shlex.quote(f"{name}: the flash does not have {image.version} after flint burned it")
+    burned = f"^FW Version:[[:space:]]+{re.escape(image.version)}[[:space:]]*$"
+    return "\n".join(
+        (
+            "flint=$(command -v flint || command -v mstflint)",
+            "f=$(mktemp /var/tmp/rackproof-firmware.XXXXXX)",
+            "trap 'rm -f \"$f\"' EXIT",
+            f'curl -fsSL --retry 3 --max-time 300 -o "$f" -- {url}',
+            f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status || {{ echo {wrong} >&2; exit 1; }}',
+            f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
+            f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} || {{ echo {failed} >&2; exit 1; }}',
+            reboot_mark(reason),
+        )
+    )
+
+
+def _settings_plan(wanted: Wanted, adapter: AdapterState, state: FirmwareState) -> FirmwarePlan:
+    if not wanted.settings:
+        return FirmwarePlan()
+    who = f"{wanted.name} ({wanted.slot})"
+    if adapter.values is None:
+        raise FirmwareProblem(
+            f"{who}: firmware settings are declared and mlxconfig does not tell them ({adapter.said or 'nothing'});"
+            " install mft (mlxconfig) or mstflint (mstconfig)"
+        )
+    unknown = [name for name in wanted.settings if name not in adapter.values]
+    if unknown:
+        raise FirmwareProblem(
+            f"{who}: its firmware has no setting {', '.join(unknown)}; take it out of the architecture, or update it"
+        )
+    reason = f"NIC firmware settings of {wanted.name}"
+    changes = {
+        name: value for name, value in wanted.settings.items() if not same_value(adapter.values[name].next_boot, value)
+    }
+    waiting = [
+        f"{name} is {found.current}, declared {value}"
+        for name, value in wanted.settings.items()
+        if (found := adapter.values[name]).current is not None and not same_value(found.current, value)
+    ]
+    if changes:
+        arguments = " ".join(shlex.quote(f"{name}={value}") for name, value in changes.items())
+        slot = shlex.quote(wanted.slot)
+        memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
+        lines = (
+            "config=$(command -v mlxconfig || command -v mstconfig)",
+            f'timeout 120 "$config" -d {slot} -y set {arguments}',
+            f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",
+            reboot_mark(reason),
+        )
+        shown = ", ".join(f"{name} {adapter.values[name].next_boot} becomes {value}" for name, value in changes.items())
+        return FirmwarePlan(lines, (f"{who}: at the next boot {shown}",))
+    if not waiting:
+        return FirmwarePlan()
+    if adapter.written_in is not None and adapter.written_in != state.boot:
+        raise FirmwareProblem(
+            f"{who}: {'; '.join(waiting)}, although it was written before this boot: a warm reboot does not always"
+            f" apply it; run mlxfwreset -d {wanted.slot} -y reset, or switch the node off and on"
+        )
+    if f"{REBOOT}{reason}" in state.pending:
+        return FirmwarePlan()
+    remember: tuple[str, ...] = ()
+    if adapter.written_in is None:
+        memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
+        remember = (f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",)
+    return FirmwarePlan((*remember, reboot_mark(reason)), (f"{who}: {'; '.join(waiting)}",))
+
+
+def not_taken(wanted: Sequence[Wanted], state: FirmwareState | None) -> list[str]:
+    """Settings that the next boot does not have although they were just written."""
+    if state is None:
+        return ["firmware settings could not be read back"]
+    return [
+        f"{each.name} ({each.slot}): {name}: expected {value} at the next boot, actual {found}"
+        for each in wanted
+        for name, value in (each.settings or {}).items()
+        if not same_value(found := _next(state, each.slot, name), value)
+    ]
+
+
+def _next(state: FirmwareState, slot: str, name: str) -> str:
+    adapter = state.adapters.get(slot)
+    value = (adapter.values or {}).get(name) if adapter else None
+    return value.next_boot if value else "nothing"

@@ -1,0 +1,169 @@
+"""How adapters are set up: the inventory's mapping ``nic_stack``."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rackproof.configure.settings import Inputs
+
+PortName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
+Mac = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+$", to_lower=True)]
+Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+PciIds = Annotated[str, StringConstraints(pattern=r"^15b3:[0-9a-f]{4}$")]
+Psid = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9_]{6,16}$")]
+PartitionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
+Pkey = Annotated[int, Field(ge=1, le=0x7FFF)]
+EightNumbers = Annotated[tuple[int, ...], Field(min_length=8, max_length=8)]
+
+
+class Image(Inputs):
+    """Firmware of one kind of board."""
+
+    version: str
+    """As ``flint query`` prints it: ``28.43.2566``."""
+    url: Url
+    """Of the ``.bin`` file for exactly this PSID (not a zip)."""
+    sha256: Sha256
+
+
+class Partition(Inputs):
+    """A partition of the subnet manager on this node, and what ports of the rack are in it."""
+
+    pkey: Pkey
+    """15 bits; bit 15 says full membership and is not part of the key."""
+    ipoib: bool = True
+    """Whether IP runs in it. Default: yes, opensm's broadcast group is made for it."""
+    mtu: Literal[2048, 4096] = 4096
+    """Bytes, of its broadcast group: 4096 gives IPoIB 4092. Default: what HDR and NDR fabrics use."""
+    members: tuple[Annotated[str, StringConstraints(pattern=r"^(ALL|SELF|0x[0-9a-f]{16})$")], ...] = ("ALL",)
+    """Port GUIDs with full membership, or ALL. Default: all, as opensm does without a file."""
+
+
+class Child(Inputs):
+    """IPoIB interfaces of another partition, one on every rail."""
+
+    pkey: Pkey
+    addresses: tuple[IPv4Interface, ...] = ()
+    """With prefix length, rail by rail. Default: none, the interface only exists."""
+
+
+class Bond(Inputs):
+    """Several ports as one, for storage or the front end; rails are never bonded."""
+
+    macs: tuple[Mac, ...] = ()
+    """Permanent MAC addresses of the members."""
+    paths: tuple[str, ...] = ()
+    """Instead: udev's ID_PATH of the members, ``pci-0000:29:00.0``."""
+    address: IPv4Interface | None = None
+    """With prefix length; none where only VLANs carry addresses."""
+    mtu: int = Field(default=9000, ge=576, le=9978)
+    """Bytes, of the bond and of every member: a member with less drops what the bond sends. Default: jumbo frames."""
+    mode: Literal["802.3ad", "active-backup", "balance-xor"] = "802.3ad"
+    """Default: LACP, which notices a cable in the wrong port; the switches must speak it."""
+    lacp_rate: Literal["fast", "slow"] = "fast"
+    """How often the partner is asked. Default: every second, a dead leg is out after three."""
+    hash_policy: Literal["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"] = "layer3+4"
+    """What spreads connections over the legs. Default: addresses and ports, as NFS with nconnect needs."""
+    miimon_ms: int = Field(default=100, ge=1)
+    """ms between looks at the link. Default: 100, of the kernel's documentation of bonding."""
+
+    @model_validator(mode="after")
+    def _two_members(self) -> Bond:
+        if bool(self.macs) == bool(self.paths):
+            raise ValueError("give either macs or paths")
+        members = self.macs or self.paths
+        if len(members) < 2 or len(set(members)) != len(members):
+            raise ValueError("a bond has at least two members, each named once")
+        return self
+
+
+class Vlan(Inputs):
+    """A tagged network on a port, a rail or a bond."""
+
+    parent: PortName
+    id: int = Field(ge=1, le=4094)
+    address: IPv4Interface
+    mtu: int | None = Field(default=None, ge=576, le=9978)
+    """Bytes; not more than the parent's. Default: the parent's."""
+
+
+class NicStack(Inputs):
+    """Everything about adapters that no architecture can know."""
+
+    source: Literal["doca", "mlnx_ofed", "inbox"] | None = None
+    """Drivers of NVIDIA's packages or the distribution's own. Default: what the version set says
+    (``components.network``), the distribution's where there is no set."""
+    remove_old: bool = False
+    """Whether another OFED that is installed is removed first (``ofed_uninstall.sh --force``). Default: no; the
+    operator says so, for everything built against it goes with it."""
+    drivers_by: Literal["reboot", "restart"] = "reboot"
+    """How new drivers come into force. Default: with the reboot at the end; ``restart`` restarts openibd, which
+    interrupts every RDMA connection of the node and is refused while a file system or a drive uses it."""
+    adapters: dict[PciIds, str] = Field(default_factory=dict)
+    """PCI ids of adapters that the kit does not know yet: what they are, ``{"15b3:1031": ConnectX-10}``. Default:
+    none."""
+    firmware_images: dict[Psid, Image] = Field(default_factory=dict)
+    """Firmware that may be written to boards of a PSID; goes before the version set's ``nic_firmware``. Default: none,
+    firmware is only compared."""
+    rdma_names: bool = True
+    """Whether RDMA devices are named as the architecture says (``rdma_prefix`` + rail). Default: yes; NCCL_IB_HCA and
+    file systems name devices, and the kernel numbers them in the order in which they answer."""
+    ecn_by_firmware: bool = False
+    """Only with the distribution's driver, which has no switch for ECN of a class: it is left to the firmware's default
+    (``ROCE_CC_PRIO_MASK_P1: "255"`` in ``firmware_settings`` says so). Default: no, the contradiction is refused."""
+    prio2buffer: EightNumbers | None = None
+    """Receive buffer of each priority. Default: the driver's."""
+    buffer_size: EightNumbers | None = None
+    """Bytes of each receive buffer; the buffer of the lossless class is usually enlarged, to about 2 MB in one public
+    field script. Needs mlnx_qos. Default: the driver computes them from cable length and MTU."""
+    ring_rx: int | None = Field(default=None, ge=64, le=8192)
+    """Descriptors of the receive ring. Default: the driver's (1024)."""
+    ring_tx: int | None = Field(default=None, ge=64, le=8192)
+    """Descriptors of the send ring. Default: the driver's (1024)."""
+    relaxed_ordering: bool | None = None
+    """PCIe relaxed ordering of the rails. Default: as the firmware has it (on, for ConnectX-5 and later); AMD hosts
+    and virtual machines need it on (NCCL_IB_PCI_RELAXED_ORDERING)."""
+    max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
+    """Bytes, of the rails. Default: the architecture's ``nics.*.max_read_request``."""
+    ipoib_mode: Literal["datagram", "connected"] = "datagram"
+    """Of InfiniBand rails. Default: datagram, the only one that ConnectX-4 and later have with the distribution's
+    driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and ``ipoib_enhanced=0``."""
+    subnet_manager: bool = False
+    """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager takes a fabric over."""
+    partitions: dict[PartitionName, Partition] = Field(default_factory=dict)
+    """Partitions beside the default one, for opensm on this node. Default: none."""
+    pkeys: tuple[Child, ...] = ()
+    """IPoIB interfaces ``railK.PKEY`` of other partitions. Default: none."""
+    rail_gateways: tuple[IPv4Address, ...] = ()
+    """Gateway of rail k to the other nodes' subnets of that rail, where rails are routed. Default: none."""
+    rail_routes: tuple[IPv4Network, ...] = (IPv4Network("0.0.0.0/0"),)
+    """What is reached through ``rail_gateways``, in each rail's own table. Default: everything."""
+    rail_table: int = Field(default=100, ge=1, le=32000)
+    """Number of rail 0's routing table; rail k has this plus k. Default: 100."""
+    bonds: dict[PortName, Bond] = Field(default_factory=dict)
+    """Bonds of ports that are no rails. Default: none."""
+    vlans: dict[PortName, Vlan] = Field(default_factory=dict)
+    """Tagged networks. Default: none."""
+    zero_link_counters: bool = False
+    """Whether counters of link errors and flaps begin at zero after the deploy (``mlxlink --pc`` where it
+    is there, and a baseline that validators subtract), so that acceptance counts what happens from now on. Once a
+    boot. Default: no."""
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> NicStack:
+        for name, vlan in self.vlans.items():
+            if name in self.bonds:
+                raise ValueError(f"{name} is a bond and a VLAN")
+            bond = self.bonds.get(vlan.parent)
+            if bond and (vlan.mtu or 0) > bond.mtu:
+                raise ValueError(f"vlans.{name}: MTU {vlan.mtu} is more than {bond.mtu} of {vlan.parent}")
+        keys = [part.pkey for part in self.partitions.values()]
+        if len(set(keys)) != len(keys):
+            raise ValueError("two partitions have one pkey")
+        if self.partitions and not self.subnet_manager:
+            raise ValueError("partitions are opensm's: say subnet_manager: true on the node where it runs")
+        return self

@@ -1,0 +1,287 @@
+"""Interfaces as a node's network service is told of them: rails with tables of their own, bonds, VLANs.
+
+Debian and Ubuntu have systemd-networkd (netplan writes files for it, too), RHEL has NetworkManager and no networkd. The
+port is configured by one of them; when something else also speaks of it, that is refused, not fought over.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from typing import Final, Literal
+from uuid import NAMESPACE_URL, uuid5
+
+from rackproof.configure.network import Link, Port, PortProblem, find_link
+from rackproof.configure.nic.inputs import Bond, NicStack
+from rackproof.parse.bonding import Bond as BondState
+
+Manager = Literal["networkd", "NetworkManager"]
+
+FOREIGN: Final = (
+    "/etc/netplan/*", "/run/netplan/*", "/etc/NetworkManager/system-connections/*",
+    "/run/NetworkManager/system-connections/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
+    "/etc/sysconfig/network-scripts/ifcfg-*", "/etc/systemd/network/*",
+)  # fmt: skip
+"""Where somebody else may say something about a port. Files of the kit say so in their first lines."""
+WAIT_S: Final = 30
+RULE_PRIORITY: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RailRoute:
+    """What leaves with a rail's address leaves by that rail: a table of its own, and the rule that leads there."""
+
+    table: int
+    source: str
+    subnet: str
+    gateway: str | None = None
+    destinations: tuple[str, ...] = ()
+
+    @property
+    def priority(self) -> int:
+        return RULE_PRIORITY + self.table
+
+
+def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
+    """Subnets that more than one rail is in, with the rails' names."""
+    found: dict[str, list[str]] = {}
+    for port in ports:
+        found.setdefault(str(IPv4Interface(port.address).network), []).append(port.name)
+    return {subnet: tuple(names) for subnet, names in found.items() if len(names) > 1}
+
+
+def rail_routes(ports: Sequence[Port], stack: NicStack) -> dict[str, RailRoute]:
+    """Tables of the rails that need one, by port: those that share a subnet, and those that are routed.
+
+    Raises ValueError, one line, when the gateways are not one a rail.
+    """
+    if stack.rail_gateways and len(stack.rail_gateways) != len(ports):
+        raise ValueError(
+            f"nic_stack.rail_gateways: expected {len(ports)} entries, one a rail, actual {len(stack.rail_gateways)}"
+        )
+    shared = {name for names in shared_subnets(ports).values() for name in names}
+    routes = {}
+    for rail, port in enumerate(ports):
+        interface = IPv4Interface(port.address)
+        gateway = stack.rail_gateways[rail] if stack.rail_gateways else None
+        if gateway is not None and gateway not in interface.network:
+            raise ValueError(f"nic_stack.rail_gateways: {gateway} is not in {interface.network} of {port.name}")
+        if gateway is None and port.name not in shared:
+            continue
+        routes[port.name] = RailRoute(
+            table=stack.rail_table + rail,
+            source=str(interface.ip),
+            subnet=str(interface.network),
+            gateway=str(gateway) if gateway else None,
+            destinations=tuple(map(str, stack.rail_routes)) if gateway else (),
+        )
+    return routes
+
+
+def connection_id(name: str) -> str:
+    return f"rackproof-{name}"
+
+
+def connection_uuid(name: str) -> str:
+    """NetworkManager wants one; the same name has the same one on every run."""
+    return str(uuid5(NAMESPACE_URL, f"rackproof:{name}"))
+
+
+def keyfile(name: str) -> str:
+    return f"/etc/NetworkManager/system-connections/{connection_id(name)}.nmconnection"
+
+
+def vlans_of(stack: NicStack, parent: str) -> tuple[str, ...]:
+    return tuple(name for name, vlan in stack.vlans.items() if vlan.parent == parent)
+
+
+def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
+    """Raises ValueError, one line: a VLAN on nothing, or a bond called like a rail."""
+    rails = {port.name for port in ports}
+    for name in (*stack.bonds, *stack.vlans):
+        if name in rails:
+            raise ValueError(f"nic_stack: {name} is the name of a rail")
+    for name, vlan in stack.vlans.items():
+        if vlan.parent not in rails and vlan.parent not in stack.bonds:
+            raise ValueError(f"nic_stack.vlans.{name}: {vlan.parent} is neither a rail nor a bond of this node")
+    for name, bond in stack.bonds.items():
+        members = set(bond.macs) | set(bond.paths)
+        taken = [port.name for port in ports if (port.mac or port.path) in members]
+        if taken:
+            raise ValueError(f"nic_stack.bonds.{name}: {', '.join(taken)} is a rail; rails are not bonded")
+
+
+@dataclass(frozen=True, slots=True)
+class Upper:
+    """A bond or a VLAN as it shall be."""
+
+    name: str
+    mtu: int | None
+    address: str | None
+    macs: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    mode: str | None = None
+    """Of a bond."""
+
+
+def uppers(stack: NicStack) -> tuple[Upper, ...]:
+    """Bonds first: VLANs stand on them."""
+    bonds = (_bond(name, bond) for name, bond in stack.bonds.items())
+    vlans = (
+        Upper(
+            name, vlan.mtu or (stack.bonds[vlan.parent].mtu if vlan.parent in stack.bonds else None), str(vlan.address)
+        )
+        for name, vlan in stack.vlans.items()
+    )
+    return (*bonds, *vlans)
+
+
+def _bond(name: str, bond: Bond) -> Upper:
+    address = str(bond.address) if bond.address else None
+    return Upper(name, bond.mtu, address, bond.macs, bond.paths, bond.mode)
+
+
+MODES: Final = {
+    "802.3ad": "IEEE 802.3ad Dynamic link aggregation",
+    "active-backup": "fault-tolerance (active-backup)",
+    "balance-xor": "load balancing (xor)",
+}
+"""Mode, and how the kernel's bonding driver reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpperChange:
+    upper: Upper
+    members: tuple[str, ...]
+    """Names that the kernel has for them now."""
+    reasons: tuple[str, ...]
+
+
+def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
+    """Raises PortProblem when a member is missing or not unique."""
+    wanted = [*((mac, None) for mac in upper.macs), *((None, path) for path in upper.paths)]
+    return tuple(
+        find_link(Port(f"{upper.name}: member {k}", "", "", upper.mtu or 0, mac, path), links).name
+        for k, (mac, path) in enumerate(wanted, 1)
+    )
+
+
+def plan_uppers(
+    wanted: Sequence[Upper], links: Sequence[Link], bonds: Mapping[str, BondState]
+) -> tuple[UpperChange, ...]:
+    """What differs. Raises PortProblem when a member is missing or belongs to another bond."""
+    by_name = {link.name: link for link in links}
+    changes = []
+    for upper in wanted:
+        reasons = []
+        members = members_of(upper, links)
+        link, bond = by_name.get(upper.name), bonds.get(upper.name)
+        if upper.mode:
+            for other in bonds.values():
+                if other.name != upper.name and (theirs := {each.name for each in other.members} & set(members)):
+                    raise PortProblem(f"{upper.name}: {', '.join(sorted(theirs))} belongs to {other.name}")
+            mine = {each.name for each in bond.members} if bond else set()
+            if missing := [name for name in members if name not in mine]:
+                reasons.append(f"without {', '.join(missing)}")
+            if extra := sorted(mine - set(members)):
+                reasons.append(f"with {', '.join(extra)}")
+            if bond and bond.mode != MODES[upper.mode]:
+                reasons.append(f"mode is {bond.mode}")
+            reasons += [
+                f"MTU {by_name[name].mtu} of {name} becomes {upper.mtu}"
+                for name in members
+                if by_name[name].mtu != upper.mtu
+            ]
+        if link is None:
+            reasons.append("does not exist")
+        else:
+            if upper.mtu and link.mtu != upper.mtu:
+                reasons.append(f"MTU {link.mtu} becomes {upper.mtu}")
+            if upper.address and upper.address not in link.addresses:
+                reasons.append(f"no address {upper.address}")
+            if not link.up:
+                reasons.append("down")
+        if reasons:
+            changes.append(UpperChange(upper, members, tuple(reasons)))
+    return tuple(changes)
+
+
+def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
+    """Bring bonds and VLANs up from the files that are there already, and wait until the kernel shows them."""
+    lines = ["set -eu", "nmcli connection reload" if manager == "NetworkManager" else "networkctl reload"]
+    for change in changes:
+        name = shlex.quote(change.upper.name)
+        if manager == "NetworkManager":
+            lines.append(f"nmcli --wait 60 connection up {shlex.quote(connection_id(change.upper.name))} >/dev/null")
+            for k, member in enumerate(change.members, 1):
+                connection = shlex.quote(connection_id(f"{change.upper.name}-{k}"))
+                lines.append(f"nmcli --wait 60 connection up {connection} ifname {shlex.quote(member)} >/dev/null")
+        else:
+            for member in change.members:
+                # The bonding driver takes no port that is up.
+                lines += [
+                    f"ip link set dev {shlex.quote(member)} down",
+                    f"networkctl reconfigure {shlex.quote(member)}",
+                ]
+            lines.append(f"[ ! -e /sys/class/net/{name} ] || networkctl reconfigure {name}")
+    for change in changes:
+        lines.append(
+            _wait(f"test -e /sys/class/net/{shlex.quote(change.upper.name)}", change.upper.name, "is not there")
+        )
+        for member in change.members:
+            test = f"grep -qw {shlex.quote(member)} /sys/class/net/{shlex.quote(change.upper.name)}/bonding/slaves"
+            lines.append(_wait(test, change.upper.name, f"does not take {member}"))
+        if change.upper.mtu:
+            for each in (change.upper.name, *change.members):
+                lines.append(f"ip link set dev {shlex.quote(each)} mtu {change.upper.mtu}")
+        if change.upper.address:
+            test = (
+                f"ip -4 -o addr show dev {shlex.quote(change.upper.name)}"
+                f" | grep -qF {shlex.quote(f'inet {change.upper.address} ')}"
+            )
+            lines.append(_wait(test, change.upper.name, f"has no address {change.upper.address}"))
+    return "\n".join(lines)
+
+
+def _wait(test: str, name: str, problem: str) -> str:
+    message = shlex.quote(f"{name} {problem} after {WAIT_S} s; see: journalctl -u systemd-networkd -u NetworkManager")
+    return (
+        f"n=0; until {test} 2>/dev/null; do n=$((n + 1)); [ $n -lt {WAIT_S} ] || {{ echo {message} >&2; exit 1; }};"
+        " sleep 1; done"
+    )
+
+
+def foreign_command(names: Mapping[str, Sequence[str]]) -> str:
+    """Ask who else speaks of these ports: port, and the words that stand for it (names, MAC address)."""
+    lines = []
+    for port, words in names.items():
+        patterns = " ".join(f"-e {shlex.quote(word)}" for word in words)
+        lines.append(
+            f"grep -lsiwF {patterns} -- {' '.join(FOREIGN)} | while read -r f; do"
+            f' head -n3 "$f" | grep -q \'Managed by rackproof\' || echo {shlex.quote(port)} "$f"; done'
+        )
+    return "; ".join(lines) + "; "
+
+
+def parse_foreign(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Port and file, pair by pair. Raises ValueError."""
+    found = []
+    for line in lines:
+        port, _, path = line.partition(" ")
+        if not path.startswith("/"):
+            raise ValueError(f"no file: {line!r}")
+        found.append((port, path))
+    return tuple(found)
+
+
+def foreign_problem(found: Sequence[tuple[str, str]]) -> str | None:
+    """One line that names ports and files; None where nobody else manages them."""
+    if not found:
+        return None
+    files: dict[str, list[str]] = {}
+    for port, path in found:
+        files.setdefault(path, []).append(port)
+    named = "; ".join(f"{path}: {', '.join(dict.fromkeys(ports))}" for path, ports in files.items())
+    return f"ports that something else manages, too ({named}): take them out there, and let this node's tool apply it"

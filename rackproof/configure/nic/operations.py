@@ -1,0 +1,314 @@
+"""Operations on adapters: ask, plan, carry out with one command, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure import facts as common
+from rackproof.configure import kernel, network
+from rackproof.configure.files import REBOOT
+from rackproof.configure.machine import machine_here
+from rackproof.configure.nic import baseline, devices, facts, firmware, links, ports, stack
+from rackproof.configure.nic.inputs import Image
+from rackproof.configure.operations import Commands, refuse, unreadable
+
+
+@operation()
+def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str]) -> Commands:
+    """Fail on a node with an adapter that nobody knows, without a rail's, or whose ports another tool manages, too.
+
+    Changes nothing.
+    """
+    machine = machine_here()
+    if machine is None:
+        yield from unreadable("the machine")
+        return
+    try:
+        found = devices.adapters(machine, declared)
+    except devices.UnknownAdapter as error:
+        yield from refuse(str(error))
+        return
+    missing = devices.missing_rails([port.path for port in wanted if port.path], machine, found)
+    if missing or (wanted and not found):
+        yield from refuse(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
+        return
+    present = host.get_fact(common.Links, with_paths=any(port.path for port in wanted))
+    if present is None:
+        yield from unreadable("the network interfaces")
+        return
+    words: dict[str, list[str]] = {}
+    for port in wanted:
+        words[port.name] = [port.name]
+        try:
+            link = network.find_link(port, present)
+        except network.PortProblem:
+            continue  # the operation on ports says what is missing
+        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
+    foreign = host.get_fact(facts.Foreign, names=words)
+    if foreign is None:
+        yield from unreadable("who else manages the ports")
+        return
+    if problem := links.foreign_problem(foreign):
+        yield from refuse(problem)
+        return
+    host.noop(f"{len(found)} adapter functions, all known")
+
+
+@operation()
+def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> Commands:
+    """Remove an OFED that is not the declared one, where that is allowed; otherwise refuse."""
+    found = host.get_fact(facts.StackState)
+    if found is None:
+        yield from unreadable("the state of the adapters' drivers")
+        return
+    try:
+        plan = stack.plan_removal(source, version, found, allowed)
+    except stack.StackProblem as error:
+        yield from refuse(str(error))
+        return
+    if plan:
+        _log(plan.reasons)
+        yield StringCommand(plan.script)
+    else:
+        host.noop("no other drivers are installed")
+
+
+@operation()
+def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Commands:
+    """See to it that the drivers that are installed for this kernel run, or will after a reboot."""
+    found = host.get_fact(facts.StackState)
+    if found is None:
+        yield from unreadable("the state of the adapters' drivers")
+        return
+    try:
+        plan = stack.plan_drivers(source, dkms, found, restart)
+    except stack.StackProblem as error:
+        if state.is_executing:
+            yield from refuse(str(error))
+        else:  # before the run the packages may be missing still
+            host.noop(f"after the packages: {error}")
+        return
+    if not plan:
+        host.noop(f"drivers ({source}) are in force")
+        return
+    _log(plan.reasons)
+    yield StringCommand(plan.script)
+
+
+@operation()
+def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Commands:
+    """Name, size and address the rails, now and without a reboot.
+
+    A rail that only a reboot brings (another link type, other drivers) is waited for, not complained about.
+    """
+    found = host.get_fact(common.Links, with_paths=any(port.path for port in wanted))
+    if found is None:
+        yield from unreadable("the network interfaces")
+        return
+    try:
+        changes = network.plan_ports(wanted, found)
+    except network.PortProblem as error:
+        if waiting := _reboots():
+            host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
+            return
+        yield from refuse(str(error))
+        return
+    if changes:
+        yield StringCommand(network.apply_script(changes, manager))
+    else:
+        host.noop("all rails are as declared")
+
+
+@operation()
+def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
+    """The kernel's values of ports; those of a port that only a reboot brings are left to the boot."""
+    actual = host.get_fact(common.KernelValues, sysctl=list(wanted), patterns=[])
+    if actual is None:
+        yield from unreadable("the kernel's values")
+        return
+    plan = kernel.plan_values(wanted, {}, actual)
+    if not plan:
+        host.noop("the kernel has all values")
+    elif state.is_executing and (waiting := _reboots()):
+        host.noop(f"values of ports wait for the reboot ({', '.join(waiting)})")
+    else:
+        yield StringCommand(kernel.write_script(plan))
+
+
+def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
+    """Reasons for a reboot that concern adapters."""
+    marks = host.get_fact(facts.Marks) or frozenset()
+    about = tuple(f"{REBOOT}{begin}" for begin in (stack.REASON, *(() if drivers_only else ("NIC firmware",))))
+    return tuple(sorted(mark.removeprefix(REBOOT) for mark in marks if mark.startswith(about)))
+
+
+@operation()
+def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
+    """Bonds and VLANs, from the files that are there already."""
+    found = host.get_fact(common.Links, with_paths=any(upper.paths for upper in wanted))
+    bonds = host.get_fact(facts.Bonds)
+    if found is None or bonds is None:
+        yield from unreadable("the network interfaces and bonds")
+        return
+    try:
+        changes = links.plan_uppers(wanted, found, bonds)
+    except network.PortProblem as error:
+        yield from refuse(str(error))
+        return
+    if changes:
+        _log(f"{change.upper.name}: {'; '.join(change.reasons)}" for change in changes)
+        yield StringCommand(links.apply_uppers(changes, manager))
+    else:
+        host.noop("all bonds and VLANs are as declared")
+
+
+@operation()
+def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
+    """Give RDMA devices the names of their rails, through the unit that does it at boot."""
+    slots = host.get_fact(facts.Slots)
+    if slots is None:
+        yield from unreadable("the RDMA devices")
+        return
+    wrong = [port for port in wanted if slots.get(port.name) is None or slots.get(port.rdma) != slots.get(port.name)]
+    if not wrong:
+        host.noop(f"all {len(wanted)} RDMA devices have their names")
+        return
+    if state.is_executing and (waiting := _reboots()):
+        host.noop(f"RDMA devices wait for the reboot ({', '.join(waiting)})")
+        return
+    _log(f"{port.name}: its RDMA device becomes {port.rdma}" for port in wrong)
+    yield StringCommand(
+        "systemctl reset-failed rackproof-rdma-names.service 2>/dev/null; "
+        "timeout 240 systemctl restart rackproof-rdma-names.service; /usr/local/sbin/rackproof-rdma-names check"
+    )
+
+
+@operation()
+def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = False) -> Commands:
+    """What ports forget at every boot, set through their units so that it comes back by itself."""
+    found = host.get_fact(facts.PortStates, names=list(wanted))
+    if found is None:
+        yield from unreadable("the state of the ports")
+        return
+    wrong = {
+        name: reasons
+        for name, values in wanted.items()
+        if (reasons := ports.differences(name, values, found.get(name)))
+    }
+    absent = [name for name in wrong if (one := found.get(name)) is None or not one.present]
+    if wrong and state.is_executing and (waiting := _reboots(drivers_only=not absent)):
+        host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
+        return
+    marks = host.get_fact(facts.Marks)
+    if marks is None:
+        yield from unreadable("what waits for a restart")
+        return
+    stale = [name for name in wanted if f"restart:{ports.unit_of(name, infiniband)}" in marks]
+    chosen = [name for name in wanted if name in wrong or name in stale]
+    if not chosen:
+        host.noop(f"all {len(wanted)} ports have their settings")
+        return
+    _log(reason for reasons in wrong.values() for reason in reasons)
+    yield StringCommand(ports.apply_script(chosen, infiniband))
+
+
+@operation()
+def adapter_firmware(
+    wanted: Sequence[tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]],
+    rails: Sequence[network.Port],
+    images: Mapping[str, Image],
+) -> Commands:
+    """Compare firmware and its settings with what is declared, write what may be written, and read it back.
+
+    ``wanted``: purpose, names or PCI addresses of its ports, version, settings.
+    """
+    slots = host.get_fact(facts.Slots)
+    present = host.get_fact(common.Links, with_paths=any(port.path for port in rails))
+    if slots is None or present is None:
+        yield from unreadable("the adapters' PCI addresses")
+        return
+    chosen, unknown = _slots_of(wanted, rails, slots, present)
+    if unknown and state.is_executing and not _reboots():
+        yield from refuse(
+            f"firmware is declared for ports that are not there: {', '.join(unknown)}; give their PCI addresses"
+            " (nics.*.slots), or correct the names"
+        )
+        return
+    if not chosen:
+        host.noop("no adapter has declared firmware")
+        return
+    found = host.get_fact(facts.FirmwareStates, wanted=chosen)
+    if found is None:
+        yield from unreadable("the adapters' firmware")
+        return
+    try:
+        plan = firmware.plan_firmware(chosen, found, images)
+    except firmware.FirmwareProblem as error:
+        if state.is_executing:
+            yield from refuse(str(error))
+        else:  # before the run the tools may be missing still
+            host.noop(f"after the packages: {error}")
+        return
+    if not plan:
+        host.noop(f"firmware of {len(chosen)} adapters is as declared")
+        return
+    _log(plan.reasons)
+    yield StringCommand(plan.script)
+    wrong = firmware.not_taken(chosen, host.get_fact(facts.FirmwareStates, wanted=chosen))
+    if wrong:
+        yield from refuse("; ".join(wrong))
+
+
+def _slots_of(
+    wanted: Sequence[tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]],
+    rails: Sequence[network.Port],
+    slots: Mapping[str, str],
+    present: Sequence[network.Link],
+) -> tuple[list[firmware.Wanted], list[str]]:
+    """One entry an adapter (its first function), and names that stand for none."""
+    known = dict(slots)
+    for rail in rails:
+        try:
+            slot = slots.get(network.find_link(rail, present).name)
+        except network.PortProblem:
+            slot = None
+        slot = slot or (devices.slot_of_path(rail.path) if rail.path else None)
+        if slot:
+            known |= {rail.name: slot, rail.rdma: slot}
+        else:
+            # Its name may be another port's until it has its own.
+            known.pop(rail.name, None)
+            known.pop(rail.rdma, None)
+    chosen: dict[str, firmware.Wanted] = {}
+    unknown = []
+    for purpose, names, version, settings in wanted:
+        for k, name in enumerate(names):
+            slot = name if firmware.SLOT.fullmatch(name) else known.get(name)
+            if slot is None:
+                unknown.append(f"{name} ({purpose})")
+                continue
+            label = name if name != slot else f"{purpose} port {k}"
+            chosen.setdefault(slot.rpartition(".")[0], firmware.Wanted(slot, label, version, settings))
+    return list(chosen.values()), unknown
+
+
+@operation()
+def zero_link_counters(names: Sequence[str]) -> Commands:
+    """Begin counting link errors and flaps at zero, once a boot: what is counted now is kept, to be subtracted."""
+    done = host.get_fact(facts.LinkBaseline)
+    if done is None:
+        yield from unreadable("the baseline of link counters")
+    elif done:
+        host.noop("link counters began at zero in this boot")
+    else:
+        yield StringCommand(baseline.script(names))
+
+
+def _log(reasons: Iterable[str]) -> None:
+    for reason in reasons:
+        logger.debug("%s: %s", host.name, reason)

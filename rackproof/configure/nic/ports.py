@@ -1,0 +1,209 @@
+"""What a port shall be beyond its name and address, and what it is: the words of ``rackproof-port``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from rackproof.configure.network import Port
+from rackproof.configure.nic.inputs import NicStack
+from rackproof.core.architecture import Fabric, Nic
+
+SCRIPT: Final = "/usr/local/sbin/rackproof-port"
+DECLARED: Final = "/etc/rackproof/ports"
+"""One file a port with what ``rackproof-port`` sets, ``key=value`` a line."""
+
+DATAGRAM_MTU_MAX: Final = 4092
+CONNECTED_MTU_MAX: Final = 65520
+PRIORITIES: Final = range(8)
+
+
+@lru_cache(maxsize=3)
+def script(name: str) -> str:
+    """A program that runs on nodes (``port``, ``rdma-names``, ``acs``). That of ports also asks for their state, before
+    it is installed."""
+    return files("rackproof.configure.nic").joinpath(f"{name}.sh").read_text(encoding="utf-8")
+
+
+class Contradiction(ValueError):
+    """Architecture and inventory cannot both be had; one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A port in the words of the script: ``trust``, ``pfc``, ``dscp.26``, ``max_read_request`` …"""
+
+    name: str
+    values: Mapping[str, str]
+
+    @property
+    def present(self) -> bool:
+        return "absent" not in self.values
+
+    @property
+    def slot(self) -> str | None:
+        """PCI address."""
+        return self.values.get("slot")
+
+    @property
+    def rdma(self) -> str | None:
+        return self.values.get("rdma")
+
+
+def state_command(ports: Sequence[str]) -> str:
+    """Ask for all ports in one go; nothing of the kit's needs to be installed."""
+    names = " ".join(shlex.quote(port) for port in ports)
+    return f"sh -c {shlex.quote(script('port'))} rackproof-port state {names}"
+
+
+def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
+    """Answer of ``state_command``. Raises ValueError on anything else."""
+    found: dict[str, dict[str, str]] = {}
+    values: dict[str, str] | None = None
+    for line in lines:
+        if line.startswith("port ") and "=" not in line:
+            name = line.removeprefix("port ")
+            if name in found:
+                raise ValueError(f"{name} is reported twice")
+            values = found[name] = {}
+            continue
+        key, equals, value = line.partition("=")
+        if values is None or not equals or not re.fullmatch(r"[a-z_]+(\.[a-z0-9]+)*", key):
+            raise ValueError(f"no setting of a port: {line!r}")
+        values[key] = value
+    return {name: PortState(name, values) for name, values in found.items()}
+
+
+def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
+    """What every RoCE rail shall have, in the order in which it is set. ``nvidia``: drivers of NVIDIA's packages.
+
+    Raises Contradiction where the driver cannot do what the architecture says.
+    """
+    values: dict[str, str] = {}
+    lossless = fabric.lossless
+    if lossless:
+        if lossless.trust:
+            values["trust"] = lossless.trust
+        for dscp, priority in sorted((lossless.dscp_priority or {}).items()):
+            values[f"dscp.{dscp}"] = str(priority)
+        if lossless.pfc_priority is not None:
+            values["pfc"] = ",".join("1" if n == lossless.pfc_priority else "0" for n in PRIORITIES)
+        if lossless.global_pause:
+            values |= {"pause_rx": lossless.global_pause, "pause_tx": lossless.global_pause}
+        if lossless.ecn is not None and not (stack.ecn_by_firmware and not nvidia):
+            if not nvidia:
+                raise Contradiction(
+                    "fabric.lossless.ecn: the distribution's driver has no switch for ECN of a class; put DOCA into the"
+                    " version set, or say nic_stack: {ecn_by_firmware: true} and firmware_settings ROCE_CC_PRIO_MASK_P1"
+                )
+            chosen = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
+            values |= {f"ecn.{point}.{n}": str(int(lossless.ecn)) for n in chosen for point in ("rp", "np")}
+        for key, value in (("cnp_dscp", lossless.cnp_dscp), ("cnp_prio", lossless.cnp_priority)):
+            if value is not None:
+                values[key] = str(value)
+        if lossless.roce_mode:
+            values["roce_mode"] = lossless.roce_mode
+        if lossless.tos is not None:
+            values["tos"] = str(lossless.tos)
+        if lossless.traffic_class is not None:
+            if not nvidia:
+                raise Contradiction(
+                    "fabric.lossless.traffic_class: only NVIDIA's driver packages can force one; put DOCA into the"
+                    " version set, or leave it to programs (NCCL_IB_TC) and take the key out of the architecture"
+                )
+            values["traffic_class"] = str(lossless.traffic_class)
+    if stack.prio2buffer:
+        values["prio2buffer"] = ",".join(map(str, stack.prio2buffer))
+    if stack.buffer_size:
+        if not nvidia:
+            raise Contradiction("nic_stack.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have")
+        values["buffer_size"] = ",".join(map(str, stack.buffer_size))
+    for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
+        if ring is not None:
+            values[key] = str(ring)
+    return values | pcie_settings(stack, nic)
+
+
+def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
+    """What every InfiniBand rail shall have. Raises Contradiction for a mode or an MTU that cannot be."""
+    connected = stack.ipoib_mode == "connected"
+    if connected and not nvidia:
+        raise Contradiction(
+            "nic_stack.ipoib_mode: with the distribution's driver ConnectX-4 and later are in datagram mode only; put"
+            " DOCA into the version set, or take datagram"
+        )
+    most = CONNECTED_MTU_MAX if connected else DATAGRAM_MTU_MAX
+    if fabric.mtu > most:
+        raise Contradiction(
+            f"fabric.mtu is {fabric.mtu}: IPoIB in {stack.ipoib_mode} mode carries {most} bytes at most"
+        )
+    values = {"ipoib_mode": stack.ipoib_mode, "mtu": str(fabric.mtu)}
+    values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
+    return values | pcie_settings(stack, nic)
+
+
+def pcie_settings(stack: NicStack, nic: Nic | None) -> dict[str, str]:
+    values = {}
+    request = stack.max_read_request or (nic.max_read_request if nic else None)
+    if request:
+        values["max_read_request"] = str(request)
+    if stack.relaxed_ordering is not None:
+        values["relaxed_ordering"] = str(int(stack.relaxed_ordering))
+    return values
+
+
+def full_key(pkey: int) -> str:
+    """As the kernel names children: with full membership, ``8001``."""
+    return f"{pkey | 0x8000:04x}"
+
+
+def declaration(values: Mapping[str, str]) -> str:
+    """The file below ``DECLARED``."""
+    return "# Managed by rackproof. Set at boot and when the port appears: see rackproof-port.\n" + "".join(
+        f"{key}={value}\n" for key, value in values.items()
+    )
+
+
+def differences(port: str, wanted: Mapping[str, str], state: PortState | None) -> list[str]:
+    """What is not in force, for people; empty when everything is."""
+    if state is None or not state.present:
+        return [f"{port}: there is no such port"]
+    return [
+        f"{port}: {key}: expected {value}, actual {state.values.get(key, 'nothing')}"
+        for key, value in wanted.items()
+        if state.values.get(key) != value
+    ]
+
+
+def instance(port: str) -> str:
+    """A port's name as systemd escapes it."""
+    return port.replace("-", "\\x2d")
+
+
+def unit_of(port: str, infiniband: bool) -> str:
+    return f"rackproof-{'ipoib' if infiniband else 'roce'}@{instance(port)}.service"
+
+
+def apply_script(ports: Sequence[str], infiniband: bool) -> str:
+    """Set ports through their units, and say what could not be set."""
+    lines = ["set -u", "status=0", "mkdir -p /run/rackproof/pending"]
+    for port in ports:
+        unit, name = shlex.quote(unit_of(port, infiniband)), shlex.quote(port)
+        mark = shlex.quote(f"/run/rackproof/pending/restart:{unit_of(port, infiniband)}")
+        lines.append(
+            f"if timeout 240 systemctl restart -- {unit} && {SCRIPT} check {name}; then rm -f -- {mark};"
+            f" else {SCRIPT} check {name}; status=1; fi"
+        )
+    return "\n".join((*lines, "exit $status"))
+
+
+def rdma_names(ports: Sequence[Port]) -> str:
+    """``/etc/rackproof/rdma-names``: interface and name of its RDMA device, a line each."""
+    return "# Managed by rackproof: port, and what its RDMA device is called.\n" + "".join(
+        f"{port.name} {port.rdma}\n" for port in ports
+    )

@@ -1,0 +1,248 @@
+"""Drivers of adapters: the distribution's, or NVIDIA's (DOCA-OFED), and whether what runs is what is installed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+
+Source = Literal["doca", "mlnx_ofed", "inbox"]
+
+MODULES: Final = ("mlx5_core", "mlx5_ib", "ib_core", "ib_ipoib", "rdma_cm")
+REMOTE: Final = ("lustre", "beegfs", "wekafs", "gpfs")
+"""File systems whose client may use RDMA without saying so in the mount table."""
+DKMS: Final = ("mlnx-ofed-kernel",)
+"""Must be built for the running kernel where NVIDIA's packages build by DKMS; iser, isert and srp with them."""
+
+INBOX: Final = ("ibverbs-providers", "ibverbs-utils", "infiniband-diags", "mstflint", "rdma-core", "rdmacm-utils")
+"""Packages of the distribution's own stack, by Debian's names."""
+
+OPENIBD: Final = "/etc/systemd/system/openibd.service.d/rackproof.conf"
+OPENIB: Final = "/etc/infiniband/openib.conf"
+
+
+class StackProblem(ValueError):
+    """Why drivers cannot be had as declared; one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    loaded: str | None
+    """``srcversion`` of what runs; None where it is not loaded (or built in)."""
+    installed: str | None
+    """``srcversion`` of the file that would be loaded."""
+    path: str
+    """Of that file; empty where there is none."""
+
+    @property
+    def vendor(self) -> bool:
+        """Not the distribution's own: below ``updates``, ``extra`` or ``weak-updates``."""
+        return bool(re.search(r"/(updates|extra|weak-updates)/", self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class StackState:
+    ofed: str | None
+    """What ``ofed_info -n`` says: ``25.10-1.7.1``; None without an OFED."""
+    kernel: str
+    modules: Mapping[str, Module]
+    dkms: tuple[str, ...]
+    """Lines of ``dkms status`` for the running kernel."""
+    users: tuple[str, ...]
+    """Mounts and drives that would lose their connection: ``/mnt/vast (nfs over RDMA)``."""
+    openibd: bool
+    """Whether there is such a service."""
+    pending: frozenset[str]
+
+
+def state_command() -> str:
+    modules = " ".join(MODULES)
+    return (
+        'echo "ofed $(ofed_info -n 2>/dev/null | head -n1)"; echo "kernel $(uname -r)"; '
+        f"for m in {modules}; do "
+        'l=; [ ! -r "/sys/module/$m/srcversion" ] || read -r l <"/sys/module/$m/srcversion"; '
+        'echo "module $m ${l:--} $(modinfo -F srcversion "$m" 2>/dev/null | grep . || echo -)'
+        ' $(modinfo -F filename "$m" 2>/dev/null | grep . || echo -)"; done; '
+        'dkms status -k "$(uname -r)" 2>/dev/null | sed "s/^/dkms /"; '
+        "awk '{ print \"mount\", $2, $3, $4 }' /proc/self/mounts; "
+        'for t in /sys/class/nvme/*/transport; do [ ! -r "$t" ] || { read -r k <"$t"; d=${t%/transport};'
+        ' echo "nvme ${d##*/} $k"; }; done; '
+        "systemctl cat openibd.service >/dev/null 2>&1 && echo openibd; "
+        f"echo --; {pending_command()}"
+    )
+
+
+def parse_state(lines: Sequence[str]) -> StackState:
+    """Answer of ``state_command``. Raises ValueError on anything else."""
+    split = list(lines).index("--")
+    ofed: str | None = None
+    kernel = ""
+    modules: dict[str, Module] = {}
+    dkms: list[str] = []
+    users: list[str] = []
+    openibd = False
+    for line in lines[:split]:
+        word, _, rest = line.partition(" ")
+        if word == "ofed":
+            ofed = rest.strip().rstrip(":") or None
+        elif word == "kernel":
+            kernel = rest
+        elif word == "module":
+            name, loaded, installed, path = rest.split(maxsplit=3)
+            modules[name] = Module(_text(loaded), _text(installed), _text(path) or "")
+        elif word == "dkms":
+            dkms.append(rest)
+        elif word == "mount":
+            if user := _user(rest):
+                users.append(user)
+        elif word == "nvme":
+            name, kind = rest.split()
+            if kind == "rdma":
+                users.append(f"{name} (NVMe over RDMA)")
+        elif word == "openibd":
+            openibd = True
+        else:
+            raise ValueError(f"unexpected line {line!r}")
+    if not kernel or set(modules) != set(MODULES):
+        raise ValueError("no kernel, or not every module")
+    return StackState(ofed, kernel, modules, tuple(dkms), tuple(users), openibd, frozenset(lines[split + 1 :]))
+
+
+def _text(word: str) -> str | None:
+    return None if word == "-" else word
+
+
+def _user(mount: str) -> str | None:
+    """A mount that may stand on RDMA, as people call it."""
+    where, kind, options = mount.split(maxsplit=2)
+    if kind in ("nfs", "nfs4") and re.search(r"(^|,)proto=rdma(,|$)", options):
+        return f"{where} (NFS over RDMA)"
+    if kind.startswith(REMOTE):
+        return f"{where} ({kind})"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class StackPlan:
+    lines: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    @property
+    def script(self) -> str:
+        return "\n".join(("set -eu", *self.lines))
+
+
+def plan_removal(source: Source, version: str | None, state: StackState, allowed: bool) -> StackPlan:
+    """Remove an OFED that is not the declared one, before anything else is installed.
+
+    ``version`` is that of the OFED inside what is declared (``25.10``), None where nobody says. Raises StackProblem
+    where that was not declared, or something mounted is in the way.
+    """
+    if state.ofed is None or (source != "inbox" and version is not None and _same_release(state.ofed, version)):
+        return StackPlan()
+    if source != "inbox" and version is None:
+        return StackPlan()
+    wanted = "the distribution's drivers" if source == "inbox" else f"OFED {version}"
+    if not allowed:
+        raise StackProblem(
+            f"OFED {state.ofed} is installed and {wanted} declared: both cannot be; say nic_stack: {{remove_old: true}}"
+            " and it is removed first, with everything that was built against it"
+        )
+    if state.users:
+        raise StackProblem(
+            f"OFED {state.ofed} cannot be removed while {', '.join(state.users)} may use it: unmount there first"
+        )
+    remove = "/usr/sbin/ofed_uninstall.sh"
+    missing = shlex.quote(f"{remove} is missing; remove OFED {state.ofed} with the tool that installed it")
+    left = shlex.quote(f"OFED {state.ofed} is still there after {remove}")
+    return StackPlan(
+        (
+            f"[ -x {remove} ] || {{ echo {missing} >&2; exit 1; }}",
+            f"timeout 850 {remove} --force",
+            f"! ofed_info -n >/dev/null 2>&1 || {{ echo {left} >&2; exit 1; }}",
+            reboot_mark(REASON),
+        ),
+        (f"OFED {state.ofed} is removed",),
+    )
+
+
+def _same_release(installed: str, wanted: str) -> bool:
+    """``25.10-1.7.1`` is of the release ``25.10`` as well as itself."""
+    actual = re.sub(r"^[^0-9]*", "", installed)
+    return actual == wanted or actual.startswith((f"{wanted}-", f"{wanted}."))
+
+
+REASON: Final = "drivers of the network adapters"
+
+
+def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart: bool) -> StackPlan:
+    """Bring installed drivers into force, by a reboot or a restart of openibd.
+
+    Raises StackProblem where the drivers are not installed for the running kernel, or a mount forbids the restart.
+    """
+    core = state.modules["mlx5_core"]
+    if not core.path:
+        raise StackProblem(
+            f"no module mlx5_core for kernel {state.kernel}; "
+            + (
+                "dkms status says why it was not built"
+                if source != "inbox"
+                else "install the kernel's modules (linux-modules-extra-…, kernel-modules)"
+            )
+        )
+    if source != "inbox":
+        if not core.vendor and core.path != "(builtin)":
+            raise StackProblem(
+                f"mlx5_core of kernel {state.kernel} is the distribution's ({core.path}), not NVIDIA's: its package"
+                " built nothing for this kernel; see dkms status and /var/lib/dkms/*/build/make.log"
+            )
+        if bad := unbuilt(dkms or DKMS, state):
+            raise StackProblem(
+                f"not built for kernel {state.kernel}: {', '.join(bad)}; run dkms autoinstall -k {state.kernel} and"
+                " read /var/lib/dkms/*/build/make.log"
+            )
+    stale = [name for name, each in state.modules.items() if each.loaded and each.installed != each.loaded]
+    if not stale:
+        return StackPlan()
+    named = ", ".join(stale)
+    if restart and source != "inbox" and state.openibd:
+        if state.users:
+            raise StackProblem(
+                f"{named}: openibd cannot be restarted while {', '.join(state.users)} may use RDMA: unmount there, or"
+                " say nic_stack: {drivers_by: reboot}"
+            )
+        message = shlex.quote("openibd did not come up with the new drivers; see: journalctl -u openibd")
+        return StackPlan(
+            (f"timeout 600 systemctl restart openibd.service || {{ echo {message} >&2; exit 1; }}",),
+            (f"{named}: openibd is restarted",),
+        )
+    if f"{REBOOT}{REASON}" in state.pending:
+        return StackPlan()
+    return StackPlan((reboot_mark(REASON),), (f"{named}: in use from before",))
+
+
+def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
+    """DKMS modules that are not installed for the running kernel. Packages' scripts hide that they failed to build.
+
+    A stack without any DKMS entry is built for its kernel by the vendor; then mlx5_core's own path tells enough.
+    """
+    if not state.dkms:
+        return ()
+    built = {
+        re.split(r"[/,]", line, maxsplit=1)[0].strip(): line.rpartition(":")[2].strip().split(" ")[0]
+        for line in state.dkms
+    }
+    required = dict.fromkeys((*names, *(name for name in ("iser", "isert", "srp") if name in built)))
+    return tuple(f"{name} ({built.get(name, 'not added')})" for name in required if built.get(name) != "installed")
+
+
+def openibd_conf(infiniband: bool) -> dict[str, str]:
+    """Keys of ``openib.conf``: IPoIB is loaded where there is InfiniBand and nowhere else."""
+    return {"IPOIB_LOAD": "yes" if infiniband else "no"}
