@@ -1,0 +1,1 @@
+"""A node that looks after itself: the kit on it, and what Slurm calls."""

@@ -1,0 +1,174 @@
+"""The kit as it is put on a node: what belongs to it, its stamp, and the script that installs it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackproof.configure.health.inputs import HealthInputs
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
+
+PARTS = ("rackproof", "validators", "architectures", "pyproject.toml")
+"""Of the checkout, what checks need."""
+SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf")
+NOT_NEEDED = ("pyinfra",)
+"""Dependencies of deploying and certifying only."""
+DATA_KEYS = ("fabric_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s")
+"""What checks read of the inventory's data. Nothing else goes to a node: data may hold what is nobody's business."""
+STAMP = "installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """``archive`` is the same for the same files, whenever and wherever it is made."""
+
+    archive: bytes
+    requirements: tuple[str, ...]
+    inputs: HealthInputs
+
+    @property
+    def stamp(self) -> str:
+        """Changes with everything that an installation depends on."""
+        said = json.dumps([hashlib.sha256(self.archive).hexdigest(), self.requirements, self.inputs.python])
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    @property
+    def dependencies(self) -> str:
+        """Changes with what pip has to install."""
+        return hashlib.sha256("\n".join((*self.requirements, self.inputs.python)).encode()).hexdigest()[:16]
+
+
+def checkout() -> Path:
+    """Where the kit itself was started from. Raises InventoryError when that is no checkout."""
+    root = Path(__file__).resolve().parents[3]
+    missing = [part for part in PARTS if not (root / part).exists()]
+    if missing:
+        raise InventoryError(f"{root}: no {', '.join(missing)} beside the kit: health_check needs a checkout")
+    return root
+
+
+def members(root: Path) -> list[Path]:
+    """Files of the kit, sorted; no caches and nothing hidden."""
+    found: list[Path] = []
+    for part in PARTS:
+        path = root / part
+        inside = [path] if path.is_file() else sorted(path.rglob("*"))
+        found += [
+            each
+            for each in inside
+            if each.is_file()
+            and each.suffix in SUFFIXES
+            and not any(name.startswith((".", "__pycache__")) for name in each.relative_to(root).parts)
+        ]
+    return found
+
+
+def archive(root: Path) -> bytes:
+    """A compressed tar without times and owners."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path in members(root):
+            data = path.read_bytes()
+            member = tarfile.TarInfo(str(path.relative_to(root)))
+            member.size, member.mode = len(data), 0o644
+            tar.addfile(member, io.BytesIO(data))
+    return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+def requirements() -> tuple[str, ...]:
+    """What checks need from the package index, as ranges that the kit itself declares."""
+    wanted = importlib.metadata.requires("rackproof") or []
+    plain = [line for line in wanted if ";" not in line]
+    return tuple(sorted(line for line in plain if re.split(r"[^A-Za-z0-9-]", line)[0].lower() not in NOT_NEEDED))
+
+
+def state_command(directory: str) -> str:
+    """The stamp of what is installed, if it still starts."""
+    base = shlex.quote(directory)
+    return f"[ ! -x {base}/bin/rackproof ] || cat {base}/{STAMP} 2>/dev/null; "
+
+
+def install_script(kit: Kit) -> str:
+    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads the archive
+    (base64) from its standard input. The stamp comes last: whatever is cut off before is done again."""
+    inputs = kit.inputs
+    base, python = shlex.quote(inputs.directory), shlex.quote(inputs.python)
+    source = ""
+    if inputs.wheelhouse:
+        source = f" --no-index --find-links {shlex.quote(inputs.wheelhouse)}"
+    elif inputs.index_url:
+        source = f" --index-url {shlex.quote(inputs.index_url)}"
+    wanted = " ".join(shlex.quote(line) for line in kit.requirements)
+    return f"""set -eu
+umask 022
+base={base} venv={base}/venv-{kit.dependencies}
+fail() {{ echo "health check: $1" >&2; exit 1; }}
+[ -x {python} ] || fail {shlex.quote(f"no {inputs.python} here; name another one in health_check.python")}
+{python} -c 'import sys; sys.exit(sys.version_info < (3, 11))' \\
+  || fail "{inputs.python} is older than Python 3.11; name a newer one in health_check.python"
+mkdir -p "$base/bin"
+rm -f -- "$base/{STAMP}"
+rm -rf -- "$base/kit.new"
+mkdir "$base/kit.new"
+base64 -d | tar -x -z -f - -C "$base/kit.new"
+if ! [ -e "$venv/complete" ]; then
+  rm -rf -- "$venv"
+  {python} -m venv "$venv" || fail "no environment can be made; is python3-venv installed?"
+  timeout -k 10 1500 "$venv/bin/pip" --quiet --disable-pip-version-check --no-input install \\
+    --only-binary :all:{source} {wanted} || fail "pip could not install what the kit needs"
+  touch "$venv/complete"
+fi
+rm -rf -- "$base/kit.old"
+[ ! -e "$base/kit" ] || mv -T "$base/kit" "$base/kit.old"
+mv -T "$base/kit.new" "$base/kit"
+rm -rf -- "$base/kit.old"
+start='#!/bin/sh\\nPYTHONPATH=%s exec %s -P -m rackproof "$@"\\n'
+printf "$start" "$base/kit" "$venv/bin/python" > "$base/bin/.rackproof"
+chmod 755 "$base/bin/.rackproof"
+mv -f "$base/bin/.rackproof" "$base/bin/rackproof"
+timeout -k 10 300 "$base/bin/rackproof" validate --help >/dev/null || fail "the kit does not start"
+for old in "$base"/venv-*; do [ "$old" = "$venv" ] || rm -rf -- "$old"; done
+echo {kit.stamp} > "$base/{STAMP}.new"
+mv -f "$base/{STAMP}.new" "$base/{STAMP}\""""
+
+
+def rack_file(rack: Rack, architecture: str) -> str:
+    """``rack.yaml`` as ``validate --local`` reads it: JSON, which YAML includes."""
+    nodes = {
+        node.name: {"groups": list(node.groups), "data": {key: _plain(node, key) for key in _keys(node)}}
+        for node in rack.nodes
+    }
+    return json.dumps({"architecture": architecture, "nodes": nodes}, indent=1, sort_keys=True) + "\n"
+
+
+def _keys(node: Node) -> Iterable[str]:
+    return (key for key in DATA_KEYS if key in node.data)
+
+
+def _plain(node: Node, key: str) -> Any:
+    value = node.data[key]
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError:
+        raise InventoryError(f"{node.name}: {key}: {type(value).__name__} is no plain data") from None
+
+
+def check_arguments(inputs: HealthInputs) -> Sequence[str]:
+    """Of ``rackproof validate``, as the program calls it."""
+    words = ["--local", "--brief", "--time-limit", str(inputs.time_limit_s)]
+    if inputs.tags:
+        words += ["--tags", ",".join(inputs.tags)]
+    if inputs.unmeasured_ok:
+        words += ["--unmeasured-ok", ",".join(inputs.unmeasured_ok)]
+    return words

@@ -1,0 +1,26 @@
+"""Bring the kit to a node."""
+
+from __future__ import annotations
+
+import base64
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from rackproof.configure.health import facts
+from rackproof.configure.health.kit import Kit, install_script
+from rackproof.configure.operations import Commands, unreadable
+
+
+@operation()
+def kit(wanted: Kit) -> Commands:
+    """Install the kit of this checkout, unless the node has exactly this one."""
+    found = host.get_fact(facts.InstalledKit, directory=wanted.inputs.directory)
+    if found is None:
+        yield from unreadable("the installed kit")
+    elif found == wanted.stamp:
+        host.noop("the kit is installed")
+    else:
+        # pip may take many minutes on a slow node; it has a limit of its own in the script.
+        yield StringCommand(install_script(wanted), _stdin=base64.encodebytes(wanted.archive).decode(), _timeout=1900)
