@@ -111,9 +111,11 @@ def _apt(steps: Sequence[Sequence[LockedPackage]], held: Sequence[str], options:
         'left=$(broken); [ -z "$left" ] || say "half-configured and not to be mended: $left;'
         ' dpkg --configure -a shows why"',
         # What is installed already needs no repository.
-        "absent() { for s; do v=$(dpkg-query -W -f='${db:Status-Status} ${Package}=${Version}' -- \"${s%%=*}\""
-        ' 2>/dev/null) || :; [ "$v" = "installed $s" ]'
-        ' || apt-cache show --no-all-versions -- "$s" >/dev/null 2>&1 || printf "%s " "$s"; done; }',
+        "absent() {",
+        "  have=$({ dpkg-query -W -f='${db:Status-Status} ${Package}=${Version}\\n' 2>/dev/null"
+        " | sed -n 's/^installed //p'; apt-cache madison -- $(for s; do echo \"${s%%=*}\"; done) 2>/dev/null"
+        " | awk -F'|' '{ gsub(/ /, \"\"); print $1 \"=\" $2 }'; })",
+        '  for s; do printf "%s\\n" "$have" | grep -qxF -- "$s" || printf "%s " "$s"; done; }',
     ]
     for number, step in enumerate(steps):
         specs = _quoted(f"{each.name}={each.version}" for each in step)

@@ -431,7 +431,7 @@ def _nfs_rdma_missing(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 def _client_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     network = plan.components.network
     for kind in ("lustre", "beegfs"):
-        client = plan.components.clients.get(kind)  # type: ignore[call-overload]
+        client = plan.components.clients.get(kind)
         if client is None or network is None or network.stack == "inbox":
             continue
         if client.ofed is None and not client.dkms and client.packages:

@@ -1,0 +1,95 @@
+"""apt and dpkg of this machine with everything of theirs in a folder: real transactions that touch nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+AVAILABLE = all(shutil.which(tool) for tool in ("apt-get", "apt-mark", "dpkg-deb", "dpkg-query"))
+
+_CONF = """\
+Dir "{root}";
+Dir::State::status "{root}/var/lib/dpkg/status";
+Dir::Bin::methods "/usr/lib/apt/methods";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--admindir={root}/var/lib/dpkg"; "--instdir={root}/root";
+  "--log={root}/dpkg.log"; }};
+"""
+
+
+class RealApt:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.controls: dict[str, str] = {}
+        for folder in (
+            "repo", "etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/trusted.gpg.d", "var/lib/dpkg/info",
+            "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial", "var/log/apt", "root", "bin",
+        ):  # fmt: skip
+            (root / folder).mkdir(parents=True)
+        for name in ("status", "available"):
+            (root / "var/lib/dpkg" / name).touch()
+        (root / "apt.conf").write_text(_CONF.format(root=root))
+        (root / "etc/apt/sources.list").write_text(f"deb [trusted=yes] file:{root}/repo ./\n")
+        systemctl = root / "bin/systemctl"
+        systemctl.write_text("#!/bin/sh\n")
+        systemctl.chmod(0o755)
+
+    def publish(self, name: str, version: str, fields: str = "", postinst: str = "") -> None:
+        """Build a package and put it into the repository."""
+        folder = self.root / "build" / f"{name}_{version}"
+        (folder / "DEBIAN").mkdir(parents=True)
+        control = (
+            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: Tests <tests@example.org>\n"
+            f"Description: nothing\n{fields}"
+        )
+        (folder / "DEBIAN/control").write_text(control)
+        self.controls[f"{name}_{version}_all.deb"] = control
+        if postinst:
+            (folder / "DEBIAN/postinst").write_text(f"#!/bin/sh\n{postinst}\n")
+            (folder / "DEBIAN/postinst").chmod(0o755)
+        subprocess.run(
+            ["dpkg-deb", "-Zgzip", "--root-owner-group", "-b", str(folder), str(self.root / "repo")],
+            check=True,
+            capture_output=True,
+        )
+        self._index()
+
+    def withdraw(self, name: str, version: str) -> None:
+        (self.root / "repo" / f"{name}_{version}_all.deb").unlink()
+        self._index()
+
+    def _index(self) -> None:
+        entries = []
+        for package in sorted((self.root / "repo").glob("*.deb")):
+            control = subprocess.run(
+                ["dpkg-deb", "-f", str(package)], check=True, capture_output=True, text=True
+            ).stdout
+            data = package.read_bytes()
+            digest = hashlib.sha256(data).hexdigest()
+            entries.append(f"{control}Filename: ./{package.name}\nSize: {len(data)}\nSHA256: {digest}\n")
+        packages = "\n".join(entries)
+        (self.root / "repo/Packages").write_text(packages)
+        size, digest = len(packages.encode()), hashlib.sha256(packages.encode()).hexdigest()
+        (self.root / "repo/Release").write_text(f"Label: Tests\nSHA256:\n {digest} {size} Packages\n")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.root}/bin:{os.environ.get('PATH', '/usr/bin')}:/usr/sbin:/sbin",
+            "APT_CONFIG": str(self.root / "apt.conf"),
+            "DPKG_ADMINDIR": str(self.root / "var/lib/dpkg"),
+        }
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", script], env=self.environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def installed(self) -> dict[str, str]:
+        found = self.run("dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'").stdout.splitlines()
+        return {words[1]: words[2] for words in map(str.split, found) if words[0] == "installed"}
