@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from rackproof.configure.rollback.journal import Journal, directory_line, file_line, mark_lines
+
 PENDING = "/run/rackproof/pending"
 """One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""
 
@@ -225,7 +227,7 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
             if state is not None and state.kind not in ("regular file", "regular empty file", "symbolic link"):
                 raise ValueError(f"{entry.path}: expected a file, actual {state.kind}")
             content = _content(entry, state)
-            digest = hashlib.sha256(content.encode()).hexdigest()
+            digest = _digest(content)
             if state is None or state.kind == "symbolic link" or state.sha256 != digest:
                 writes.append((entry, content))
             elif _attributes(state) != _wanted(entry):
@@ -250,12 +252,26 @@ def _attributes(state: FileState) -> tuple[str, str, str]:
     return state.mode.lstrip("0"), state.owner, state.group
 
 
-def apply_script(plan: FilePlan) -> str:
+def kept_lines(plan: FilePlan) -> tuple[str, ...]:
+    """What a rollback of the plan would need, for a ``Journal``."""
+    lines = list(mark_lines(plan.pending))
+    lines += [directory_line(directory.path) for directory in plan.directories]
+    lines += [file_line(file.path, _digest(content), file.secret) for file, content in plan.writes]
+    lines += [file_line(file.path, "same", file.secret) for file in plan.attributes]
+    lines += [file_line(absent.path, None) for absent in plan.removals]
+    return tuple(lines)
+
+
+def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
     """Shell script that carries a plan out; it reads ``archive(plan)`` from its standard input.
 
-    Marks for units come first: a run that is cut off in between restarts a unit once too often, never too rarely.
+    With a journal, everything that is changed is kept first. All new contents are on the disk before the first file is
+    replaced, so that a full disk, a lost connection or a crash leaves each file as it was or as it shall be. Marks for
+    units come first: a run that is cut off in between restarts a unit once too often, never too rarely.
     """
     lines = ["set -eu", "umask 022"]
+    if journal:
+        lines.append(journal.script(kept_lines(plan)))
     if plan.pending:
         marks = " ".join(shlex.quote(f"{PENDING}/{mark}") for mark in plan.pending)
         lines += [f"mkdir -p {PENDING}", f"touch -- {marks}"]
@@ -266,7 +282,16 @@ def apply_script(plan: FilePlan) -> str:
             f" && chmod {directory.mode} -- {path}"
         )
     if plan.writes:
-        lines.append("base64 -d | tar -x -p -m -f - -C /")
+        new = [_quoted(_beside(file.path)) for file, _ in plan.writes]
+        beside = " ".join(new)
+        lines += [
+            f"trap {shlex.quote(f'rm -f -- {beside}')} EXIT",
+            "trap 'exit 143' TERM HUP INT",
+            # An archive that ends early may end between two files.
+            f"base64 -d | tar -x -p -m -f - -C / && {' && '.join(f'[ -f {path} ]' for path in new)} ||"
+            " { echo 'the new files could not be written (is the disk full?): none was replaced' >&2; exit 1; }",
+            f"sync -- {beside} 2>/dev/null || sync",
+        ]
         lines += [f"mv -fT -- {_quoted(_beside(file.path))} {_quoted(file.path)}" for file, _ in plan.writes]
     for file in plan.attributes:
         path = shlex.quote(file.path)
@@ -275,12 +300,16 @@ def apply_script(plan: FilePlan) -> str:
     return "\n".join(lines)
 
 
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
+
+
 def archive(plan: FilePlan) -> str:
     """Base64 of a tar archive with the new files, each beside the one that it replaces."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for file, content in plan.writes:
-            data = content.encode()
+            data = content.encode(errors="surrogateescape")  # a secret may be bytes that are no text
             member = tarfile.TarInfo(_beside(file.path).lstrip("/"))
             member.size = len(data)
             member.mode = int(file.mode, 8)

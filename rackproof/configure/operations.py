@@ -20,6 +20,8 @@ from rackproof.configure import mounts as mount_plans
 from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
+from rackproof.configure.rollback.journal import unit_line, value_line
+from rackproof.configure.rollback.run import journal_here
 
 Commands = Generator[StringCommand, None, None]
 
@@ -88,7 +90,7 @@ def write_files(
             logger.info("  %s", line)
     for path in plan.paths:
         logger.debug("%s: %s changes", host.name, path)
-    yield StringCommand(file_plans.apply_script(plan), _stdin=file_plans.archive(plan))
+    yield StringCommand(file_plans.apply_script(plan, journal_here()), _stdin=file_plans.archive(plan))
 
 
 @operation()
@@ -100,7 +102,8 @@ def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Com
         return
     plan = kernel.plan_values(sysctl, patterns, actual)
     if plan:
-        yield StringCommand(kernel.write_script(plan))
+        kept = [value_line(setting.path, setting.expected) for setting in plan]
+        yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
     else:
         host.noop("the kernel has all values")
 
@@ -118,7 +121,7 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
         return
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
-    yield StringCommand(plan.script)
+    yield StringCommand(journal_here().before(map(unit_line, plan.touched), plan.script))
 
 
 @operation()
@@ -183,6 +186,20 @@ def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Comm
     ]
     if wrong:
         yield from refuse(" | ".join(wrong))
+
+
+@operation()
+def unmounted(keep: Sequence[mount_plans.Mount]) -> Commands:
+    """Unmount every network mount of the kit's that is not among those to keep, and remove its unit."""
+    table = host.get_fact(facts.MountTable)
+    if table is None:
+        yield from unreadable("the mount table")
+        return
+    gone = mount_plans.plan_mounts(keep, table, complete=True).gone
+    if gone:
+        yield StringCommand(mount_plans.apply_script(mount_plans.MountPlan(gone=gone)))
+    else:
+        host.noop("nothing is mounted that should not be")
 
 
 @operation()

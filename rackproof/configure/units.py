@@ -114,6 +114,8 @@ class UnitPlan:
 
     lines: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    """Names of the units that are not left as they are."""
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -132,12 +134,14 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
     lines: list[str] = []
     reasons: list[str] = []
     reread = "daemon-reload" in state.pending or any(state.units[unit.name].need_reload for unit in units)
+    linked: list[str] = []
     relinked = False  # after any change of links systemd says NeedDaemonReload of every unit
     for verb in ("unmask", "mask", "enable", "disable"):
         chosen = [unit.name for unit in units if verb in _links(unit, state.units[unit.name])]
         if chosen:
             lines.append(f"systemctl {verb} --no-reload -- {' '.join(map(shlex.quote, chosen))}")
             reasons += [f"{verb} {name}" for name in chosen]
+            linked += chosen
             relinked = True
             reread = reread or verb in ("unmask", "mask")
     if any(state.manager.get(key) != value for key, value in (manager or {}).items()):
@@ -156,7 +160,8 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
             reasons.extend(plan.reasons)
     for unit in touched:
         lines.extend(_verification(unit))
-    return UnitPlan(tuple(lines), tuple(reasons))
+    names = dict.fromkeys((*linked, *(unit.name for unit in touched)))
+    return UnitPlan(tuple(lines), tuple(reasons), tuple(names))
 
 
 def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:

@@ -1,0 +1,109 @@
+"""Undo the last run, or all down to an older one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure.facts import FileStates
+from rackproof.configure.files import FileState
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rack_operations import ask
+from rackproof.configure.rollback import restore as plans
+from rackproof.configure.rollback.facts import Kept
+from rackproof.configure.rollback.run import journal_here
+
+
+def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
+    return other.get_fact(Kept)
+
+
+def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None]) -> str | None:
+    """The run to undo: the one that is named, or the newest of all nodes. None: there is none.
+
+    Raises ValueError when no node has kept the one that is named.
+    """
+    runs = sorted({each.run for found in kept.values() for each in found or ()})
+    if run is None:
+        return runs[-1] if runs else None
+    if run not in runs:
+        raise ValueError(f"no node has kept a run {run}; there are: {', '.join(runs) or 'none'}")
+    return run
+
+
+@operation()
+def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
+    """Bring back what was there before a run (the last one of these nodes) and everything after it.
+
+    ``force``: paths that are restored although somebody else has changed them since.
+    """
+    nodes = sorted(state.inventory.get_active_hosts(), key=lambda node: str(node.name))
+    kept = {node.name: ask(node, "kept runs", _kept) for node in nodes}
+    mine = kept.get(host.name)
+    if mine is None:
+        yield from unreadable("what the node has kept")
+        return
+    try:
+        target = target_of(run, kept)
+    except ValueError as error:
+        yield from refuse(str(error))
+        return
+    selected = plans.chosen(mine, target) if target else ()
+    if not selected:
+        host.noop("nothing was changed here" if target else "no run has been kept")
+        return
+    paths, texts = plans.paths_of(selected)
+    shown = [*texts, *_to_show(selected)] if state.config.DIFF else texts
+    states = host.get_fact(FileStates, paths=list(dict.fromkeys((*paths, *shown))), texts=list(shown))
+    if states is None:
+        yield from unreadable("the state of the files")
+        return
+    try:
+        plan = plans.plan_restore(selected, states, force)
+    except plans.ForeignChange as error:
+        yield from refuse(str(error))
+        return
+    if not plan:
+        host.noop(f"all is as it was before {target}")
+        return
+    host.log(f"undoing {', '.join(each.run for each in reversed(selected))}", logger.info)
+    for line in plan.told:
+        host.log(line, logger.info if state.config.DIFF else logger.debug)
+    if state.config.DIFF:
+        for line in _differences(plan, states):
+            logger.info("  %s", line)
+    journal = journal_here()
+    yield StringCommand(plans.restore_script(plan, replace(journal, keep=max(journal.keep, len(mine) + 1))))
+
+
+def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:
+    entries = [e for run in runs for e in run.entries if e.kind == "file" and not e.secret and e.state == "regular"]
+    return list(dict.fromkeys(path for e in entries for path in (e.path, e.data)))
+
+
+def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> list[str]:
+    lines: list[str] = []
+    for entry, data in plans.differences_paths(plan):
+        now, old = states.get(entry.path), states.get(data)
+        before, after = (((found.text if found else None) or "").splitlines() for found in (now, old))
+        lines += difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)
+    return lines
+
+
+def inputs(data: Mapping[str, object]) -> tuple[str | None, tuple[str, ...]]:
+    """``run`` and ``force`` as the command line gives them. Raises DeployError."""
+    run, force = data.get("run"), data.get("force")
+    if run is not None and not isinstance(run, str):
+        raise DeployError(f"run: expected the name of a run, actual {run!r}")
+    paths = force.split(",") if isinstance(force, str) else list(force) if isinstance(force, list | tuple) else []
+    if force is not None and (not paths or not all(isinstance(p, str) and p.startswith("/") for p in paths)):
+        raise DeployError(f"force: expected paths, separated by commas, actual {force!r}")
+    return run, tuple(map(str, paths))
