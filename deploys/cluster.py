@@ -10,16 +10,23 @@ from deploys.base import base
 from deploys.ceph import ceph_server
 from deploys.fabric import fabric
 from deploys.gpu import gpu
+from deploys.node import node
+from deploys.preflight import preflight
 from deploys.slurm import slurm
 from deploys.storage_client import storage_client
 from deploys.storage_server import storage_server
 from deploys.tools import tools
+from deploys.versions import hold_and_read_back, kernel, repositories_and_freeze, rest
 from rackproof.configure import operations
 from rackproof.configure.site import here
 
 site = here()
 
+preflight()
 base()
+repositories_and_freeze()
+kernel()
+node()
 if site.architecture.fabric:
     fabric()
 
@@ -36,5 +43,8 @@ if "gpu" in host.groups:
 
 if site.architecture.slurm:
     slurm()
+
+rest()
+hold_and_read_back()
 
 tools()

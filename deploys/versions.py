@@ -24,6 +24,15 @@ from rackproof.core.versions.consistency import contradictions
 
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, and DKMS on many kernels."""
+REST = {
+    # stage: what it is called
+    "network": "Network stack",
+    "driver": "GPU driver",
+    "gpu": "GPU tools",
+    "gds": "GPUDirect Storage",
+    "clients": "File-system clients",
+    "others": "Other locked packages",
+}
 FREEZE_UNITS = {
     "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
     "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer"),
@@ -38,14 +47,17 @@ def repositories_and_freeze() -> None:
     if found is None:
         return
     platform, machine, inputs = found
-    common.units(name="No upgrades by themselves", wanted=freeze_units(machine.family))
+    if here().architecture.system.unattended_upgrades != "frozen":  # else the base has stopped them
+        common.units(name="No upgrades by themselves", wanted=freeze_units(machine.family))
     if machine.family == "rhel" and inputs.hold:
         common.packages(name="Version lock", names=("python3-dnf-plugin-versionlock",), family="rhel")
-    if not platform.repositories:
+    used = {each.repository for each in locked("all")}
+    wanted = {name: each for name, each in platform.repositories.items() if name in used}
+    if not wanted:
         return
     try:
-        keys = repositories.keys(platform.repositories, inputs.mirrors)
-        entries = repositories.files(platform, platform.repositories, machine, inputs.mirrors, inputs.proxy)
+        keys = repositories.keys(wanted, inputs.mirrors)
+        entries = repositories.files(platform, wanted, machine, inputs.mirrors, inputs.proxy)
     except ValueError as error:
         raise DeployError(f"{host.name}: versions_lock: {error}") from None
     operations.signing_keys(name="Repository keys", wanted=keys, family=machine.family, proxy=inputs.proxy)
@@ -92,22 +104,11 @@ def network_stack() -> None:
     stage("network", "Network stack")
 
 
-@deploy("Versions: driver")
-def driver() -> None:
-    """GPU driver with its fabric manager, in one transaction: they must be of one version."""
-    stage("driver", "GPU driver")
-
-
-@deploy("Versions: GPU tools")
-def gpu_tools() -> None:
-    """CUDA, NCCL, DCGM, container toolkit, then GPUDirect Storage, which needs driver and network stack."""
-    stage("gpu", "GPU tools")
-    stage("gds", "GPUDirect Storage")
-
-
-@deploy("Versions: others")
-def others() -> None:
-    stage("others", "Other locked packages")
+@deploy("Versions: the rest")
+def rest() -> None:
+    """Whatever of the set no other deploy has installed by now."""
+    for name, title in REST.items():
+        stage(name, title)
 
 
 @deploy("Versions: hold and read back")
@@ -126,7 +127,7 @@ def hold_and_read_back() -> None:
     if platform.components.kernel is not None and versions is not None:
         operations.modules_in_force(
             name="Modules of the locked kernel",
-            modules=stage_dkms(versions, machine, "all"),
+            modules=stage_dkms(versions, machine, "all", here().node.groups),
             release=platform.components.kernel.version,
         )
 

@@ -11,6 +11,8 @@ from pyinfra.context import host, state
 
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import hold_line
+from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.state import differences
 from rackproof.core.versions import LockedPackage
@@ -69,7 +71,8 @@ def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300)
         return
     missing = holds.to_hold(packages, found, family)
     if missing:
-        yield StringCommand(holds.hold_script(missing, family, lock_wait_s))
+        kept = [hold_line(each.name, family) for each in missing]
+        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, lock_wait_s)))
     else:
         host.noop("everything that is installed is held")
 

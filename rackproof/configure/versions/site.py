@@ -9,6 +9,8 @@ The deploys of other domains plan with these::
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import Field
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
@@ -92,16 +94,19 @@ def locked(part: str) -> tuple[LockedPackage, ...]:
 
     Raises DeployError, one line.
     """
-    versions, machine = versions_here(), machine_here()
+    versions = versions_here()
+    machine = machine_here() if versions is not None else None
     if versions is None or machine is None:
         return ()
-    return locked_of(versions, machine, part)
+    return locked_of(versions, machine, part, here().node.groups)
 
 
-def locked_of(versions: VersionSet, machine: Machine, part: str) -> tuple[LockedPackage, ...]:
+def locked_of(
+    versions: VersionSet, machine: Machine, part: str, groups: Collection[str] | None = None
+) -> tuple[LockedPackage, ...]:
     """Raises DeployError where the set has nothing for the operating system."""
     try:
         chosen = stage_packages if part in STAGES or part == "all" else component_packages
-        return chosen(versions, machine, part)
+        return chosen(versions, machine, part, groups)
     except VersionSetError as error:
         raise DeployError(f"{host.name}: {error}") from None

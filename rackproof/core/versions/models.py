@@ -94,6 +94,8 @@ class Component(Model):
     files: tuple[Download, ...] = ()
     dkms: tuple[PackageName, ...] = ()
     """DKMS modules that must be built for the locked kernel: ``nvidia``, ``mlnx-ofed-kernel``."""
+    roles: tuple[PackageName, ...] = ()
+    """Groups of the inventory that get it; none: every node that has the hardware for it."""
     source: str | None = None
     """Where the figures were read."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,17 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Stage: keys of its components, in the order in which they are installed: a GPU driver links to symbols of the
 network stack, nvidia-fs to both, and clients are built against what is there."""
+
+
+NVIDIA: Final = "10de"
+MELLANOX: Final = "15b3"
+GPU_KINDS: Final = ("0300", "0302")
+SWITCH_KIND: Final = "0680"
+NVLINK_BEHIND_BRIDGE: Final = ("290", "29b", "318", "319", "31a", "31b")
+"""PCI device ids of B100, B200, B300: no PCI device shows their NVSwitches."""
+RACK_SCALE: Final = ("294", "31c")
+"""Of GB200 and GB300, whose NVLink goes from node to node."""
+OF_GPUS: Final = ("driver", "fabric_manager", "nvlsm", "imex", "cuda", "nccl", "dcgm", "container_toolkit", "gds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +68,69 @@ def platform_of(versions: VersionSet, machine: Machine) -> Platform:
     return versions.platforms[platform_name(versions, machine.os_id, machine.os_version, machine.family)]
 
 
-def stage_components(platform: Platform, stage: str) -> tuple[tuple[str, Component], ...]:
-    """Components of a stage by key; ``all`` is every stage."""
+def applies(key: str, component: Component, machine: Machine, groups: Collection[str] | None = None) -> bool:
+    """Whether this machine gets a component: it has the hardware, and its groups (where they are said) are meant."""
+    if component.roles and groups is not None and not set(component.roles) & set(groups):
+        return False
+    gpus = [each for each in machine.devices(NVIDIA) if each.kind.startswith(GPU_KINDS)]
+    if key in OF_GPUS and not gpus:
+        return False
+    behind_bridge = any(each.device.startswith(NVLINK_BEHIND_BRIDGE) for each in gpus)
+    if key == "fabric_manager":
+        return behind_bridge or bool(machine.devices(NVIDIA, SWITCH_KIND))
+    if key == "nvlsm":
+        return behind_bridge
+    if key == "imex":
+        return any(each.device.startswith(RACK_SCALE) for each in gpus)
+    return key != "network" or bool(machine.devices(MELLANOX))
+
+
+def stage_components(
+    platform: Platform, stage: str, machine: Machine | None = None, groups: Collection[str] | None = None
+) -> tuple[tuple[str, Component], ...]:
+    """Components of a stage by key, ``all`` is every stage; those of one machine where it is given."""
     wanted = tuple(key for keys in STAGES.values() for key in keys) if stage == "all" else STAGES[stage]
-    return tuple((name, each) for name, each in platform.components.named() if name.partition(".")[0] in wanted)
+    return tuple(
+        (name, each)
+        for name, each in platform.components.named()
+        if name.partition(".")[0] in wanted and (machine is None or applies(name, each, machine, groups))
+    )
 
 
-def stage_packages(versions: VersionSet, machine: Machine, stage: str) -> tuple[LockedPackage, ...]:
+def stage_packages(
+    versions: VersionSet, machine: Machine, stage: str, groups: Collection[str] | None = None
+) -> tuple[LockedPackage, ...]:
     """Packages of a stage (``kernel``, ``network``, ``driver``, ``gpu``, ``gds``, ``clients``, ``others``, ``all``).
 
-    Raises VersionSetError where the set has nothing for this operating system.
+    Only of components that the machine has the hardware for, and its ``groups`` are meant by. Raises VersionSetError
+    where the set has nothing for this operating system.
     """
     return tuple(
         LockedPackage(package, version, name, component.repository)
-        for name, component in stage_components(platform_of(versions, machine), stage)
+        for name, component in stage_components(platform_of(versions, machine), stage, machine, groups)
         for package, version in component.packages.items()
     )
 
 
-def component_packages(versions: VersionSet, machine: Machine, component: str) -> tuple[LockedPackage, ...]:
+def component_packages(
+    versions: VersionSet, machine: Machine, component: str, groups: Collection[str] | None = None
+) -> tuple[LockedPackage, ...]:
     """Packages of one component, by its key: ``driver``, ``clients.lustre``. Raises VersionSetError."""
-    return tuple(each for each in stage_packages(versions, machine, "all") if each.component == component)
+    return tuple(each for each in stage_packages(versions, machine, "all", groups) if each.component == component)
 
 
-def stage_dkms(versions: VersionSet, machine: Machine, stage: str) -> tuple[str, ...]:
+def stage_dkms(
+    versions: VersionSet, machine: Machine, stage: str, groups: Collection[str] | None = None
+) -> tuple[str, ...]:
     """DKMS modules that the components of a stage build."""
-    found = (name for _, each in stage_components(platform_of(versions, machine), stage) for name in each.dkms)
-    return tuple(dict.fromkeys(found))
+    chosen = stage_components(platform_of(versions, machine), stage, machine, groups)
+    return tuple(dict.fromkeys(name for _, each in chosen for name in each.dkms))
 
 
-def stage_repositories(versions: VersionSet, machine: Machine, stage: str = "all") -> dict[str, Repository]:
+def stage_repositories(
+    versions: VersionSet, machine: Machine, stage: str = "all", groups: Collection[str] | None = None
+) -> dict[str, Repository]:
     """Repositories that a stage's packages come from, by name."""
     platform = platform_of(versions, machine)
-    used = {component.repository for _, component in stage_components(platform, stage)}
+    used = {component.repository for _, component in stage_components(platform, stage, machine, groups)}
     return {name: repository for name, repository in platform.repositories.items() if name in used}
