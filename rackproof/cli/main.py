@@ -16,8 +16,10 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
+    "preflight": ("rackproof.cli.preflight", "preflight", "What stands in the way of a deploy, before anything changes."),
     "plan": ("rackproof.cli.plan", "plan", "What a deploy would change, folded over nodes; changes nothing."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
+    "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),

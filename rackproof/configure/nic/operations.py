@@ -16,6 +16,8 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, ports, stack
 from rackproof.configure.nic.inputs import Image
 from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import value_line
+from rackproof.configure.rollback.run import journal_here
 
 
 @operation()
@@ -137,7 +139,8 @@ def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
     elif state.is_executing and (waiting := _reboots()):
         host.noop(f"values of ports wait for the reboot ({', '.join(waiting)})")
     else:
-        yield StringCommand(kernel.write_script(plan))
+        kept = [value_line(setting.path, setting.expected) for setting in plan]
+        yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
 
 
 def _reboots(drivers_only: bool = False) -> tuple[str, ...]:

@@ -1,0 +1,48 @@
+"""``rackproof rollback``: undo the last run on the nodes, with the record and the exit status of ``deploy``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rackproof.cli.deploy import deploy
+from rackproof.run.folder import REPORTS
+
+DEPLOY = "deploys/rollback.py"
+
+
+@click.command()
+@click.argument("inventory")
+@click.option("--run", help="Undo this run and all that came after it; without it the last one of these nodes.")
+@click.option(
+    "--force", multiple=True, metavar="PATH", help="Restore it although somebody else changed it; repeatable."
+)
+@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@click.option("--dry", is_flag=True, help="Show what would be restored, change nothing.")
+@click.option("--diff", is_flag=True, help="Show the differences of files.")
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
+@click.option("--quiet", is_flag=True, help="Only the result.")
+@click.pass_context
+def rollback(
+    context: click.Context,
+    inventory: str,
+    run: str | None,
+    force: tuple[str, ...],
+    limit: tuple[str, ...],
+    dry: bool,
+    diff: bool,
+    output: Path,
+    quiet: bool,
+) -> None:
+    """Bring back what the nodes of INVENTORY were before the last run that changed any of them.
+
+    Files, states of units, values of the kernel, held packages and the kernel's arguments; packages stay installed.
+    A second rollback undoes the first. Exit status as of deploy.
+    """
+    data = [f"run={run}"] if run else []
+    data += [f"force={','.join(force)}"] if force else []
+    context.invoke(
+        deploy, inventory=inventory, deploy_file=DEPLOY, limit=limit, data=tuple(data), dry=dry, diff=diff,
+        output=output, quiet=quiet,
+    )  # fmt: skip
