@@ -15,9 +15,10 @@ from rackproof.configure import operations
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
+from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.machine import machine_here
-from rackproof.configure.site import here
+from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import locked
 
@@ -26,7 +27,10 @@ from rackproof.configure.versions.site import locked
 def container_toolkit() -> None:
     site = here()
     declared, stack = site.architecture.gpu, stack_of(site)
-    if not stack.runtimes or declared is None or declared.count == 0 or site.settings.simulated_gpus:
+    wanted = handing_out(site, stack)
+    if declared is None or declared.count == 0 or site.settings.simulated_gpus:
+        return
+    if not wanted and stack.container_toolkit is None:
         return
     machine = machine_here()
     if machine is None:
@@ -35,13 +39,27 @@ def container_toolkit() -> None:
     in_set = tuple(Package(each.name, each.version) for each in locked("container_toolkit"))
     gpu_operations.installed(
         name="Packages",
-        packages=in_set or packages.container_toolkit(stack),
+        packages=in_set or packages.container_toolkit(stack, wanted),
         family=machine.family,
         hold=stack.hold and not in_set,
     )
     operations.files(name="Files", entries=(cdi_unit(),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
-    gpu_operations.runtimes(name="Runtimes", wanted=stack.runtimes)
+    gpu_operations.runtimes(name="Runtimes", wanted=wanted, owned=owned(site))
+
+
+def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    """Runtimes that give GPUs to containers on this node."""
+    promised = owned(site)
+    return stack.runtimes or promised
+
+
+def owned(site: Site) -> tuple[str, ...]:
+    """The runtime that the architecture promises with GPUs; the deploy of containers writes its configuration."""
+    declared = site.architecture.containers
+    if declared is None or not set(declared.roles) & set(site.node.groups):
+        return ()
+    return (declared.runtime,) if declared.nvidia_runtime or declared.cdi else ()
 
 
 def cdi_unit() -> RemoteFile:

@@ -20,7 +20,7 @@ from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.gpu import install, nccl, storage, tuning
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages as names
-from rackproof.configure.gpu.driver import Choice, choose, hardware_problems
+from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
 from rackproof.configure.gpu.generations import UnsupportedGpu
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.packages import Package
@@ -78,7 +78,7 @@ def gpu_driver() -> None:
     except UnsupportedGpu as error:
         gpu_operations.refused(name="Driver", reason=str(error))
         return
-    for problem in hardware_problems(machine, plan.declared):
+    for problem in warnings(plan):
         logger.warning("%s: %s", host.name, problem)
     family, stack = machine.family, plan.stack
     entries = files(site, plan)
@@ -147,7 +147,7 @@ def _packages(
 ) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
     """Of the driver and its fabric, and everything else. A version set names its packages itself."""
     driver = (*names.driver(machine, choice), *names.fabric(machine, choice))
-    tools = (*names.tools(machine, choice, stack, declared), *names.container_toolkit(stack))
+    tools = names.tools(machine, choice, stack, declared)
     if not versions:
         return driver, tools
     needed = {
@@ -173,6 +173,19 @@ def _packages(
             *(each for each in tools if each.name not in named),
         ),
     )
+
+
+def warnings(plan: Plan) -> tuple[str, ...]:
+    """What an installation need not wait for, and somebody should know."""
+    found = list(hardware_problems(plan.machine, plan.declared))
+    if gpudirect := gpudirect_warning(plan.machine, plan.declared, plan.choice.flavour):
+        found.append(gpudirect)
+    if plan.stack.dcgm_exporter and plan.declared.dcgm_level is not None:
+        found.append(
+            f"{plan.stack.dcgm_exporter} profiles GPUs all the time, and only one client may: stop it while gpu.dcgm"
+            " (dcgmi diag) runs"
+        )
+    return tuple(found)
 
 
 def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:

@@ -289,7 +289,7 @@ def test_gds(host: Host, arch: Architecture) -> None:
     reads="gpu.gds_fallback",
     roles=("gpu",),
     when=says("gds_fallback"),
-    protects="With the fallback allowed, cuFile copies through host memory without a word where the direct way is shut.",
+    protects="With the fallback, cuFile copies through host memory without a word where the direct way is shut.",
     hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
 )
 def test_gds_fallback(host: Host, arch: Architecture) -> None:

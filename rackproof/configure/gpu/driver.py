@@ -78,7 +78,7 @@ class Choice:
     nvlsm: bool
     imex: bool
     peermem: bool
-    """nvidia-peermem is needed: an adapter for RDMA is there and DMA-BUF cannot be used."""
+    """nvidia-peermem is promised; DMA-BUF needs no module."""
 
     @property
     def dkms(self) -> bool:
@@ -109,7 +109,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | No
     for device, generation in kinds.items():
         if problem := support_problem(generation, device, branch):
             raise UnsupportedGpu(problem)
-    flavour = _flavour(kinds, stack, declared, branch, locked)
+    flavour = _flavour(machine, kinds, stack, declared, branch, locked)
     precompiled = stack.precompiled or (locked is not None and locked.precompiled)
     if precompiled:
         _check_precompiled(machine, source, flavour)
@@ -132,7 +132,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | No
         fabric_manager=fabric_manager,
         nvlsm=fabric_manager and nvlink5,
         imex=grace,
-        peermem=needs_peermem(machine, declared, flavour),
+        peermem=declared.gpudirect == "peermem",
     )
 
 
@@ -199,7 +199,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _flavour(
-    kinds: dict[str, Generation], stack: GpuStack, declared: Gpu, branch: int, locked: Locked | None
+    machine: Machine, kinds: dict[str, Generation], stack: GpuStack, declared: Gpu, branch: int, locked: Locked | None
 ) -> Flavour:
     """Raises UnsupportedGpu where GPUs contradict each other, or what was asked for."""
     closed = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "proprietary"), None)
@@ -233,6 +233,10 @@ def _flavour(
         raise UnsupportedGpu(f"branch {branch} has no open kernel modules; {FIRST_OPEN} is the first that has")
     if flavour == "proprietary" and branch > PROPRIETARY_UNTIL:
         raise UnsupportedGpu(f"branch {branch} has no proprietary kernel modules any more: gpu_stack.flavour: open")
+    if dmabuf and not dmabuf_usable(machine, "open"):
+        raise UnsupportedGpu(
+            f"gpu.gpudirect: dmabuf needs Linux 5.12, the running kernel is {machine.kernel}: promise peermem"
+        )
     if dmabuf and flavour == "proprietary":
         raise UnsupportedGpu(
             f"gpu.gpudirect: dmabuf needs open kernel modules, and {closed or who} needs proprietary ones: promise"
@@ -267,10 +271,14 @@ def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
     return flavour == "open" and (kernel_numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
 
 
-def needs_peermem(machine: Machine, declared: Gpu, flavour: Flavour) -> bool:
-    if declared.gpudirect is not None:
-        return declared.gpudirect == "peermem"
-    return bool(machine.devices(MELLANOX)) and not dmabuf_usable(machine, flavour)
+def gpudirect_warning(machine: Machine, declared: Gpu, flavour: Flavour) -> str | None:
+    """Where nobody promises GPUDirect RDMA nothing is loaded for it: adapters reach GPU memory over DMA-BUF only."""
+    if declared.gpudirect is not None or not machine.devices(MELLANOX) or dmabuf_usable(machine, flavour):
+        return None
+    return (
+        "adapters cannot reach GPU memory: DMA-BUF needs open kernel modules and Linux 5.12, and nvidia-peermem is"
+        " loaded where the architecture promises it (gpu.gpudirect: peermem)"
+    )
 
 
 def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | None = None) -> str | None:

@@ -106,7 +106,8 @@ class GpuStack(Inputs):
     """Version of the four packages of NVIDIA's container toolkit. Default: as the version set says; ``latest`` takes
     what the repository has and holds it."""
     runtimes: tuple[Literal["docker", "containerd", "podman"], ...] = ()
-    """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification."""
+    """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification. Default: that of the
+    architecture where it promises GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
     packages: tuple[Word, ...] = ()
     """Further packages from the same repository."""
 

@@ -17,12 +17,16 @@ from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP, GpuState
+from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.machine import Machine
 
 NOUVEAU: Final = "nouveau holds the GPUs, its blacklist applies from the next start on"
 OPTIONS: Final = "options of the module nvidia differ from those in force"
 PARAMETERS: Final[Mapping[str, str]] = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 """Option without ``NVreg_``: its name in /proc/driver/nvidia/params where that is another one."""
+LOCK_WAIT_S: Final = 300
+"""Seconds that another run of the package manager is waited for."""
+NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
 OTHERS: Final = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same GPUs."""
 
@@ -183,7 +187,8 @@ def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
     if plan.stream:
         lines += _stream_lines(plan.stream)
     if plan.install:
-        lines += _apt_lines(plan.install) if debian else _dnf_lines(plan.install)
+        non_free = _non_free_lines(plan.install[0].name, machine) if target.choice.source == "distribution" else []
+        lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install)
     if plan.hold:
         held = " ".join(shlex.quote(name) for name in plan.hold)
         lines.append(f"apt-mark hold {held} >/dev/null" if debian else _versionlock(held))
@@ -195,10 +200,12 @@ def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
     return "\n".join(lines)
 
 
-def _apt_lines(missing: Sequence[Package]) -> list[str]:
+def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list[str]:
     options = "-o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
     lines = [
         "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l",
+        *wait_for_lock("debian", LOCK_WAIT_S),
+        *non_free,
         f"apt-get -q {options} update || fail 'apt-get update failed: see its lines above; the repository or its key"
         " may have changed'",
         "set --",
@@ -229,6 +236,31 @@ def _apt_lines(missing: Sequence[Package]) -> list[str]:
     return lines
 
 
+def _non_free_lines(package: str, machine: Machine) -> list[str]:
+    """Debian's driver is in components that an installation leaves out: they are taken from wherever main comes from,
+    the site's mirror as a rule."""
+    if machine.os_id != "debian":
+        return []
+    components = "contrib non-free non-free-firmware"
+    paragraph = (
+        f"/(^|\\n)Suites:[^\\n]*{machine.codename}/ && /(^|\\n)Components:[^\\n]*main/"
+        f' {{ gsub(/Components:[^\\n]*/, "Components: {components}"); print; print "" }}'
+    )
+    folder, name = "/etc/apt/sources.list.d", NON_FREE
+    line = f"^deb .*{machine.codename}[^ ]* (.* )?main( |$)"
+    return [
+        f'if [ -z "$(apt-cache madison {shlex.quote(package)} 2>/dev/null)" ]; then',
+        # A source of the same suite must name the same key: whole entries are copied, with other components.
+        f"  cat {folder}/*.sources 2>/dev/null | awk -v RS= '{paragraph}' >{name}.sources.new",
+        f"  {{ grep -hE '{line}' /etc/apt/sources.list {folder}/*.list 2>/dev/null || :; }}"
+        f" | sed -E 's/ main( .*)?$/ {components}/' >{name}.list.new",
+        f"  for f in {name}.sources {name}.list; do",
+        "    if [ -s $f.new ]; then mv -f $f.new $f; else rm -f $f.new; fi",
+        "  done",
+        "fi",
+    ]
+
+
 def _glob(pattern: str) -> str:
     return shlex.quote(pattern.rstrip("*").partition(":")[2] or pattern.rstrip("*")) + "*"
 
@@ -256,8 +288,9 @@ def _dnf_lines(missing: Sequence[Package]) -> list[str]:
         wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
     listed = " ".join(wanted_names)
     lines = [
+        *wait_for_lock("rhel", LOCK_WAIT_S),
         f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed}"
-        f" || fail {shlex.quote('dnf could not install all of: ' + ' '.join(wanted_names).replace(chr(39), ''))}"
+        f" || fail {shlex.quote('dnf could not install all of: ' + ' '.join(wanted_names).replace(chr(39), ''))}",
     ]
     for each in missing:
         lines.append(

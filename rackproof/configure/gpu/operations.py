@@ -144,7 +144,8 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
             f"systemctl restart {tuning.SERVICE} || {{ journalctl -u {tuning.SERVICE} -n 3 -o cat --no-pager >&2;"
             f" echo 'settings of GPUs: {tuning.SERVICE} failed' >&2; exit 1; }}"
         )
-        yield from _read_back(wanted, machine)
+        if state.is_executing:
+            yield from _read_back(wanted, machine)
     elif new:
         yield StringCommand("; ".join(reboot_mark(mark) for mark in new))
     else:
@@ -182,7 +183,7 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.Wanted, ma
             "[ -d /sys/module/nvidia_fs ] || timeout 120 modprobe nvidia-fs || { echo 'nvidia-fs cannot be loaded:"
             " it must be built for the running kernel and the loaded driver (dkms status)' >&2; exit 1; }"
         )
-        wrong = _gds_problems(declared, stack)
+        wrong = _gds_problems(declared, stack) if state.is_executing else ()
     if wrong:
         yield from refuse(f"GPUDirect Storage: {'; '.join(wrong)}")
 
@@ -198,14 +199,14 @@ def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
 
 
 @operation()
-def runtimes(wanted: Sequence[str]) -> Commands:
+def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     """Container runtimes hand out GPUs, and the CDI specification is that of the driver in force."""
     found = host.get_fact(facts.Runtimes)
     if found is None:
         yield from unreadable("the container runtimes")
         return
     try:
-        plan = runtime_plans.plan(wanted, found, installing=not state.is_executing)
+        plan = runtime_plans.plan(wanted, found, installing=not state.is_executing, owned=owned)
     except runtime_plans.NoRuntime as error:
         yield from refuse(str(error))
         return

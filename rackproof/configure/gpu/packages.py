@@ -192,9 +192,9 @@ def _gds(stack: GpuStack) -> tuple[Package, ...]:
     return (Package(f"nvidia-gds{suffix}"),)
 
 
-def container_toolkit(stack: GpuStack) -> tuple[Package, ...]:
+def container_toolkit(stack: GpuStack, runtimes: Iterable[str] = ()) -> tuple[Package, ...]:
     """The whole set in one version."""
-    if not stack.runtimes and stack.container_toolkit is None:
+    if not (stack.runtimes or tuple(runtimes)) and stack.container_toolkit is None:
         return ()
     version = None if stack.container_toolkit in (None, "latest") else stack.container_toolkit
     return tuple(Package(name, version) for name in TOOLKIT)

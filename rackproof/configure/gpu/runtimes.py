@@ -88,8 +88,11 @@ class NoRuntime(ValueError):
     """A declared runtime is not on the node."""
 
 
-def plan(wanted: Sequence[str], state: RuntimeState, installing: bool = False) -> RuntimePlan:
+def plan(
+    wanted: Sequence[str], state: RuntimeState, installing: bool = False, owned: Sequence[str] = ()
+) -> RuntimePlan:
     """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit come in the same run, later.
+    ``owned``: runtimes whose configuration another deploy writes, with the toolkit in it; they need a restart at most.
 
     Raises NoRuntime, one line.
     """
@@ -97,8 +100,8 @@ def plan(wanted: Sequence[str], state: RuntimeState, installing: bool = False) -
     reasons: list[str] = []
     found = {"docker": state.docker, "containerd": state.containerd}
     for name in wanted:
-        if name == "podman":
-            continue
+        if name not in found:
+            continue  # podman and enroot read the CDI specification, or bring a hook of their own
         if found[name] is None and not installing:
             raise NoRuntime(
                 f"{name} is declared in gpu_stack.runtimes and does not answer on this node; install it first"
@@ -106,7 +109,7 @@ def plan(wanted: Sequence[str], state: RuntimeState, installing: bool = False) -
         if found[name] and (name != "containerd" or state.containerd_systemd):
             continue
         reasons.append(f"{name} hands out GPUs")
-        lines += _configure(name)
+        lines += _configure(name)[2 if name == "containerd" else 1 :] if name in owned else _configure(name)
     if state.driver and state.cdi_version != state.driver:
         reasons.append(f"CDI specification for driver {state.driver} instead of {state.cdi_version or 'none'}")
         lines += [
