@@ -1,23 +1,36 @@
 """What every node needs: packages, time, limits, kernel settings, and nothing that changes it behind our back.
 
-Takes effect at once; memory limits in logins and services that start afterwards. The same values are in files that
-apply at boot. Swap is left as it is: whether a node has any is a question for its installation.
+Takes effect at once; limits in logins and services that start afterwards. The same values are in files that apply at
+boot. Updates by themselves are stopped before anything is installed: they would hold the package manager's lock, or
+change what was just put there.
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from deploys import templates
 from rackproof.configure import operations, packages
 from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.machine import machine_here
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.node.settings import hugepages_at_boot
+from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
+from rackproof.errors import InventoryError
 
-APT_TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer")
+UPDATERS = {
+    "debian": ("apt-daily.timer", "apt-daily-upgrade.timer"),
+    "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-makecache.timer"),
+}
+CHRONY = {"debian": ("/etc/chrony/chrony.conf", "chrony.service"), "rhel": ("/etc/chrony.conf", "chronyd.service")}
+"""Family: its file, and its service."""
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 KERNEL_SERVICE = "rackproof-kernel.service"
+SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 DEFAULTS = {
@@ -29,26 +42,54 @@ DEFAULTS = {
 @deploy("Base", data_defaults=DEFAULTS)
 def base() -> None:
     site = here()
+    wishes = node_inputs(site)
+    machine = machine_here()
+    # Without an answer every question fails alike, and so does every operation.
+    family = machine.family if machine and machine.family in CHRONY else "debian"
+    if frozen(site):
+        operations.units(name="Updates", wanted=updates(site, family))
     operations.packages(
         name="Packages",
-        names=packages.declared_packages(site.architecture, site.node),
+        names=packages.declared_packages(site.architecture, site.node, family),
+        family=family,
     )
-    operations.files(name="Files", entries=files(site, tuple(host.data.time_upstreams)))
+    operations.files(name="Files", entries=files(site, tuple(host.data.time_upstreams), family, wishes))
     operations.kernel_values(
-        name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=kernel_patterns(site)
+        name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=kernel_patterns(site, wishes)
     )
-    operations.units(name="Services", wanted=units(site), manager={"DefaultLimitMEMLOCK": manager_memlock(site)})
+    operations.units(name="Services", wanted=units(site, family), manager=manager_limits(site, wishes))
 
 
-def files(site: Site, time_upstreams: tuple[str, ...] = ()) -> tuple[Entry, ...]:
+def node_inputs(site: Site) -> NodeInputs:
+    """Raises DeployError when the inventory cannot be used."""
+    try:
+        return inputs(site.node, "node", NodeInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def frozen(site: Site) -> bool:
+    return site.architecture.system.unattended_upgrades == "frozen"
+
+
+def files(
+    site: Site,
+    time_upstreams: tuple[str, ...] = (),
+    family: str = "debian",
+    wishes: NodeInputs | None = None,
+) -> tuple[Entry, ...]:
     system = site.architecture.system
+    wishes = wishes or NodeInputs()
+    chrony, chronyd = CHRONY[family]
     server = site.first(system.time.server_role)
     serves = server == site.node or server is None
     apt = "/etc/apt/apt.conf.d/99-rackproof"
-    frozen = system.unattended_upgrades == "frozen"
+    own: tuple[Entry, ...] = ()
+    if family == "debian":
+        own = (RemoteFile(apt, templates.text(apt)) if frozen(site) else Absent(apt),)
     return (
         RemoteFile(
-            "/etc/chrony/chrony.conf",
+            chrony,
             templates.text(
                 "/etc/chrony/chrony.conf",
                 serves=serves,
@@ -57,15 +98,15 @@ def files(site: Site, time_upstreams: tuple[str, ...] = ()) -> tuple[Entry, ...]
                 subnets=site.fabric_subnets,
                 virtual=site.settings.virtual,
             ),
-            restart=("chrony.service",),
+            restart=(chronyd,),
         ),
         RemoteFile(
             "/etc/security/limits.d/60-rackproof.conf",
-            templates.text("/etc/security/limits.d/60-rackproof.conf", memlock=system.limits_memlock),
+            templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, wishes)),
         ),
         RemoteFile(
             "/etc/systemd/system.conf.d/60-rackproof.conf",
-            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", memlock=_systemd_memlock(site)),
+            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, wishes)),
         ),
         RemoteFile(
             "/etc/sysctl.d/60-rackproof.conf",
@@ -77,34 +118,59 @@ def files(site: Site, time_upstreams: tuple[str, ...] = ()) -> tuple[Entry, ...]
         ),
         RemoteFile(
             f"/etc/systemd/system/{KERNEL_SERVICE}",
-            templates.text(f"/etc/systemd/system/{KERNEL_SERVICE}", values=kernel_patterns(site)),
+            templates.text(
+                f"/etc/systemd/system/{KERNEL_SERVICE}",
+                values=kernel_patterns(site, wishes) | hugepages_at_boot(system.hugepages or {}),
+            ),
         ),
-        RemoteFile(apt, templates.text(apt)) if frozen else Absent(apt),
+        *own,
     )
 
 
-def kernel_patterns(site: Site) -> dict[str, str]:
+def kernel_patterns(site: Site, wishes: NodeInputs | None = None) -> dict[str, str]:
     """Files below /sys by shell pattern; what matches nothing (no frequency scaling in a guest) is left alone."""
     system = site.architecture.system
     values: dict[str, str] = {THP: system.transparent_hugepages}
     if system.cpu_governor:
         values[GOVERNOR] = system.cpu_governor
+    if wishes and wishes.smt is not None:
+        values[SMT_CONTROL] = "on" if wishes.smt else "off"
     return values
 
 
-def units(site: Site) -> tuple[Unit, ...]:
-    frozen = site.architecture.system.unattended_upgrades == "frozen"
-    timers = tuple(Unit(timer, enabled=None, running=None, masked=frozen) for timer in APT_TIMERS)
-    return (Unit("chrony.service"), Unit(KERNEL_SERVICE), *timers)
+def updates(site: Site, family: str = "debian") -> tuple[Unit, ...]:
+    return tuple(Unit(timer, enabled=None, running=None, masked=frozen(site)) for timer in UPDATERS[family])
 
 
-def _systemd_memlock(site: Site) -> str:
-    """As systemd reads it."""
-    memlock = site.architecture.system.limits_memlock
-    return "infinity" if memlock == "unlimited" else f"{memlock}K"
+def units(site: Site, family: str = "debian") -> tuple[Unit, ...]:
+    """Updates are among them where they are allowed: what was masked once is not masked for ever."""
+    allowed = () if frozen(site) else updates(site, family)
+    return (Unit(CHRONY[family][1]), Unit(KERNEL_SERVICE), *allowed)
 
 
-def manager_memlock(site: Site) -> str:
-    """As systemd reports it: bytes."""
-    memlock = site.architecture.system.limits_memlock
-    return "infinity" if memlock == "unlimited" else str(memlock * 1024)
+_LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
+"""Names in limits.conf, and how many of systemd's units (bytes, or pieces) one of theirs is."""
+
+
+def login_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+    """As limits.conf has them: memory in KiB."""
+    said = {
+        "memlock": site.architecture.system.limits_memlock,
+        "nofile": wishes.nofile,
+        "nproc": wishes.nproc,
+        "stack": wishes.stack,
+    }
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def service_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+    """Name to value as systemd reads and reports it: bytes, or pieces."""
+    return {
+        name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
+        for name, value in login_limits(site, wishes).items()
+    }
+
+
+def manager_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+    """Properties of systemd's manager."""
+    return {f"DefaultLimit{name}": value for name, value in service_limits(site, wishes).items()}

@@ -20,6 +20,15 @@ def normal(value: str) -> str:
     return chosen[0] if len(chosen) == 1 else " ".join(words)
 
 
+_OFF = frozenset({"forceoff", "notsupported", "notimplemented"})
+"""What a processor's smt/control says where ``off`` is true, and more than true."""
+
+
+def in_force(found: str | None, expected: str) -> bool:
+    """Whether a value is the one that is expected, or as good."""
+    return found == expected or (expected == "off" and found in _OFF)
+
+
 def values_command(sysctl: Sequence[str], patterns: Sequence[str]) -> str:
     """Ask for sysctl keys and for every file that a shell pattern below /sys matches."""
     paths = [shlex.quote(sysctl_path(key)) for key in sysctl]
@@ -63,7 +72,7 @@ def plan_values(
         Setting(path, found, normal(value))
         for pattern, value in patterns.items()
         for path, found in sorted(actual.items())
-        if path not in keys and fnmatchcase(path, pattern) and found != normal(value)
+        if path not in keys and fnmatchcase(path, pattern) and not in_force(found, normal(value))
     ]
     then = [
         Setting(path, actual.get(path), value) for path, value in keys.items() if first or actual.get(path) != value

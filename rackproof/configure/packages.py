@@ -75,6 +75,12 @@ def declared_packages(architecture: Architecture, node: Node, family: str = "deb
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}
     if architecture.fabric and architecture.fabric.kind == "soft-roce":
         names.update(SOFT_ROCE)
+    if architecture.system.tuned_profile:
+        names.add("tuned")
+    if architecture.system.irqbalance:
+        names.add("irqbalance")
+    if node.data.get("scratch_drives"):
+        names.update(("mdadm", "xfsprogs", "e2fsprogs"))
     for storage in architecture.storage.values():
         if storage.server_role in node.groups:
             names.update(_server(storage))

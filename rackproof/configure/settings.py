@@ -64,6 +64,8 @@ class NodeSettings(BaseModel):
     virtual: bool = False
     data_drive: str | None = None
     """Local drive of a client: a path or a shell pattern that names exactly one drive."""
+    scratch_drives: tuple[str, ...] = ()
+    """Drives by id that make the local scratch array of a node; none where it is empty."""
     nfs_drive: str | None = None
     ceph_drive: str | None = None
 

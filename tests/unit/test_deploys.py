@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import DeployError
 
 from deploys import base, ceph, fabric, gpu, rdma_soft, storage_client, storage_server, templates
 from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.rack import Rack
@@ -125,19 +126,20 @@ def test_a_rack_may_leave_its_upgrades_alone() -> None:
     system = architecture().system.model_copy(update={"unattended_upgrades": "allowed"})
     here = site("gpu-01", arch=architecture().model_copy(update={"system": system}))
     assert Absent("/etc/apt/apt.conf.d/99-rackproof") in base.files(here)
+    assert set(base.updates(here)) <= set(base.units(here))
     assert all(not unit.masked for unit in base.units(here))
 
 
 @pytest.mark.parametrize(
     ("declared", "limits", "conf", "manager"),
-    [("unlimited", "unlimited", "infinity", "infinity"), (65536, "65536", "65536K", "67108864")],
+    [("unlimited", "unlimited", "infinity", "infinity"), (65536, "65536", "67108864", "67108864")],
 )
 def test_memory_limits_are_said_in_each_readers_unit(declared: object, limits: str, conf: str, manager: str) -> None:
     system = architecture().system.model_copy(update={"limits_memlock": declared})
     here = site("gpu-01", arch=architecture().model_copy(update={"system": system}))
     assert f"root hard memlock {limits}\n" in content(here, "/etc/security/limits.d/60-rackproof.conf")
     assert f"DefaultLimitMEMLOCK={conf}\n" in content(here, "/etc/systemd/system.conf.d/60-rackproof.conf")
-    assert base.manager_memlock(here) == manager
+    assert base.manager_limits(here, NodeInputs())["DefaultLimitMEMLOCK"] == manager
 
 
 def test_a_port_is_named_by_mac_address_or_by_path() -> None:

@@ -6,6 +6,7 @@ has none), ``foreign`` (a client's drive carries somebody's data).
 
 import os as _os
 import shlex as _shlex
+import time as _time
 from typing import Any as _Any
 
 from rackproof.configure.facts import END as _END
@@ -16,6 +17,25 @@ _LINKS = (
     '[{"ifname": "enp0s16", "link_type": "ether", "flags": ["UP"], "mtu": 1500, "address": "MAC", "addr_info": []}]'
 )
 _UNIT = ["Id=x", "LoadState=loaded", "ActiveState=inactive", "UnitFileState=disabled", "NeedDaemonReload=no"]
+_SPACE = [f"{path} /dev/vda 8000000 2000000 6000000 25% /" for path in ("/", "/boot", "/var")]
+_MACHINE = [
+    "ID=debian",
+    "VERSION_ID=13",
+    "VERSION_CODENAME=trixie",
+    "--",
+    "6.12.48+deb13-amd64",
+    "x86_64",
+    "--",
+    "root=/dev/vda ro",
+    "--",
+    "0000:00:02.0 0x1af4 0x1000 0x020000",
+    "--",
+    "bios",
+    "--",
+    "vendor_id : GenuineIntel",
+    "MemTotal: 1600000 kB",
+    "2",
+]
 _FOREIGN = ["device=/dev/nvme0n1", "kind=disk", "type=ext4", "label=data"]
 _BLANK = ["device=/dev/nvme0n1", "kind=disk", "zero=yes"]
 
@@ -28,6 +48,26 @@ def _units(count: int) -> list[str]:
 def _responses(node: _Node) -> dict[str, _Any]:
     foreign = _os.environ.get("RACKPROOF_FAKE") == "foreign" and node.name == "gpu-01"
     return {
+        "is-system-running": [
+            node.name,
+            str(int(_time.time())),
+            "--",
+            *_SPACE,
+            "--",
+            "--",
+            "dpkg",
+            "--",
+            "running",
+            "",
+            "--",
+            "/dev/vda / ext4 rw 0 0",
+            "--",
+            _END,
+        ],
+        "/sys/bus/pci/devices": [*_MACHINE, _END],
+        "</proc/cmdline; echo": ["running root=/dev/vda ro", "tool grub", _END],
+        "/etc/modprobe.d/rackproof-node.conf": [_END],
+        "boot_id; echo": ["boot 0f8a", "kernel 6.12.48+deb13-amd64", _END],
         # A refusal is a command that fails; to the fake connector every command succeeds unless it is told.
         "nothing was done": {"success": False, "stderr": "refused"},
         "dpkg-query -W": [_END],
@@ -44,11 +84,12 @@ def _responses(node: _Node) -> dict[str, _Any]:
 
 
 def _unit_responses(name: str) -> dict[str, list[str]]:
-    from deploys import base, ceph, fabric, rdma_soft, storage_client, storage_server
+    from deploys import base, ceph, fabric, node, rdma_soft, storage_client, storage_server
     from tests.unit.configure.rack import site
 
     here = site(name)
-    sets = [base.units(here), fabric.units(here.ports), rdma_soft.units(here)]
+    own = node.units(here, base.node_inputs(here))
+    sets = [base.units(here), base.updates(here), own, fabric.units(here.ports), rdma_soft.units(here)]
     if name.startswith("storage"):
         plan = ceph.cluster_plan(here)
         sets += [storage_server.units(here), ceph.units(plan)]

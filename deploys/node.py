@@ -1,0 +1,206 @@
+"""A node's own settings: kernel command line, idle states, interrupts, limits, modules, scratch array, accounts.
+
+What is promised is the architecture's ``system``; how it is done is the inventory's mapping ``node``. What needs a
+reboot leaves a mark: the end of ``cluster.py`` collects them.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
+
+from deploys import templates
+from deploys.base import node_inputs, service_limits
+from rackproof.configure import operations
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.machine import machine_here
+from rackproof.configure.mounts import Mount
+from rackproof.configure.node import cmdline
+from rackproof.configure.node import operations as node_operations
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.node.scratch import Scratch
+from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
+from rackproof.configure.site import Site, here
+from rackproof.configure.units import Unit
+from rackproof.core.machine import Machine
+from rackproof.errors import InventoryError
+
+OWN_PROFILE = "rackproof"
+IRQ_SERVICE = "rackproof-irq-affinity.service"
+IDLE_SERVICE = "rackproof-idle-limit.service"
+IDLE_SCRIPT = "/usr/local/sbin/rackproof-idle-limit"
+TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned.conf")
+"""Where tuned looks for profiles, before 2.23 and since."""
+
+
+@deploy("Node")
+def node() -> None:
+    site = here()
+    wishes = node_inputs(site)
+    hashes = password_hashes(site, wishes)
+    array = scratch_array(site, wishes)
+    machine = machine_here()
+    if machine is None:
+        node_operations.unread(name="Machine")
+        return
+    node_operations.kernel_arguments(name="Kernel arguments", wanted=arguments(site, wishes, machine))
+    operations.files(name="Files", entries=(*files(site, wishes), *(scratch_files(array) if array else ())))
+    node_operations.settings(name="Settings", wanted=settings(site, wishes))
+    if array:
+        node_operations.scratch(name="Scratch array", array=array)
+        operations.mounted(name="Scratch mount", wanted=(scratch_mount(array),))
+    scratch_units = (Unit(scratch_mount(array).unit, running=None),) if array else ()
+    operations.units(name="Services", wanted=(*units(site, wishes), *scratch_units))
+    if wishes.users:
+        node_operations.users(name="Users", wanted=wishes.users, hashes=hashes)
+
+
+def password_hashes(site: Site, wishes: NodeInputs) -> dict[str, str]:
+    """Raises DeployError when one is not to be had."""
+    try:
+        found = {user.name: user.password_hash() for user in wishes.users}
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def arguments(site: Site, wishes: NodeInputs, machine: Machine) -> cmdline.Wanted:
+    """Raises DeployError when something is required and forbidden."""
+    system = site.architecture.system
+    required = [*system.cmdline_required, *wishes.kernel_arguments]
+    if wishes.idle_limit == "cmdline":
+        required.append("processor.max_cstate=1")
+        if machine.cpu_vendor == "GenuineIntel":
+            required.append("intel_idle.max_cstate=1")
+    proposed = () if site.settings.virtual else cmdline.proposals(machine, wishes.proposals)
+    try:
+        return cmdline.wanted(
+            required, system.cmdline_forbidden, proposed, cmdline.hugepage_arguments(system.hugepages or {})
+        )
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def settings(site: Site, wishes: NodeInputs) -> Settings:
+    system = site.architecture.system
+    return Settings(
+        swap_off=system.swap is False,
+        timezone=wishes.timezone,
+        tuned=system.tuned_profile,
+        modules=system.modules,
+        forbidden=system.modules_forbidden,
+        hugepages=system.hugepages or {},
+        irq_affinity=moves_interrupts(site, wishes),
+    )
+
+
+def moves_interrupts(site: Site, wishes: NodeInputs) -> bool:
+    return wishes.irq_affinity and site.architecture.system.irqbalance is False
+
+
+def files(site: Site, wishes: NodeInputs) -> tuple[Entry, ...]:
+    system = site.architecture.system
+    entries: list[Entry] = []
+    if system.modules:
+        text = templates.text("/etc/modules-load.d/rackproof.conf", purpose="node", modules=system.modules)
+        entries.append(RemoteFile(MODULES_LOAD, text))
+    else:
+        entries.append(Absent(MODULES_LOAD))
+    profile = templates.text(
+        "/etc/tuned/rackproof.conf",
+        base=wishes.tuned_base,
+        governor=system.cpu_governor,
+        hugepages=system.transparent_hugepages,
+        sysctl=system.sysctl,
+    )
+    if system.tuned_profile == OWN_PROFILE:
+        entries += [RemoteFile(path, profile, restart=("tuned.service",)) for path in TUNED]
+    entries += _services(moves_interrupts(site, wishes), IRQ_SERVICE, IRQ_SCRIPT, {"root": ""}, {}) + _services(
+        wishes.idle_limit == "latency",
+        IDLE_SERVICE,
+        IDLE_SCRIPT,
+        {"bytes": "".join(f"\\{byte:03o}" for byte in wishes.idle_latency_us.to_bytes(4, "little"))},
+        {"latency_us": wishes.idle_latency_us},
+    )
+    limits = {f"Limit{name}": value for name, value in service_limits(site, wishes).items()}
+    entries += [
+        RemoteFile(
+            f"/etc/systemd/system/{service}.d/60-rackproof-limits.conf",
+            templates.text("/etc/systemd/system/limits.conf", limits=limits),
+        )
+        for service in wishes.limited_services
+    ]
+    return tuple(entries)
+
+
+def _services(
+    wanted: bool, service: str, script: str, of_script: dict[str, object], of_unit: dict[str, object]
+) -> list[Entry]:
+    unit = f"/etc/systemd/system/{service}"
+    if not wanted:
+        return [Absent(unit), Absent(script)]
+    return [
+        RemoteFile(script, templates.text(script, **of_script), mode="755", restart=(service,)),
+        RemoteFile(unit, templates.text(unit, **of_unit), restart=(service,)),
+    ]
+
+
+def units(site: Site, wishes: NodeInputs) -> tuple[Unit, ...]:
+    system = site.architecture.system
+    wanted = []
+    if system.irqbalance is not None:
+        wanted.append(Unit("irqbalance.service", enabled=system.irqbalance, running=system.irqbalance))
+    if system.tuned_profile:
+        wanted.append(Unit("tuned.service"))
+    moves = moves_interrupts(site, wishes)
+    idle = wishes.idle_limit == "latency"
+    wanted.append(Unit(IRQ_SERVICE, enabled=moves, running=moves))
+    wanted.append(Unit(IDLE_SERVICE, enabled=idle, running=idle))
+    return tuple(wanted)
+
+
+def scratch_array(site: Site, wishes: NodeInputs) -> Scratch | None:
+    """None where the inventory names no ``scratch_drives``. Raises DeployError when they cannot be used."""
+    drives = site.settings.scratch_drives
+    if not drives:
+        return None
+    name = site.node.name
+    if len(drives) < 2:
+        raise DeployError(f"{name}: scratch_drives: a RAID0 has at least two drives, the inventory names {drives[0]}")
+    if bad := next((drive for drive in drives if not drive.startswith("/dev/disk/by-")), None):
+        raise DeployError(
+            f"{name}: scratch_drives: {bad} is another drive after the next reboot; name it by /dev/disk/by-id"
+        )
+    if twice := next((drive for drive in drives if drives.count(drive) > 1), None):
+        raise DeployError(f"{name}: scratch_drives: {twice} is there twice")
+    return Scratch(drives, wishes.scratch_path, wishes.scratch_label, wishes.scratch_fstype, wishes.scratch_chunk_kib)
+
+
+def scratch_mount(array: Scratch) -> Mount:
+    """By label; a machine whose array is broken still boots, and says so."""
+    options = ("noatime", "nofail", "x-systemd.device-timeout=90")
+    return Mount(
+        name="scratch",
+        what=f"LABEL={array.label}",
+        where=array.where,
+        type=array.fstype,
+        options=options,
+        fstype=array.fstype,
+        required=("noatime",),
+        forbidden=("ro",),
+        network=False,
+        seen="/dev/md*",
+    )
+
+
+def scratch_files(array: Scratch) -> tuple[Entry, ...]:
+    mount = scratch_mount(array)
+    text = templates.text(
+        "/etc/systemd/system/drive.mount",
+        description="Scratch array",
+        what=mount.what,
+        where=mount.where,
+        type=mount.type,
+        options=mount.options,
+    )
+    return (RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,)),)

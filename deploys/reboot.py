@@ -1,0 +1,64 @@
+"""What waits for a reboot: said, or done where it is allowed (``reboot: allowed``, ``rackproof deploy --reboot``).
+
+The last thing of a deploy, so that everything that needs a reboot shares one. What comes after it on a node is looked
+at when it is there again.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
+
+from rackproof.configure.reboot import operations
+from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.settings import inputs
+from rackproof.configure.site import Site, here
+from rackproof.errors import InventoryError
+
+WORDS = {"allowed": True, "refused": False}
+SPARE_S = 900
+"""Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
+
+
+@deploy("Reboot")
+def reboot() -> None:
+    site = here()
+    wishes = reboot_inputs(site, host.data.get("reboot_serial"))
+    slurm = site.architecture.slurm
+    works = slurm is not None and slurm.controller_role is not None and any(map(site.has_role, slurm.roles))
+    operations.reboot(
+        name="Reboot",
+        allowed=is_allowed(site, host.data.get("reboot", "refused")),
+        wishes=wishes,
+        kernel=site.architecture.system.kernel,
+        slurm=works,
+        health_check=slurm.health_check if slurm and works else None,
+        _parallel=wishes.serial,
+        _timeout=int(wishes.limit_s + (wishes.drain_limit_s if works else 0) + wishes.health_limit_s + SPARE_S),
+    )
+
+
+def is_allowed(site: Site, word: object) -> bool:
+    """Raises DeployError for a word that is neither."""
+    if word not in WORDS:
+        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}")
+    return WORDS[str(word)]
+
+
+def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
+    """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
+    try:
+        wishes = [inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
+        mine = inputs(site.node, "rebooting", RebootInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    for name in ("serial", "max_failures"):
+        if len({getattr(each, name) for each in wishes}) > 1:
+            raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
+    if serial is None:
+        return mine
+    try:
+        return RebootInputs.model_validate({**mine.model_dump(), "serial": int(str(serial))})
+    except ValueError:
+        raise DeployError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None

@@ -1,0 +1,311 @@
+"""Arguments of the kernel: what was promised, what the running one has, and what the boot loader says for the next.
+
+Debian and Ubuntu: one drop-in of ``/etc/default/grub.d`` that filters and adds, then ``update-grub``. RHEL and its
+kin: ``grubby`` for all kernels, and a note of what was added, so that it can be taken out again. Nothing is appended
+to anything that somebody else wrote, so nothing can be there twice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
+from rackproof.core.machine import Machine
+
+DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
+"""Last in the order of the names: what packages and clouds put there is read before."""
+NOTE = "/etc/rackproof/kernel-arguments"
+REASON = "kernel arguments"
+GPU_VENDOR = "10de"
+
+_REPEATED = frozenset({"console", "earlycon", "hugepages", "hugepagesz", "modprobe.blacklist", "pci", "memmap"})
+"""Names that a command line may have several times; every other one is replaced."""
+_HUGE = ("hugepagesz", "hugepages")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the kernel shall be started with, and without. Ordered: hugepagesz and hugepages belong together."""
+
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden)
+
+
+def name_of(argument: str) -> str:
+    """Of an argument, as the kernel compares it: dashes are underscores."""
+    return argument.partition("=")[0].replace("-", "_")
+
+
+def _is(argument: str, pattern: str) -> bool:
+    """Whether an argument is the one that is meant: a name alone means every value of it."""
+    if name_of(argument) != name_of(pattern):
+        return False
+    return "=" not in pattern or argument.partition("=")[2] == pattern.partition("=")[2]
+
+
+def missing(wanted: Wanted, arguments: Sequence[str]) -> tuple[str, ...]:
+    """What a command line lacks or has too much, in words."""
+    problems = [each for each in wanted.required if name_of(each) not in _HUGE and not _in(each, arguments)]
+    huge = tuple(each for each in wanted.required if name_of(each) in _HUGE)
+    if huge and tuple(each for each in arguments if name_of(each) in _HUGE) != huge:
+        problems.append(" ".join(huge))
+    problems += [f"without {each}" for each in wanted.forbidden if any(_is(found, each) for found in arguments)]
+    return tuple(problems)
+
+
+def _in(wanted: str, arguments: Sequence[str]) -> bool:
+    """Of a name that is there several times the kernel takes the last, unless it takes all."""
+    values = [each.partition("=")[1:] for each in arguments if name_of(each) == name_of(wanted)]
+    expected = wanted.partition("=")[1:]
+    return expected in values if name_of(wanted) in _REPEATED else values[-1:] == [expected]
+
+
+def proposals(machine: Machine, chosen: Sequence[str]) -> tuple[str, ...]:
+    """Arguments that machines with GPUs are proposed, by platform; none for a machine without NVIDIA GPUs."""
+    if not machine.devices(GPU_VENDOR, "03"):
+        return ()
+    arm = machine.arch == "aarch64"
+    known = {
+        "iommu": "iommu.passthrough=1" if arm else "iommu=pt",
+        "numa_balancing": "numa_balancing=disable",
+        "init_on_alloc": "init_on_alloc=0",
+        "acs_redirection": "pci=disable_acs_redir=pci:0:0",
+    }
+    return tuple(known[name] for name in chosen)
+
+
+def hugepage_arguments(hugepages_kib: dict[int, int]) -> tuple[str, ...]:
+    """Pages of a GiB and more have to be reserved at boot; smaller ones are found later as well."""
+    found: list[str] = []
+    for size_kib, count in sorted(hugepages_kib.items()):
+        if size_kib >= 1 << 20:
+            found += [f"hugepagesz={size_kib >> 20}G", f"hugepages={count}"]
+    return tuple(found)
+
+
+def wanted(
+    required: Sequence[str], forbidden: Sequence[str], proposed: Sequence[str], huge: Sequence[str] = ()
+) -> Wanted:
+    """What was promised, and of the proposals those that contradict no promise.
+
+    Raises ValueError when something is promised and forbidden.
+    """
+    for each in (*required, *huge):
+        if clash := next((other for other in forbidden if _is(each, other)), None):
+            raise ValueError(f"kernel argument {each} is required, and {clash} is forbidden")
+    groups = {"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu"}
+    taken = {name_of(each) for each in (*required, *forbidden)}
+    if taken & groups:  # whoever says something about the IOMMU decides about it
+        taken |= groups
+    kept = [
+        each
+        for each in proposed
+        if name_of(each) not in (taken - _REPEATED) and not any(_is(each, other) for other in forbidden)
+    ]
+    return Wanted(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
+
+
+# What the node says
+
+
+@dataclass(frozen=True, slots=True)
+class BootLoader:
+    """``tool``: grub, grubby, or empty where none is known. ``entries``: arguments of each kernel it can start."""
+
+    tool: str
+    running: tuple[str, ...]
+    entries: tuple[tuple[str, ...], ...] = ()
+    dropin: str | None = None
+    note: tuple[str, ...] = ()
+    marked: bool = False
+
+
+def state_command() -> str:
+    """Ask for the command line, the boot loader, what it would start, and what the kit has put there."""
+    grub_lines = r"s/^[[:space:]]*linux\(16\|efi\)\{0,1\}[[:space:]]\{1,\}[^[:space:]]*/entry/p"
+    return (
+        'export LC_ALL=C; read -r line </proc/cmdline; echo "running $line"; '
+        "if command -v grubby >/dev/null; then echo tool grubby; "
+        "grubby --info=ALL | sed -n 's/^args=\"\\(.*\\)\"$/entry \\1/p'; "
+        "elif command -v update-grub >/dev/null; then echo tool grub; "
+        f"[ ! -e /boot/grub/grub.cfg ] || sed -n '{grub_lines}' /boot/grub/grub.cfg; "
+        "fi; "
+        f"[ ! -e {DROPIN} ] || sed 's/^/dropin /' {DROPIN}; "
+        f"[ ! -e {NOTE} ] || sed 's/^/note /' {NOTE}; "
+        f"{pending_command().replace('%s', 'mark %s')}"
+    )
+
+
+def parse_state(lines: Sequence[str]) -> BootLoader:
+    """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key not in ("running", "tool", "entry", "dropin", "note", "mark"):
+            raise ValueError(f"not about a boot loader: {line!r}")
+        found.setdefault(key, []).append(value)
+    if len(found.get("running", ())) != 1:
+        raise ValueError("no command line of the running kernel")
+    # The recovery entry starts a shell for one person: it says nothing about the next boot.
+    entries = [tuple(value.split()) for value in found.get("entry", ())]
+    return BootLoader(
+        tool=found.get("tool", [""])[0],
+        running=tuple(found["running"][0].split()),
+        entries=tuple(each for each in entries if not {"single", "recovery"} & set(each)),
+        dropin="".join(f"{line}\n" for line in found["dropin"]) if "dropin" in found else None,
+        note=tuple(word for line in found.get("note", ()) for word in line.split()),
+        marked=f"{REBOOT}{REASON}" in found.get("mark", ()),
+    )
+
+
+# What has to be done
+
+
+class NoBootLoader(ValueError):
+    """The machine's boot loader is none that the kit can set."""
+
+
+@dataclass(frozen=True, slots=True)
+class CmdlinePlan:
+    script: str = ""
+    """Empty when nothing is to do."""
+    reasons: tuple[str, ...] = ()
+    reboot: bool = False
+    """The running kernel does not have what the next one will."""
+
+
+def dropin_text(want: Wanted) -> str:
+    """Shell text that grub-mkconfig reads: words of ours and forbidden ones go out, then what is required comes in."""
+    patterns = [*want.forbidden, *_replaced(want.required)]
+    cases = "|".join(
+        f"{shlex.quote(name)}|{shlex.quote(name)}=*" if "=" not in each else shlex.quote(each)
+        for each in patterns
+        for name in _spellings(each)
+    )
+    filtered = (
+        [
+            "rackproof_without() {",
+            "    for word in $1; do",
+            f"        case $word in {cases}) ;; *) printf '%s ' \"$word\" ;; esac",
+            "    done",
+            "}",
+            'GRUB_CMDLINE_LINUX=$(rackproof_without "${GRUB_CMDLINE_LINUX:-}")',
+            'GRUB_CMDLINE_LINUX_DEFAULT=$(rackproof_without "${GRUB_CMDLINE_LINUX_DEFAULT:-}")',
+        ]
+        if cases
+        else []
+    )
+    # In the last place: of a name that is there twice the kernel takes the last.
+    added = (
+        [f'GRUB_CMDLINE_LINUX_DEFAULT="${{GRUB_CMDLINE_LINUX_DEFAULT:-}} "{shlex.quote(" ".join(want.required))}']
+        if want.required
+        else []
+    )
+    return "\n".join(["# Managed by rackproof: arguments of the kernel.", *filtered, *added]) + "\n"
+
+
+def _spellings(argument: str) -> tuple[str, ...]:
+    name = argument.partition("=")[0]
+    return tuple(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))
+
+
+def _replaced(required: Sequence[str]) -> tuple[str, ...]:
+    """Names whose other values must go, and arguments whose second appearance must."""
+    names = [
+        each if name_of(each) in _REPEATED and name_of(each) not in _HUGE else each.partition("=")[0]
+        for each in required
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def plan(want: Wanted, found: BootLoader) -> CmdlinePlan:
+    """What differs, for the next boot and now.
+
+    Raises NoBootLoader when something has to be changed and nobody knows how.
+    """
+    now = missing(want, found.running)
+    menu = tuple(dict.fromkeys(each for entry in found.entries for each in missing(want, entry)))
+    mine = _owned(want, found)
+    if not found.tool:
+        if now:
+            raise NoBootLoader(
+                f"kernel arguments: expected {', '.join(now)}; no grubby and no update-grub here to set them with."
+                " Set them in this machine's boot loader by hand and reboot"
+            )
+        return CmdlinePlan()
+    lines: list[str] = []
+    if mine or menu or (want and not found.entries):
+        lines += _grub(want) if found.tool == "grub" else _grubby(want, found)
+    stale = _stale(want, found)
+    if (now or stale) and not found.marked:
+        lines.append(reboot_mark(REASON))
+    elif found.marked and not now and not stale:
+        lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{REBOOT}{REASON}')}")
+    if not lines:
+        return CmdlinePlan(reboot=bool(now))
+    return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *mine), bool(now or stale))
+
+
+def _owned(want: Wanted, found: BootLoader) -> tuple[str, ...]:
+    """Whether what the kit has put there is something else than it would put there now."""
+    if found.tool == "grub":
+        expected = dropin_text(want) if want else None
+        return () if found.dropin == expected else (DROPIN,)
+    return () if found.note == want.required else (NOTE,)
+
+
+def _stale(want: Wanted, found: BootLoader) -> tuple[str, ...]:
+    """What the kit had put there, is no longer wanted, and is in force still."""
+    if found.tool == "grubby":
+        gone = [each for each in found.note if each not in want.required]
+    else:
+        line = next((x for x in (found.dropin or "").splitlines() if x.startswith('GRUB_CMDLINE_LINUX_DEFAULT="')), "")
+        words = shlex.split(line.partition('DEFAULT:-} "')[2]) if line else []
+        gone = [each for word in words for each in word.split() if each not in want.required]
+    return tuple(each for each in gone if each in found.running)
+
+
+def _grub(want: Wanted) -> list[str]:
+    """The file is written beside and moved; when no menu can be made of it, the file is again as it was.
+
+    The menu itself is replaced by update-grub, or stays.
+    """
+    old, new, log = "/run/rackproof-grub.old", f"{DROPIN}.rackproof-new", "/run/rackproof-grub.log"
+    lines = [
+        f"mkdir -p {DROPIN.rpartition('/')[0]} /boot/grub; rm -f {old}; [ ! -e {DROPIN} ] || cp -p {DROPIN} {old}",
+        f"back() {{ if [ -e {old} ]; then mv -f {old} {DROPIN}; else rm -f {DROPIN}; fi; }}",
+    ]
+    if want:
+        lines.append(f"printf %s {shlex.quote(dropin_text(want))} >{new}; chmod 644 {new}; mv -f {new} {DROPIN}")
+    else:
+        lines.append(f"rm -f {DROPIN}")
+    lines.append(f"timeout 600 update-grub >{log} 2>&1 || {{ tail -n 3 {log} >&2; back; exit 1; }}")
+    lines.append(f"rm -f {old} {log}")
+    for each in want.required:
+        message = shlex.quote(f"update-grub ended well and no entry of /boot/grub/grub.cfg has {each}")
+        lines.append(f"grep -qF -- {shlex.quote(each)} /boot/grub/grub.cfg || {{ echo {message} >&2; exit 1; }}")
+    return lines
+
+
+def _grubby(want: Wanted, found: BootLoader) -> list[str]:
+    """All kernels, and what new ones inherit. What the kit added before and is not wanted now goes out first."""
+    gone = [each for each in found.note if each not in want.required]
+    out = tuple(dict.fromkeys((*gone, *want.forbidden, *(x for x in _replaced(want.required) if "=" not in x))))
+    command = "grubby --update-kernel=ALL"
+    lines = []
+    if out:
+        lines.append(f"{command} --remove-args={shlex.quote(' '.join(out))}")
+    if want.required:
+        lines.append(f"{command} --args={shlex.quote(' '.join(want.required))}")
+    folder = NOTE.rpartition("/")[0]
+    note = shlex.quote(" ".join(want.required))
+    lines.append(f"mkdir -p {folder} && printf '%s\\n' {note} >{NOTE}.new && mv -f {NOTE}.new {NOTE}")
+    for each in want.required:
+        message = shlex.quote(f"grubby ended well and the default kernel would start without {each}")
+        lines.append(f"grubby --info=DEFAULT | grep -qF -- {shlex.quote(each)} || {{ echo {message} >&2; exit 1; }}")
+    return lines

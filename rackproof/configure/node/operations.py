@@ -1,0 +1,118 @@
+"""Operations for a node's own settings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from rackproof.configure.drives import ForeignDrive
+from rackproof.configure.files import REBOOT
+from rackproof.configure.node import cmdline as cmdlines
+from rackproof.configure.node import facts
+from rackproof.configure.node import scratch as arrays
+from rackproof.configure.node import settings as node_settings
+from rackproof.configure.node import users as accounts
+from rackproof.configure.node.inputs import User
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import GRUB, file_line, grubby_line, mark_lines
+from rackproof.configure.rollback.run import journal_here
+
+
+@operation()
+def kernel_arguments(wanted: cmdlines.Wanted) -> Commands:
+    """Bring the boot loader's arguments to what is wanted; a mark says that only a reboot makes them true."""
+    found = host.get_fact(facts.BootLoader)
+    if found is None:
+        yield from unreadable("the boot loader")
+        return
+    try:
+        plan = cmdlines.plan(wanted, found)
+    except cmdlines.NoBootLoader as error:
+        yield from refuse(str(error))
+        return
+    if plan.script:
+        for reason in plan.reasons:
+            logger.debug("%s: %s", host.name, reason)
+        kept = _kept_arguments(wanted, found) if plan.reasons else ()
+        yield StringCommand(journal_here().before(kept, plan.script))
+    else:
+        host.noop("the next boot has all arguments" + (", this one has not" if plan.reboot else ""))
+
+
+def _kept_arguments(wanted: cmdlines.Wanted, found: cmdlines.BootLoader) -> tuple[str, ...]:
+    """What a rollback needs: the kit's own file, and where there is none to make the rest from, the arguments."""
+    marks = mark_lines((f"{REBOOT}{cmdlines.REASON}", *((GRUB,) if found.tool == "grub" else ())))
+    if found.tool == "grub":
+        text = cmdlines.dropin_text(wanted) if wanted else None
+        return (*marks, file_line(cmdlines.DROPIN, text and hashlib.sha256(text.encode()).hexdigest()))
+    note = " ".join(wanted.required) + "\n"
+    return (*marks, grubby_line(), file_line(cmdlines.NOTE, hashlib.sha256(note.encode()).hexdigest()))
+
+
+@operation()
+def settings(wanted: node_settings.Settings) -> Commands:
+    """Swap, time zone, tuned profile, modules, huge pages, interrupts of network cards."""
+    found = host.get_fact(facts.NodeSettings, wanted=wanted)
+    if found is None:
+        yield from unreadable("the node's settings")
+        return
+    try:
+        plan = node_settings.plan(wanted, found)
+    except ValueError as error:
+        yield from refuse(str(error))
+        return
+    if not plan.lines:
+        host.noop("the node has all settings")
+        return
+    for reason in plan.reasons:
+        logger.debug("%s: %s", host.name, reason)
+    yield StringCommand(plan.script)
+
+
+@operation()
+def scratch(array: arrays.Scratch) -> Commands:
+    """Make the scratch array and its file system on blank drives, or assemble it when it is not running."""
+    found = host.get_fact(facts.ScratchArray, array=array)
+    if found is None:
+        yield from unreadable("the scratch drives")
+        return
+    try:
+        steps = arrays.plan(array, found)
+    except ForeignDrive as error:
+        yield from refuse(str(error))
+        return
+    if steps:
+        yield StringCommand(arrays.script(array, steps, found))
+    else:
+        host.noop(f"{array.array} carries {array.fstype} '{array.label}'")
+
+
+@operation()
+def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
+    """Make accounts and bring them to what was declared; nothing else of them is touched."""
+    found = host.get_fact(facts.Accounts, names=[user.name for user in wanted])
+    if found is None:
+        yield from unreadable("the accounts")
+        return
+    try:
+        plan = accounts.plan(wanted, hashes, found)
+    except accounts.OtherAccount as error:
+        yield from refuse(str(error))
+        return
+    if not plan.script:
+        host.noop(f"all {len(wanted)} accounts are as declared")
+        return
+    for reason in plan.reasons:
+        logger.debug("%s: %s", host.name, reason)
+    yield StringCommand(plan.script, _stdin=plan.stdin)
+
+
+@operation()
+def unread() -> Commands:
+    """The machine itself could not be read."""
+    yield from unreadable("the machine (os-release, kernel, PCI devices)")

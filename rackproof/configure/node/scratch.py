@@ -1,0 +1,185 @@
+"""A fast local file system over several drives: mdadm RAID0, mounted by label.
+
+As with single drives, only blank ones are taken. An array is *ours* when every member carries the array's name and the
+file system its label; it is assembled again after a reboot, or when somebody has stopped it. Nothing is ever formatted
+twice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackproof.configure import drives
+from rackproof.configure.drives import ForeignDrive
+
+MDADM_CONF = "/etc/mdadm/mdadm.conf"
+_BLANK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """The array as it shall be."""
+
+    drives: tuple[str, ...]
+    """By id; each names exactly one whole drive."""
+    where: str
+    label: str = "rp-scratch"
+    fstype: str = "xfs"
+    chunk_kib: int = 512
+    options: tuple[str, ...] = ("noatime", "nofail")
+
+    @property
+    def array(self) -> str:
+        return f"/dev/md/{self.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One drive of the list and what is on it."""
+
+    asked: str
+    state: drives.DriveState
+    array: str = ""
+    """Name of the array that it is a member of, without the host's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchState:
+    members: tuple[Member, ...]
+    active: bool
+    """The array runs."""
+    type: str = ""
+    label: str = ""
+    zero: bool = False
+    mounted: tuple[str, ...] = ()
+
+
+def state_command(scratch: Scratch) -> str:
+    """Ask for every drive, the array and its file system. Reads only."""
+    parts = []
+    for drive in scratch.drives:
+        parts.append(
+            f"echo member {shlex.quote(drive)}; {drives.state_command(drive)}"
+            f'for d in {shlex.quote(drive)}; do [ ! -b "$d" ] || {{ '
+            'mdadm --examine --export -- "$d" 2>/dev/null | sed -n "s/^MD_NAME=/array=/p"; }; done; '
+        )
+    array = shlex.quote(scratch.array)
+    parts.append(
+        f"echo array; [ ! -b {array} ] || {{ echo active=yes; "
+        f'blkid -p -s TYPE -s LABEL -o export -- {array} | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"; '
+        f'd=$(readlink -f -- {array}); findmnt -rno TARGET -S "$d" | sed "s/^/mounted=/"; '
+        f'cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero && echo zero=yes; }}; '
+    )
+    return "".join(parts)
+
+
+def parse_state(lines: Sequence[str]) -> ScratchState:
+    """Answer of ``state_command``. Raises ValueError on anything else."""
+    sections: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith("member ") or line == "array":
+            sections.append((line.removeprefix("member "), []))
+        elif not sections:
+            raise ValueError(f"not about an array: {line!r}")
+        else:
+            sections[-1][1].append(line)
+    if not sections or sections[-1][0] != "array":
+        raise ValueError("nothing about the array")
+    members = []
+    for asked, body in sections[:-1]:
+        names = [line.removeprefix("array=") for line in body if line.startswith("array=")]
+        rest = [line for line in body if not line.startswith("array=")]
+        # mdadm says HOST:NAME where the array was made on a host that has a name.
+        members.append(Member(asked, drives.parse_state(rest), names[0].rpartition(":")[2] if names else ""))
+    found: dict[str, list[str]] = {}
+    for line in sections[-1][1]:
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"not about an array: {line!r}")
+        found.setdefault(key, []).append(value.strip())
+    return ScratchState(
+        members=tuple(members),
+        active="active" in found,
+        type=found.get("type", [""])[0],
+        label=found.get("label", [""])[0],
+        zero="zero" in found,
+        mounted=tuple(found.get("mounted", ())),
+    )
+
+
+def plan(scratch: Scratch, found: ScratchState) -> tuple[str, ...]:
+    """Steps in order, of ``create``, ``assemble``, ``mkfs``; empty when the array is there.
+
+    Raises ForeignDrive when a drive is missing, used twice or carries something else.
+    """
+    devices = [drives.usable_device(member.asked, member.state) for member in found.members]
+    if doubled := next((device for device in devices if devices.count(device) > 1), None):
+        raise ForeignDrive(f"{doubled}: named twice among the scratch drives")
+    ours = [member.array == scratch.label for member in found.members]
+    if all(ours):
+        steps = () if found.active else ("assemble",)
+        if not found.active:
+            return (*steps, "mkfs-if-blank")
+        if (found.type, found.label) == (scratch.fstype, scratch.label):
+            return ()
+        if not found.type and found.zero and not found.mounted:
+            return ("mkfs",)
+        actual = f"{found.type} '{found.label}'" if found.type else "data without a known signature"
+        raise ForeignDrive(
+            f"{scratch.array}: expected {scratch.fstype} '{scratch.label}', actual {actual}; nothing was done"
+        )
+    for member, mine in zip(found.members, ours, strict=True):
+        if mine:
+            others = ", ".join(m.state.devices[0] for m, known in zip(found.members, ours, strict=True) if not known)
+            raise ForeignDrive(
+                f"{member.state.devices[0]}: member of the array '{scratch.label}' already, {others} not;"
+                " a RAID0 cannot be completed. If nothing on it is needed:"
+                f" mdadm --stop {scratch.array}; mdadm --zero-superblock on every drive"
+            )
+        if not drives.is_blank(member.state):
+            raise ForeignDrive(
+                f"{member.state.devices[0]}: expected a blank drive for the array '{scratch.label}', actual"
+                f" {drives.describe(member.state)}; nothing was done. If nothing on it is needed:"
+                f" blkdiscard {member.state.devices[0]}"
+            )
+    return ("create", "mkfs")
+
+
+def script(scratch: Scratch, steps: Sequence[str], found: ScratchState) -> str:
+    """Shell script for the steps. It looks at every drive once more before it writes."""
+    array, label = shlex.quote(scratch.array), shlex.quote(scratch.label)
+    members = " ".join(shlex.quote(member.state.devices[0]) for member in found.members)
+    fstype = {
+        "xfs": f"mkfs.xfs -q -L {label} -- {array}",
+        "ext4": f"mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -L {label} -- {array}",
+    }[scratch.fstype]
+    lines = ["set -eu", "export LC_ALL=C"]
+    if "create" in steps:
+        lines += [
+            f"for d in {members}; do "
+            '[ -z "$(wipefs --no-act --noheadings --output TYPE -- "$d")" ]'
+            f' && cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero'
+            ' || { echo "$d: no longer blank" >&2; exit 1; }; done',
+            f"mdadm --create {array} --run --level=0 --chunk={scratch.chunk_kib}K --metadata=1.2"
+            f" --homehost=any --name={label} --raid-devices={len(found.members)} {members} >&2",
+        ]
+    if "assemble" in steps:
+        lines.append(f"mdadm --assemble {array} {members} >&2")
+    lines.append("udevadm settle --timeout=60")
+    lines.append(f"[ -b {array} ] || {{ echo {array}: the array was made and is not there >&2; exit 1; }}")
+    if "mkfs" in steps:
+        lines.append(fstype)
+    elif "mkfs-if-blank" in steps:
+        lines.append(
+            f'[ -n "$(blkid -p -s TYPE -o value -- {array})" ] || ! cmp -s -n {_BLANK_BYTES} -- {array} /dev/zero'
+            f" || {fstype}"
+        )
+    expected = shlex.quote(f"{scratch.fstype} {scratch.label}")
+    lines += [
+        "udevadm settle --timeout=60",
+        f'actual="$(blkid -p -s TYPE -o value -- {array}) $(blkid -p -s LABEL -o value -- {array})"',
+        f'[ "$actual" = {expected} ] || {{ echo {array}: expected {expected}, actual "$actual" >&2; exit 1; }}',
+    ]
+    return "\n".join(lines)

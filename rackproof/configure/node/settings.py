@@ -1,0 +1,214 @@
+"""Settings that one question answers: swap, time zone, tuned, modules, huge pages, interrupts of network cards."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+
+HUGEPAGES = "/sys/kernel/mm/hugepages"
+BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
+MODULES_LOAD = "/etc/modules-load.d/rackproof-node.conf"
+IRQ_SCRIPT = "/usr/local/sbin/rackproof-irq-affinity"
+HUGE_REASON = "huge pages"
+
+Record = Callable[..., None]
+"""Takes a reason and the shell lines for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What shall be; None and empty leave a matter alone."""
+
+    swap_off: bool = False
+    timezone: str | None = None
+    tuned: str | None = None
+    modules: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    hugepages: Mapping[int, int] = field(default_factory=dict)
+    irq_affinity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsState:
+    swap: tuple[str, ...] = ()
+    """Devices and files in use."""
+    swap_masked: bool = False
+    timezone: str = ""
+    tuned: str = ""
+    """The active profile, ``absent`` without tuned, empty when none is active."""
+    loaded: frozenset[str] = frozenset()
+    blacklist: str | None = None
+    hugepages: Mapping[int, int] = field(default_factory=dict)
+    irq_strays: tuple[str, ...] = ()
+    """Interrupts of network cards that are on far processors."""
+    marks: frozenset[str] = frozenset()
+
+
+def state_command(wanted: Settings) -> str:
+    """Ask only for what is wanted."""
+    parts = ["export LC_ALL=C; "]
+    if wanted.swap_off:
+        parts.append(
+            'while read -r name rest; do [ "$name" = Filename ] || echo "swap $name"; done </proc/swaps; '
+            'echo "masked $(systemctl is-enabled swap.target 2>/dev/null)"; '
+        )
+    if wanted.timezone:
+        parts.append('echo "timezone $(timedatectl show --property=Timezone --value 2>/dev/null)"; ')
+    if wanted.tuned:
+        parts.append(
+            "if command -v tuned-adm >/dev/null; then "
+            'echo "tuned $(cat /etc/tuned/active_profile 2>/dev/null)"; '
+            'systemctl is-active --quiet tuned.service || echo "tuned "; else echo "tuned absent"; fi; '
+        )
+    if wanted.modules or wanted.forbidden:
+        parts.append('while read -r name rest; do echo "module $name"; done </proc/modules; ')
+        parts.append("sed -n 's/.*[/]\\(.*\\)[.]ko.*/module \\1/p' \"/lib/modules/$(uname -r)/modules.builtin\"; ")
+    # Also when nothing is forbidden any more: what the kit put there goes.
+    parts.append(f"[ ! -e {BLACKLIST} ] || sed 's/^/blacklist /' {BLACKLIST}; ")
+    for size in wanted.hugepages:
+        path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
+        parts.append(f'[ ! -e {path} ] || {{ read -r n <{path}; echo "huge {size} $n"; }}; ')
+    if wanted.irq_affinity:
+        parts.append(f"[ ! -x {IRQ_SCRIPT} ] || {IRQ_SCRIPT} --check | sed 's/^/irq /'; ")
+    parts.append(pending_command().replace("%s", "mark %s"))
+    return "".join(parts)
+
+
+def parse_state(lines: Sequence[str]) -> SettingsState:
+    """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key not in ("swap", "masked", "timezone", "tuned", "module", "blacklist", "huge", "irq", "mark"):
+            raise ValueError(f"not about a setting: {line!r}")
+        found.setdefault(key, []).append(value)
+    huge = {int(size): int(count) for size, count in (value.split() for value in found.get("huge", ()))}
+    return SettingsState(
+        swap=tuple(found.get("swap", ())),
+        swap_masked=found.get("masked", [""])[0] == "masked",
+        timezone=found.get("timezone", [""])[0],
+        tuned=found.get("tuned", [""])[-1].strip(),
+        loaded=frozenset(name.replace("-", "_") for name in found.get("module", ())),
+        blacklist="".join(f"{line}\n" for line in found["blacklist"]) if "blacklist" in found else None,
+        hugepages=huge,
+        irq_strays=tuple(found.get("irq", ())),
+        marks=frozenset(found.get("mark", ())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsPlan:
+    lines: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> str:
+        return "\n".join(("set -eu", "export LC_ALL=C", *self.lines))
+
+
+def module_reason(name: str) -> str:
+    return f"module {name} is in use"
+
+
+def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
+    """What differs. Raises ValueError, in words for a person, when something cannot be done here."""
+    lines: list[str] = []
+    reasons: list[str] = []
+
+    def do(reason: str, *commands: str) -> None:
+        reasons.append(reason)
+        lines.extend(commands)
+
+    if wanted.swap_off and (found.swap or not found.swap_masked):
+        # Everything that makes swap at boot is wanted by this target: fstab, partitions, zram.
+        gone = "[ \"$(wc -l </proc/swaps)\" -le 1 ] || { echo 'swap is still in use after swapoff' >&2; exit 1; }"
+        do("swap off", "systemctl mask swap.target", "timeout 600 swapoff -a", gone)
+    if wanted.timezone and found.timezone != wanted.timezone:
+        do(f"time zone {wanted.timezone}", f"timedatectl set-timezone -- {shlex.quote(wanted.timezone)}")
+    if wanted.tuned and found.tuned != wanted.tuned:
+        do(f"tuned profile {wanted.tuned}", *_tuned(wanted.tuned))
+    _modules(wanted, found, do)
+    for size, count in wanted.hugepages.items():
+        _hugepages(size, count, found, do)
+    if wanted.irq_affinity and found.irq_strays:
+        do(f"{len(found.irq_strays)} interrupts", IRQ_SCRIPT)
+    return SettingsPlan(tuple(lines), tuple(reasons))
+
+
+def _tuned(profile: str) -> list[str]:
+    quoted = shlex.quote(profile)
+    return [
+        "command -v tuned-adm >/dev/null || { echo 'tuned is not installed: add it to the architecture' >&2; exit 1; }",
+        "systemctl enable --now tuned.service >&2",
+        f"timeout 300 tuned-adm profile {quoted} >&2",
+        # tuned-adm says yes to profiles that it then fails to read.
+        f'actual=$(cat /etc/tuned/active_profile); [ "$actual" = {quoted} ]'
+        f' || {{ echo tuned: expected {quoted}, actual "$actual" >&2; exit 1; }}',
+    ]
+
+
+def blacklist_text(forbidden: Sequence[str]) -> str:
+    """``blacklist`` stops loading by device, ``install`` also loading by name and as a dependency."""
+    body = "".join(f"blacklist {name}\ninstall {name} /bin/false\n" for name in forbidden)
+    return f"# Managed by rackproof: modules that must not be loaded.\n{body}"
+
+
+def _modules(wanted: Settings, found: SettingsState, record: Record) -> None:
+    text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
+    if found.blacklist != text:
+        record("forbidden modules", *_blacklist(text))
+    for name in wanted.forbidden:
+        plain = name.replace("-", "_")
+        if plain in found.loaded and f"{REBOOT}{module_reason(name)}" not in found.marks:
+            # In use: it goes with the next boot, which the blacklist is for.
+            record(
+                f"module {name} out",
+                f"timeout 60 modprobe -r -- {name} 2>/dev/null || {{ {reboot_mark(module_reason(name))}; }}",
+            )
+    for name in wanted.modules:
+        if name.replace("-", "_") not in found.loaded:
+            message = shlex.quote(f"module {name}: the running kernel {{}} does not have it")
+            record(
+                f"module {name} in",
+                f'timeout 120 modprobe -- {name} || {{ echo {message} | sed "s/{{}}/$(uname -r)/" >&2; exit 1; }}',
+            )
+
+
+def _blacklist(text: str | None) -> list[str]:
+    """The image that the kernel starts from has its own copy of this file, and of the modules."""
+    new = f"{BLACKLIST}.rackproof-new"
+    write = f"printf %s {shlex.quote(text)} >{new}; mv -f {new} {BLACKLIST}" if text else f"rm -f {BLACKLIST}"
+    return [
+        write,
+        "if command -v update-initramfs >/dev/null; then make='update-initramfs -u -k all';"
+        " elif command -v dracut >/dev/null; then make='dracut --force --regenerate-all'; else make=true; fi",
+        f"timeout 900 $make >/run/rackproof-initramfs.log 2>&1 || {{ rm -f {BLACKLIST};"
+        " tail -n 3 /run/rackproof-initramfs.log >&2; exit 1; }",
+        "rm -f /run/rackproof-initramfs.log",
+    ]
+
+
+def _hugepages(size: int, count: int, found: SettingsState, record: Record) -> None:
+    actual = found.hugepages.get(size)
+    if actual is None:
+        raise ValueError(f"huge pages of {size} KiB: this kernel has no such size")
+    if actual == count or f"{REBOOT}{HUGE_REASON}" in found.marks:
+        return
+    path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
+    # Memory that is in pieces already gives fewer; early at boot there is enough.
+    record(
+        f"{count} huge pages of {size} KiB",
+        f'echo {count} >{path}; read -r n <{path}; [ "$n" = {count} ] || {{ {reboot_mark(HUGE_REASON)}; }}',
+    )
+
+
+def hugepages_at_boot(hugepages: Mapping[int, int]) -> dict[str, str]:
+    """Files below /sys for pages that the command line does not reserve, and their values."""
+    return {
+        f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages": str(count)
+        for size, count in sorted(hugepages.items())
+        if size < 1 << 20
+    }

@@ -1,0 +1,169 @@
+"""Accounts: made, put into groups, given keys, a password by its hash, and rights; never removed."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.node.inputs import User
+
+SUDOERS = "/etc/sudoers.d"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account as it is. ``password`` is the sha256 of the stored hash: the hash itself stays on the node."""
+
+    uid: int
+    home: str
+    shell: str
+    groups: frozenset[str]
+    password: str = ""
+    keys: tuple[str, ...] = ()
+    sudo: str | None = None
+
+
+def sudo_file(name: str) -> str:
+    return f"{SUDOERS}/rackproof-{name}"
+
+
+def sudo_text(user: User) -> str | None:
+    return f"# Managed by rackproof.\n{user.name} {user.sudo}\n" if user.sudo else None
+
+
+def state_command(names: Sequence[str]) -> str:
+    """Ask for accounts, groups, keys and rights. Hashes of passwords do not leave the node."""
+    listed = " ".join(shlex.quote(name) for name in names)
+    return (
+        f"export LC_ALL=C; for u in {listed}; do "
+        'entry=$(getent passwd "$u") || continue; echo "user $entry"; '
+        'echo "groups $(id -nG "$u")"; '
+        "echo \"password $(getent shadow \"$u\" | cut -d: -f2 | tr -d '\\n' | sha256sum | cut -d' ' -f1)\"; "
+        'home=$(echo "$entry" | cut -d: -f6); f=$home/.ssh/authorized_keys; '
+        '[ ! -e "$f" ] || sed \'s/^/key /\' "$f"; '
+        f'f={SUDOERS}/rackproof-$u; [ ! -e "$f" ] || sed \'s/^/sudo /\' "$f"; '
+        "done; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> dict[str, Account]:
+    """Answer of ``state_command``; an account that is not there is not in it. Raises ValueError on anything else."""
+    blocks: list[tuple[str, dict[str, list[str]]]] = []
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key == "user":
+            blocks.append((value, {}))
+        elif key in ("groups", "password", "key", "sudo") and blocks:
+            blocks[-1][1].setdefault(key, []).append(value)
+        else:
+            raise ValueError(f"not about an account: {line!r}")
+    found = {}
+    for entry, said in blocks:
+        fields = entry.split(":")
+        if len(fields) != 7 or len(said.get("groups", ())) != 1 or len(said.get("password", ())) != 1:
+            raise ValueError(f"not an account: {entry!r}")
+        found[fields[0]] = Account(
+            uid=int(fields[2]),
+            home=fields[5],
+            shell=fields[6],
+            groups=frozenset(said["groups"][0].split()),
+            password=said["password"][0],
+            keys=tuple(said.get("key", ())),
+            sudo="".join(f"{line}\n" for line in said["sudo"]) if "sudo" in said else None,
+        )
+    return found
+
+
+class OtherAccount(ValueError):
+    """An account of that name is there, and is somebody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPlan:
+    script: str = ""
+    stdin: str = ""
+    """Names and hashes for chpasswd: no argument, no file, nothing that is logged."""
+    reasons: tuple[str, ...] = ()
+
+
+def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, Account]) -> UserPlan:
+    """What differs. ``hashes`` by user. Raises OtherAccount when a name has another number than declared."""
+    lines: list[str] = []
+    reasons: list[str] = []
+    passwords: list[str] = []
+    for user in users:
+        has = found.get(user.name)
+        if has is not None and user.uid is not None and has.uid != user.uid:
+            raise OtherAccount(
+                f"user {user.name}: expected uid {user.uid}, actual {has.uid}; its files would be nobody's."
+                f" Change it by hand: usermod -u {user.uid} {user.name}, then chown what it owns"
+            )
+        steps = _account(user, has)
+        if user.name in hashes and (has is None or has.password != _digest(hashes[user.name])):
+            passwords.append(f"{user.name}:{hashes[user.name]}")
+            reasons.append(f"password of {user.name}")
+        absent = [key for key in user.ssh_keys if has is None or key not in has.keys]
+        if absent:
+            steps += _keys(user.name, absent)
+        if sudo_text(user) != (has.sudo if has else None):
+            steps += _sudo(user)
+        if steps:
+            reasons.append(f"user {user.name}")
+            lines += steps
+    if passwords:
+        lines.append("chpasswd -e")
+    script = "\n".join(("set -eu", "umask 022", *lines)) if lines else ""
+    return UserPlan(script, "".join(f"{line}\n" for line in passwords), tuple(reasons))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _account(user: User, has: Account | None) -> list[str]:
+    name, shell = shlex.quote(user.name), shlex.quote(user.shell)
+    lines = [
+        f"getent group {shlex.quote(group)} >/dev/null || groupadd -- {shlex.quote(group)}"
+        for group in user.groups
+        if has is None or group not in has.groups
+    ]
+    wanted = ",".join(group for group in user.groups if has is None or group not in has.groups)
+    if has is None:
+        number = f"-u {user.uid} " if user.uid is not None else ""
+        lines.append(f"useradd -m {number}-s {shell} {f'-G {shlex.quote(wanted)} ' if wanted else ''}-- {name}")
+    else:
+        if wanted:
+            lines.append(f"usermod -a -G {shlex.quote(wanted)} -- {name}")
+        if has.shell != user.shell:
+            lines.append(f"usermod -s {shell} -- {name}")
+    return lines
+
+
+def _keys(name: str, absent: Sequence[str]) -> list[str]:
+    """Added behind those that are there; the file is written beside and moved."""
+    quoted = shlex.quote(name)
+    text = shlex.quote("".join(f"{key}\n" for key in absent))
+    return [
+        f'h=$(getent passwd {quoted} | cut -d: -f6); g=$(id -gn {quoted}); f="$h/.ssh/authorized_keys"',
+        f'install -d -m 700 -o {quoted} -g "$g" "$h/.ssh"',
+        f'{{ [ ! -e "$f" ] || sed -e "\\$a\\\\" "$f"; printf %s {text}; }} >"$f.rackproof-new"',
+        f'chmod 600 "$f.rackproof-new" && chown {quoted}:"$g" "$f.rackproof-new" && mv -f "$f.rackproof-new" "$f"',
+    ]
+
+
+def _sudo(user: User) -> list[str]:
+    """A rule that sudo cannot read locks everybody out of it, so it is checked before it is there."""
+    path, text = sudo_file(user.name), sudo_text(user)
+    if text is None:
+        return [f"rm -f -- {path}"]
+    # visudo and sudo pass over names with a dot, so the half-made file counts for nothing.
+    new = f"{SUDOERS}/.rackproof-{user.name}.new"
+    message = shlex.quote(f"user {user.name}: sudo: visudo does not accept the rule; nothing was changed")
+    return [
+        "command -v visudo >/dev/null || { echo 'sudo is not installed: add it to the architecture' >&2; exit 1; }",
+        f"printf %s {shlex.quote(text)} >{new}; chmod 440 {new}",
+        f"visudo -cqf {new} >/dev/null || {{ rm -f {new}; echo {message} >&2; exit 1; }}",
+        f"mv -f {new} {path}",
+    ]

@@ -1,0 +1,1 @@
+"""One reboot for everything that needs one: collected, shown, and done only when it is allowed."""

@@ -1,0 +1,183 @@
+"""Carry one reboot out: drain, order it, wait, prove it, look whether it helped, give the node back.
+
+Knows of a node only what ``Line`` offers, so that all of it can be tried without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rackproof.configure.reboot import drain
+from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.reboot.reasons import RebootState, reasons
+
+DOWN_S = 300
+"""Seconds until a node that still answers with its old boot id counts as one that does not go down."""
+ORDER = "( sleep 2; systemctl reboot || reboot ) </dev/null >/dev/null 2>&1 &"
+
+
+class Line(Protocol):
+    """The connection to one node."""
+
+    def ask(self, command: str, limit_s: float) -> tuple[bool, str]:
+        """Whether a command ended well, and what it said; False also when the node did not answer."""
+
+    def state(self) -> RebootState | None: ...
+
+    def drop(self) -> None: ...
+
+    def connect(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    now: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+class NotRebooted(Exception):
+    """Why, in one line. The node is as it was, or in the state that the line names."""
+
+
+@dataclass
+class Reboot:
+    """One node's reboot. ``carry_out`` raises NotRebooted."""
+
+    node: str
+    line: Line
+    clock: Clock
+    wishes: RebootInputs
+    why: Sequence[str]
+    kernel: str | None = None
+    slurm: bool = False
+    health_check: str | None = None
+    say: Callable[[str], None] = lambda text: None
+    drained: bool = field(default=False, init=False)
+
+    def carry_out(self, before: RebootState) -> RebootState:
+        if self.slurm:
+            self._drain()
+        self._order(before)
+        began = self.clock.now()
+        self._wait(before, began)
+        after = self._up(began)
+        left = reasons(after, self.kernel)
+        if left:
+            raise NotRebooted(
+                f"rebooted ({self._took(began)}), and still: {'; '.join(left)}; it is not rebooted again"
+                f"{self._stays_out()}"
+            )
+        if self.drained:
+            self._give_back()
+        self.say(f"rebooted in {self._took(began)}: {'; '.join(self.why)}")
+        return after
+
+    def _took(self, began: float) -> str:
+        return f"{self.clock.now() - began:.0f} s"
+
+    def _stays_out(self) -> str:
+        return "; it stays drained in Slurm" if self.drained else ""
+
+    # Slurm
+
+    def _node(self) -> drain.SlurmNode | None:
+        good, said = self.line.ask(drain.show_command(self.node), drain.COMMAND_S + 10)
+        return drain.parse_node(said) if good else None
+
+    def _drain(self) -> None:
+        found = self._node()
+        if found is None:
+            raise NotRebooted(
+                "not rebooted: Slurm's controller does not answer about this node, and its jobs are not known;"
+                " start slurmctld, or take the node out of the architecture's slurm.roles"
+            )
+        if found.ours or not found.withdrawn:
+            good, said = self.line.ask(drain.drain_command(self.node, "; ".join(self.why)), drain.COMMAND_S + 10)
+            if not good:
+                raise NotRebooted(f"not rebooted: Slurm does not drain the node: {said or 'no answer'}")
+            self.drained = True
+        else:
+            self.say(f"drained by somebody else ({found.reason or 'no reason given'}), stays so after the reboot")
+        deadline = self.clock.now() + self.wishes.drain_limit_s
+        told = False
+        while True:
+            good, said = self.line.ask(drain.jobs_command(self.node), drain.COMMAND_S + 10)
+            jobs = said.split() if good else None
+            if jobs == []:
+                return
+            if self.clock.now() >= deadline:
+                who = f"jobs {', '.join(jobs)} run" if jobs else "squeue does not say which jobs run"
+                back = self._undo_drain()
+                raise NotRebooted(f"not rebooted: {who} after {self.wishes.drain_limit_s:g} s of waiting{back}")
+            if jobs and not told:
+                told = True
+                self.say(f"waiting for jobs {', '.join(jobs)}")
+            self.clock.sleep(self.wishes.poll_s)
+
+    def _undo_drain(self) -> str:
+        if not self.drained:
+            return ""
+        good, _ = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
+        self.drained = not good
+        return "; given back to Slurm" if good else "; it is still drained: scontrol update State=RESUME"
+
+    def _give_back(self) -> None:
+        if self.health_check and self.wishes.health_check:
+            limit = self.wishes.health_limit_s
+            good, said = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
+            if not good:
+                last = said.strip().splitlines()[-1:] or ["no answer"]
+                raise NotRebooted(
+                    f"rebooted, and {self.health_check} finds fault: {last[0]}; it stays drained in Slurm"
+                )
+        good, said = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
+        found = self._node()
+        # A node that has just registered may be taken back by slurmctld itself; resuming it again is an error then.
+        if not good and (found is None or found.withdrawn):
+            raise NotRebooted(f"rebooted, and Slurm does not take the node back: {said or 'no answer'}")
+
+    # The reboot
+
+    def _order(self, before: RebootState) -> None:
+        # Between the question and now somebody may have done it: what was pending may be true by now.
+        now = self.line.state()
+        if now is None:
+            raise NotRebooted(f"not rebooted: the node no longer answers{self._stays_out()}")
+        if now.boot_id != before.boot_id:
+            raise NotRebooted(f"not rebooted: somebody else rebooted it meanwhile; run again{self._stays_out()}")
+        self.line.ask(ORDER, 30)
+        self.line.drop()
+
+    def _wait(self, before: RebootState, began: float) -> None:
+        """Until a kernel with another boot id answers."""
+        deadline = began + self.wishes.limit_s
+        last = "it answered until the order and not since"
+        while self.clock.now() < deadline:
+            self.clock.sleep(self.wishes.poll_s)
+            if not self.line.connect():
+                last = "it went down and does not answer over ssh: look at its console"
+                continue
+            found = self.line.state()
+            if found is not None and found.boot_id != before.boot_id:
+                return
+            last = "it answers and has not gone down" if found else "ssh connects and no command answers"
+            self.line.drop()
+            if found and self.clock.now() - began > DOWN_S:
+                raise NotRebooted(f"ordered to reboot {DOWN_S} s ago and did not: {last}{self._stays_out()}")
+        raise NotRebooted(f"not back within {self.wishes.limit_s:g} s of the order: {last}{self._stays_out()}")
+
+    def _up(self, began: float) -> RebootState:
+        """Units have had their time; a failed one is a check's business."""
+        left = max(30.0, self.wishes.limit_s - (self.clock.now() - began))
+        _, said = self.line.ask(f"timeout {left:.0f} systemctl is-system-running --wait", left + 30)
+        state = said.strip().splitlines()[-1:] or ["unknown"]
+        if state[0] not in ("running", "degraded"):
+            raise NotRebooted(f"rebooted, and systemd says {state[0]} after {self._took(began)}{self._stays_out()}")
+        if state[0] == "degraded":
+            self.say("up with failed units: systemctl --failed")
+        found = self.line.state()
+        if found is None:
+            raise NotRebooted(f"rebooted, answered once and answers no more{self._stays_out()}")
+        return found

@@ -1,0 +1,56 @@
+"""A node leaves Slurm before it is rebooted and comes back after: the commands, and what the answers mean."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+OWN = "rackproof:"
+"""How the reason begins by which the kit knows its own drains: those of others are theirs to end."""
+COMMAND_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """One node as slurmctld sees it. Flags without ``*``, in capitals: IDLE, ALLOCATED, DRAIN, DOWN …"""
+
+    states: frozenset[str]
+    reason: str = ""
+
+    @property
+    def withdrawn(self) -> bool:
+        """It takes no new jobs, whoever said so."""
+        return bool(self.states & {"DRAIN", "DOWN", "FAIL", "MAINT", "RESERVED"})
+
+    @property
+    def ours(self) -> bool:
+        return "DRAIN" in self.states and self.reason.startswith(OWN)
+
+
+def show_command(node: str) -> str:
+    return f"timeout {COMMAND_S} scontrol --oneliner show node {shlex.quote(node)}"
+
+
+def parse_node(text: str) -> SlurmNode | None:
+    """Answer of ``show_command``; None when it is not one (no such node, no controller)."""
+    words = dict(word.partition("=")[::2] for word in text.split() if "=" in word)
+    if "NodeName" not in words or "State" not in words:
+        return None
+    states = frozenset(flag.rstrip("*~#!%$@^-+").upper() for flag in words["State"].split("+"))
+    # The reason is the rest of the line, up to who said it and when.
+    reason = text.partition(" Reason=")[2].split(" [", 1)[0].strip()
+    return SlurmNode(states, reason)
+
+
+def drain_command(node: str, why: str) -> str:
+    reason = shlex.quote(f"{OWN} reboot ({why})"[:200])
+    return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=DRAIN Reason={reason}"
+
+
+def resume_command(node: str) -> str:
+    return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=RESUME"
+
+
+def jobs_command(node: str) -> str:
+    """Numbers of the jobs that use the node, one a line; fails when the controller does not answer."""
+    return f"timeout {COMMAND_S} squeue --noheader --nodelist={shlex.quote(node)} --format=%i"

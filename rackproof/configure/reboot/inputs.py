@@ -1,0 +1,28 @@
+"""What the inventory may say about reboots: the mapping ``rebooting``, and ``reboot: allowed`` beside it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackproof.configure.settings import Inputs
+
+
+class RebootInputs(Inputs):
+    serial: int = Field(default=1, ge=1)
+    """Nodes that are started anew at a time. Default 1: the first node that does not come back is the only one.
+    ``rackproof deploy --serial`` overrides it. The same for every node of the rack."""
+    limit_s: float = Field(default=1800, gt=0)
+    """Seconds from the order to reboot until the node answers with everything up. Default 30 minutes: a machine with
+    2 TB of memory, eight GPUs and a dozen option ROMs takes 10 to 15 minutes for its self-test."""
+    poll_s: float = Field(default=5, gt=0)
+    """Seconds between attempts to reach the node."""
+    drain_limit_s: float = Field(default=14400, ge=0)
+    """Seconds that Slurm's jobs may take until the node is free. Default four hours. When they take longer, the node
+    is given back to Slurm and not rebooted."""
+    max_failures: int = Field(default=0, ge=0)
+    """So many nodes may fail to come back before the batches that follow are left alone. Default none: what broke one
+    node breaks the next as well. The same for every node of the rack."""
+    health_check: bool = True
+    """Run the architecture's ``slurm.health_check`` before a node is given back to Slurm."""
+    health_limit_s: float = Field(default=600, gt=0)
+    """Seconds that the health check may take."""

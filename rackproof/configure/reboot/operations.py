@@ -1,0 +1,169 @@
+"""The last operation: say what waits for a reboot, or do it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gevent
+from pyinfra import logger
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
+from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+from pyinfra.connectors.util import clear_askpass_cache, remove_any_sudo_askpass_file
+from pyinfra.context import host, state
+
+from rackproof.configure.facts import Answer, complete
+from rackproof.configure.machine import forget_machine
+from rackproof.configure.operations import refuse, unreadable
+from rackproof.configure.reboot import reasons
+from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
+from rackproof.configure.reboot.inputs import RebootInputs
+
+Commands = Generator[StringCommand | FunctionCommand, None, None]
+
+OWN_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Reasons(Answer[reasons.RebootState]):
+    """Boot id, kernels, and what waits for a reboot."""
+
+    def command(self) -> str:
+        return complete(reasons.state_command())
+
+    def parse(self, lines: list[str]) -> reasons.RebootState:
+        return reasons.parse_state(lines)
+
+
+_failed: WeakKeyDictionary[State, list[str]] = WeakKeyDictionary()
+"""Nodes whose reboot failed in this run: the batches that follow look here."""
+
+
+@operation()
+def reboot(
+    allowed: bool,
+    wishes: RebootInputs,
+    kernel: str | None = None,
+    slurm: bool = False,
+    health_check: str | None = None,
+) -> Commands:
+    """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped."""
+    found = host.get_fact(Reasons)
+    if found is None:
+        yield from unreadable("what waits for a reboot")
+        return
+    why = reasons.reasons(found, kernel)
+    if not why:
+        host.noop("nothing waits for a reboot")
+        return
+    if not allowed:
+        if state.is_executing:
+            host.log(f"{reasons.REQUIRED}{'; '.join(why)}", logger.warning)
+        host.noop("a reboot is not allowed")
+        return
+    if found.boot_id == own_boot_id():
+        yield from refuse(
+            f"{reasons.REQUIRED}{'; '.join(why)}; this is the machine that the deploy runs on:"
+            " reboot it by hand, or run the deploy from another one"
+        )
+        return
+    before = _failed.setdefault(host.state, [])
+    if len(before) > wishes.max_failures:
+        yield from refuse(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
+        return
+    work = Reboot(
+        node=host.name,
+        line=PyinfraLine(host, _rights()),
+        clock=Clock(time.monotonic, gevent.sleep),
+        wishes=wishes,
+        why=why,
+        kernel=kernel,
+        slurm=slurm,
+        health_check=health_check,
+        say=lambda text: host.log(text, logger.info),
+    )
+    yield FunctionCommand(_carry_out, (work, found), {})
+
+
+def _rights() -> dict[str, Any]:
+    """Whose rights the operation's commands have: sudo and its kin, as the inventory says."""
+    said: dict[str, Any] = dict(host.current_op_global_arguments or {})
+    return {key: value for key, value in said.items() if key in CONNECTOR_ARGUMENT_KEYS and key != "_timeout"}
+
+
+def own_boot_id() -> str | None:
+    """Of the machine that this runs on, which may be a container on it."""
+    try:
+        return OWN_BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def _carry_out(state: State, host: Host, work: Reboot, before: reasons.RebootState) -> bool:
+    # pyinfra's own: the file with the sudo password goes with the boot, and must not be looked for after.
+    remove_any_sudo_askpass_file(host)
+    try:
+        work.carry_out(before)
+    except NotRebooted as error:
+        _failed.setdefault(state, []).append(host.name)
+        host.log(str(error), logger.error)
+        return False
+    finally:
+        clear_askpass_cache(host)
+        forget_machine()
+    return True
+
+
+@dataclass
+class PyinfraLine:
+    """pyinfra's connection to one node."""
+
+    host: Host
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, command: str, limit_s: float) -> tuple[bool, str]:
+        if not self.host.connected:
+            return False, ""
+        try:
+            good, output = self.host.run_shell_command(
+                StringCommand(command),
+                print_output=False,
+                print_input=False,
+                _timeout=int(limit_s) + 1,
+                **self.arguments,
+            )
+        except Exception as error:  # paramiko, sockets, gevent: a node that goes down has many ways to say so
+            return False, f"{type(error).__name__}: {error}"
+        return bool(good), output.output
+
+    def state(self) -> reasons.RebootState | None:
+        good, said = self.ask(complete(reasons.state_command()), 180)
+        lines = said.splitlines()
+        if not good or not lines or lines[-1] != "rackproof-end":
+            return None
+        try:
+            return reasons.parse_state(lines[:-1])
+        except ValueError:
+            return None
+
+    def drop(self) -> None:
+        # A connection to a machine that is gone: nothing may be sent over it.
+        clear_askpass_cache(self.host)
+        try:
+            self.host.disconnect()
+        finally:
+            self.host.connected = False
+
+    def connect(self) -> bool:
+        try:
+            self.host.connect(show_errors=False)
+        except Exception as error:  # the same
+            logger.debug("%s: %s", self.host.name, error)
+            return False
+        return bool(self.host.connected)

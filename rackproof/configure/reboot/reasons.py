@@ -1,0 +1,96 @@
+"""Why a node has to be started anew: what the kit changed, what the distribution says, which kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from rackproof.configure.files import REBOOT, pending_command
+
+REQUIRED = "reboot required: "
+"""How the one line begins that a node says; whoever reads pyinfra's output looks for it."""
+SHOWN_PACKAGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RebootState:
+    boot_id: str
+    """Another one after every start of the kernel."""
+    kernel: str
+    installed: tuple[str, ...] = ()
+    """Releases of kernels that could be started."""
+    marks: tuple[str, ...] = ()
+    """Reasons that the kit left."""
+    required: bool = False
+    """/run/reboot-required is there."""
+    packages: tuple[str, ...] = ()
+    """What asked for it."""
+    replaced: tuple[str, ...] | None = None
+    """What needs-restarting says of the running system; None where there is no such program."""
+
+
+def state_command() -> str:
+    return (
+        'export LC_ALL=C; read -r id </proc/sys/kernel/random/boot_id; echo "boot $id"; '
+        'echo "kernel $(uname -r)"; '
+        'for f in /boot/vmlinuz-*; do [ ! -e "$f" ] || echo "installed ${f#/boot/vmlinuz-}"; done; '
+        f"{pending_command().replace('%s', 'mark %s')}"
+        "[ ! -e /run/reboot-required ] || echo required; "
+        "[ ! -e /run/reboot-required.pkgs ] || sort -u /run/reboot-required.pkgs | sed 's/^/package /'; "
+        # Exit status 1: yes. It reads every package's date, which takes seconds.
+        "if command -v needs-restarting >/dev/null; then out=$(timeout 120 needs-restarting -r 2>/dev/null); "
+        "case $? in 0) echo current ;; "
+        "1) echo \"replaced $(echo \"$out\" | sed -n 's/^ *\\* *//p' | tr '\\n' ' ')\" ;; "
+        "*) echo unknown needs-restarting ;; esac; fi; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> RebootState:
+    """Answer of ``state_command``. Raises ValueError on anything else."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key not in ("boot", "kernel", "installed", "mark", "required", "package", "current", "replaced"):
+            raise ValueError(f"not about a reboot: {line!r}")
+        found.setdefault(key, []).append(value.strip())
+    if len(found.get("boot", ())) != 1 or not found["boot"][0] or len(found.get("kernel", ())) != 1:
+        raise ValueError("no boot id or no kernel")
+    marks = [mark.removeprefix(REBOOT) for mark in found.get("mark", ()) if mark.startswith(REBOOT)]
+    replaced: tuple[str, ...] | None = () if "current" in found else None
+    if "replaced" in found:
+        replaced = tuple(found["replaced"][0].split()) or ("packages",)
+    return RebootState(
+        boot_id=found["boot"][0],
+        kernel=found["kernel"][0],
+        installed=tuple(found.get("installed", ())),
+        marks=tuple(sorted(marks)),
+        required="required" in found,
+        packages=tuple(found.get("package", ())),
+        replaced=replaced,
+    )
+
+
+def reasons(found: RebootState, kernel: str | None = None) -> tuple[str, ...]:
+    """Every reason in a few words, the kit's own first; empty when nothing waits for a reboot.
+
+    ``kernel``: release that shall run, with ``*`` for anything. One that is not installed is no reason: a reboot would
+    not bring it.
+    """
+    said = list(found.marks)
+    if kernel and not fnmatchcase(found.kernel, kernel):
+        newer = [release for release in found.installed if fnmatchcase(release, kernel)]
+        if newer:
+            said.append(f"kernel {newer[-1]} is installed, {found.kernel} runs")
+    if found.required or found.packages:
+        said.append("the distribution asks for it" + _listed(found.packages))
+    elif found.replaced:
+        said.append("replaced since the boot" + _listed(found.replaced))
+    return tuple(dict.fromkeys(said))
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - SHOWN_PACKAGES} more" if len(names) > SHOWN_PACKAGES else ""
+    return f" ({', '.join(names[:SHOWN_PACKAGES])}{more})"
