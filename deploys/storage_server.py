@@ -1,7 +1,8 @@
-"""NFS 4.2 over TCP and RDMA from a drive of its own.
+"""NFS over TCP and RDMA from a drive of its own; version 3 where a storage declares it.
 
 The exports are offered to the fabric's networks only. At boot the server starts when its drive is mounted and the
-network, with its RDMA devices, is online; until then clients try again.
+network, with its RDMA devices, is online; until then clients try again. Where clients mount from several addresses
+(``mounts_per_client``), every node of the role serves, and on its second addresses as well.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from pyinfra.context import host
 from deploys import templates
 from rackproof.configure import operations
 from rackproof.configure.drives import Drive
-from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import Mount, systemd_escape
 from rackproof.configure.site import Site, here
+from rackproof.configure.storage import operations as storage_operations
+from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 
 LABEL = "rp-nfs"
@@ -34,18 +37,56 @@ def storage_server() -> None:
     operations.filesystem(name="File system", drive=drive)
     operations.files(name="Files", entries=files(site, int(host.data.nfs_threads)))
     operations.mounted(name="Drive", wanted=(mount,))
+    if below := [path for path in export_paths(site) if path != mount.where]:
+        operations.files(name="Exported folders", entries=[RemoteDirectory(path) for path in below])
+    if steps := address_steps(site):
+        storage_operations.ensured(name="Second addresses", steps=steps)
     operations.units(name="Services", wanted=units(site))
 
 
-def export_path(site: Site) -> str:
-    """The one path that this node exports.
+def export_paths(site: Site) -> tuple[str, ...]:
+    """What this node exports, sorted."""
+    return tuple(sorted({storage.source for storage in site.served("nfs").values()}))
 
-    Raises DeployError when the architecture wants several: a drive has one mount point.
+
+def export_path(site: Site) -> str:
+    """Where its drive is mounted: the exported path that all others are below.
+
+    Raises DeployError when there is none: a drive has one mount point.
     """
-    paths = sorted({storage.source for storage in site.served("nfs").values()})
-    if len(paths) != 1:
-        raise DeployError(f"{site.node.name}: expected one exported path, actual {', '.join(paths)}: not supported yet")
-    return paths[0]
+    paths = export_paths(site)
+    for path in paths:
+        if all(other == path or other.startswith(f"{path}/") for other in paths):
+            return path
+    raise DeployError(
+        f"{site.node.name}: exports {', '.join(paths)} from one drive: put them below one of them, or on another server"
+    )
+
+
+def version_3(site: Site) -> bool:
+    """Whether a client is declared to speak it."""
+    wanted = {"vers=3", "nfsvers=3"}
+    return any(wanted & set(storage.options) for storage in site.served("nfs").values())
+
+
+def second_addresses(site: Site) -> dict[str, str]:
+    """Port and its further address, with prefix length."""
+    addresses = site.node.data.get("fabric_second_addresses") or ()
+    several = any((storage.mounts_per_client or 1) > 1 for storage in site.served("nfs").values())
+    return {port.name: str(address) for port, address in zip(site.ports, addresses, strict=False)} if several else {}
+
+
+def address_steps(site: Site) -> tuple[Step, ...]:
+    """Now; at boot systemd-networkd gives the port both."""
+    return tuple(
+        Step(
+            name=f"Second address of {port}",
+            holds=f"ip -o address show dev {port} | grep -qF ' {address} '",
+            script=f"ip address replace {address} dev {port}",
+            otherwise=f"{port} does not take {address}",
+        )
+        for port, address in second_addresses(site).items()
+    )
 
 
 def rdma_port(site: Site) -> int | None:
@@ -77,7 +118,7 @@ def export_mount(site: Site) -> Mount:
 
 def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
     mount = export_mount(site)
-    paths = [mount.where]
+    paths = export_paths(site)
     modules = ["nfsd", "rpcrdma"] if rdma_port(site) else ["nfsd"]
     return (
         RemoteFile(
@@ -99,7 +140,12 @@ def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
         ),
         RemoteFile(
             "/etc/nfs.conf.d/rackproof.conf",
-            templates.text("/etc/nfs.conf.d/rackproof.conf", threads=threads, rdma_port=rdma_port(site)),
+            templates.text(
+                "/etc/nfs.conf.d/rackproof.conf",
+                threads=threads,
+                rdma_port=rdma_port(site),
+                version_3=version_3(site),
+            ),
             restart=("nfs-server.service",),
         ),
         RemoteFile(
@@ -108,7 +154,7 @@ def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
                 "/etc/exports.d/rackproof.exports",
                 paths=paths,
                 subnets=site.fabric_subnets,
-                options=OPTIONS,
+                options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
                 # Part of every file handle: stays the same when the drive is replaced.
                 fsids={path: number for number, path in enumerate(paths, start=1)},
             ),
@@ -116,7 +162,14 @@ def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
         ),
         RemoteFile(
             "/etc/systemd/system/nfs-server.service.d/rackproof.conf",
-            templates.text("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=paths),
+            templates.text("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=[mount.where]),
+        ),
+        *(
+            RemoteFile(
+                f"/etc/systemd/network/10-{port}.network.d/rackproof-second.conf",
+                f"# Managed by rackproof: several server addresses on one port.\n[Network]\nAddress={address}\n",
+            )
+            for port, address in second_addresses(site).items()
         ),
     )
 
@@ -128,9 +181,12 @@ def units(site: Site) -> tuple[Unit, ...]:
     if port := rdma_port(site):
         modules += " && test -e /sys/module/rpcrdma"
         listening += f" && grep -q '^rdma {port}$' /proc/fs/nfsd/portlist"
-    exported = f"exportfs -s | grep -q '^{mount.where}[[:space:]]'"
+    if version_3(site):
+        listening += " && grep -q '+3 ' /proc/fs/nfsd/versions"
+    exported = " && ".join(f"exportfs -s | grep -q '^{path}[[:space:]]'" for path in export_paths(site))
     return (
         Unit("systemd-modules-load.service", enabled=None, proof=modules),
+        *((Unit("rpcbind.socket"),) if version_3(site) else ()),
         Unit(f"{systemd_escape(mount.where)}.mount", running=None),
         Unit("nfs-server.service", proof=f"{listening} && {exported}"),
     )

@@ -1,0 +1,126 @@
+"""Downloads, repositories, packages, modules: scripts run for real, against a vendor's server on this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackproof.configure.storage.inputs import Download, Repository
+from rackproof.configure.storage.install import downloaded, kernel_headers, local_package, module, packages, repository
+from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
+
+DPKG = "cat /var/lib/rackproof/dpkg 2>/dev/null || exit 1"
+
+
+def test_a_download_is_there_whole_and_fetched_once(server: Vendor, bench: Bench) -> None:
+    step = downloaded("x", server.offer("/x.tgz", b"content" * 99), "k")
+    done = bench.carry_out([step])
+    assert (done.returncode, done.stderr, server.asked) == (0, "", ["/x.tgz"])
+    assert bench.holding([step]) == (True,)
+    assert bench.left == []
+
+
+@pytest.mark.parametrize("way", ["other", "404", "cut", "down"])
+def test_a_bad_download_is_named_and_leaves_nothing_and_heals(server: Vendor, bench: Bench, way: str) -> None:
+    good = b"content" * 999
+    download = server.offer("/x.tgz", good)
+    step = downloaded("x", download, "storage_clients.nfs.bundle")
+    says = {
+        "other": f"expected sha256 {download.sha256}, actual ",
+        "404": "404",
+        "cut": "/x.tgz: curl: (18)",
+        "down": "/x.tgz: curl: (7)",
+    }[way]
+    if way == "other":
+        server.served["/x.tgz"] = b"something else"
+    elif way == "404":
+        del server.served["/x.tgz"]
+    elif way == "cut":
+        server.cut.add("/x.tgz")
+    else:
+        download = Download(url="http://127.0.0.1:9/x.tgz", sha256=download.sha256)
+        step = downloaded("x", download, "storage_clients.nfs.bundle")
+    done = bench.carry_out([step])
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "Download of x: not downloaded; see storage_clients.nfs.bundle.url" in done.stderr
+    assert bench.left == []
+    assert list((bench.root / "var/cache/rackproof").iterdir()) == []
+    if way != "down":
+        server.cut.clear()
+        server.served["/x.tgz"] = good
+        assert bench.carry_out([step]).returncode == 0
+
+
+def test_a_repository_is_named_only_after_its_key_was_checked(server: Vendor, bench: Bench) -> None:
+    key = server.offer("/key.asc", b"-----BEGIN PGP-----")
+    steps = repository("beegfs", Repository(source="https://h/beegfs noble non-free", key=key), "debian", "k")
+    server.served["/key.asc"] = b"another key"
+    done = bench.carry_out(steps)
+    assert done.returncode == 1
+    assert "has the vendor changed it? see k.repository.key" in done.stderr
+    listed = bench.root / "etc/apt/sources.list.d/rackproof-beegfs.list"
+    assert not listed.exists()
+    server.served["/key.asc"] = b"-----BEGIN PGP-----"
+    assert bench.carry_out(steps).returncode == 0
+    assert "deb [signed-by=" in listed.read_text()
+    assert bench.holding(steps) == (True, True)
+    assert bench.left == []
+
+
+def test_rhel_checks_signatures_too(server: Vendor, bench: Bench) -> None:
+    key = server.offer("/key", b"key")
+    steps = repository("lustre", Repository(source="https://h/el9", key=key), "rhel", "k")
+    assert bench.carry_out(steps).returncode == 0
+    text = (bench.root / "etc/yum.repos.d/rackproof-lustre.repo").read_text()
+    assert "gpgcheck=1\ngpgkey=file:///" in text
+
+
+def test_exactly_the_declared_version_is_installed_or_it_is_an_error(bench: Bench) -> None:
+    step = packages("BeeGFS", {"beegfs-client": "20:8.3.1"}, "debian", "k.packages")
+    bench.program("dpkg-query", DPKG)
+    bench.program("apt-get", "case \"$*\" in *install*) echo 'installed 20:8.2.0' >/var/lib/rackproof/dpkg;; esac")
+    done = bench.carry_out([step])
+    assert done.returncode == 1
+    assert "not all of beegfs-client are installed as declared" in done.stderr
+    bench.program("apt-get", "case \"$*\" in *install*) echo 'installed 20:8.3.1' >/var/lib/rackproof/dpkg;; esac")
+    assert bench.carry_out([step]).returncode == 0
+    assert "beegfs-client=20:8.3.1" in bench.log
+    assert bench.holding([step]) == (True,)
+
+
+def test_a_package_that_is_missing_from_the_mirror_is_named(bench: Bench) -> None:
+    bench.program("dnf", "echo 'No match for argument: kmod-lustre-client' >&2; exit 1")
+    bench.program("rpm", "exit 1")
+    done = bench.carry_out([packages("Lustre", {"kmod-lustre-client": ""}, "rhel", "k.packages")])
+    assert done.returncode == 1
+    assert "No match for argument: kmod-lustre-client" in done.stderr
+    assert "are they in the repository? see k.packages" in done.stderr
+
+
+def test_a_module_of_another_kernel_is_no_module(bench: Bench) -> None:
+    step = module("Lustre", "lustre", "boot the kernel of the version set")
+    bench.program("modinfo", "echo '6.8.0-55-generic SMP preempt'")
+    done = bench.carry_out([step])
+    assert done.returncode == 1
+    assert "no module lustre for the running kernel; boot the kernel of the version set" in done.stderr
+    bench.program("modinfo", f"echo '{KERNEL} SMP preempt mod_unload'")
+    assert bench.holding([step]) == (True,)
+
+
+def test_headers_of_another_kernel_are_no_headers(bench: Bench) -> None:
+    step = kernel_headers("debian", "BeeGFS")
+    bench.program("apt-get", "exit 100")
+    done = bench.carry_out([step])
+    assert done.returncode == 1
+    assert "BeeGFS is built for the running kernel, whose headers are not to be had" in done.stderr
+    assert f"linux-headers-{KERNEL}" in bench.log
+    bench.program("apt-get", f"mkdir -p /lib/modules/{KERNEL}/build; : >/lib/modules/{KERNEL}/build/Makefile")
+    assert bench.carry_out([step]).returncode == 0
+
+
+def test_a_package_from_its_file(server: Vendor, bench: Bench) -> None:
+    download = server.offer("/client.deb", b"deb")
+    step = local_package("client", download, "test -e /var/lib/rackproof/there", "debian", "k.package")
+    bench.program("apt-get", 'for last; do :; done; test -s "$last" && : >/var/lib/rackproof/there')
+    assert bench.carry_out([step]).returncode == 0
+    assert bench.holding([step]) == (True,)

@@ -1,0 +1,388 @@
+"""What vendors' clients are set up with, and their installation for real: their server and their programs are ours."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rackproof.configure.files import RemoteFile
+from rackproof.configure.storage import beegfs, catalogue, daos, lustre, multipath, scale, weka
+from rackproof.configure.storage.client import Around, Named, NoClient
+from rackproof.configure.storage.inputs import Download, Nfs, StorageClients
+from rackproof.configure.storage.steps import Step, script_of
+from rackproof.core.architecture import Storage
+from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
+
+SUM = "0" * 64
+
+
+def named(fstype: str, source: str, **more: Any) -> Named:
+    servers = tuple(more.pop("servers", ("10.0.0.1", "10.0.0.2")))
+    plain = {"class": "parallel", "mountpoint": "/mnt/x", "fstype": fstype, "source": source, "servers": servers}
+    return Named("x", Storage.model_validate({**plain, **more}), servers)
+
+
+def around(**inputs: Any) -> Around:
+    said = StorageClients.model_validate(inputs)
+    return Around("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=said)
+
+
+WEKA = named("wekafs", "default", transport="rdma")
+LUSTRE = named("lustre", "lfs01", transport="rdma")
+BEEGFS = named("beegfs", "beegfs_nodev", transport="rdma")
+SCALE = named("gpfs", "fs1", transport="rdma")
+DAOS = named("fuse.daos", "pool/cont", transport="rdma")
+ALL = [
+    (WEKA, {"weka": {"install_sha256": SUM}}),
+    (LUSTRE, {"lustre": {}}),
+    (LUSTRE, {"lustre": {"source": {"url": "http://h/l.tgz", "sha256": SUM}}}),
+    (BEEGFS, {"beegfs": {"auth_disabled": True}}),
+    (BEEGFS, {"beegfs": {"auth_disabled": True, "version": 7, "gds": True}}),
+    (SCALE, {"scale": {"verbs_ports": ["mlx5_0/1"]}}),
+    (
+        SCALE,
+        {
+            "scale": {
+                "verbs_ports": ["mlx5_0/1", "mlx5_1/1"], "join": "remote", "admin_node": "gpu-01", "gds": True,
+                "remote_cluster": "ess",
+                "remote_contacts": ["ess1"], "remote_key": {"url": "http://h/k", "sha256": SUM},
+            }
+        },
+    ),
+    (DAOS, {"daos": {}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["debian", "rhel"])
+@pytest.mark.parametrize(("storage", "inputs"), ALL)
+def test_every_script_and_every_test_is_shell(storage: Named, inputs: dict[str, Any], family: str) -> None:
+    (client,) = catalogue.clients_of([storage], around(**inputs), family, None, lambda kind: b"s")
+    steps = (*client.install, *client.ready, *client.proofs)
+    assert len(steps) >= 3
+    for step in steps:
+        for text in (step.holds, step.script, script_of([step])):
+            assert subprocess.run(["dash", "-n", "-c", text], check=False, capture_output=True).stderr == b""
+        assert "\n" not in step.otherwise
+    (mount,) = catalogue.mounts_of(storage, around(**inputs))
+    assert mount.network
+    assert mount.where == "/mnt/x"
+    if mount.service:
+        assert "X-Where=/mnt/x" in (mount.content or "")
+
+
+@pytest.mark.parametrize(
+    ("storage", "inputs", "says"),
+    [
+        (WEKA, {}, "storage_clients.weka.install_sha256"),
+        (WEKA, {"weka": {"install_sha256": SUM, "net": ["udp"], "num_cores": 0}}, "rdma and .* udp contradict"),
+        (named("wekafs", "default", servers=()), {"weka": {"install_sha256": SUM}}, "storage.x.servers"),
+        (named("lustre", "lfs01"), {}, "Lustre needs to know, tcp or rdma"),
+        (BEEGFS, {}, "name where the shared secret is, or say auth_disabled"),
+        (SCALE, {}, "transport rdma needs storage_clients.scale.verbs_ports"),
+        (SCALE, {"scale": {"verbs_ports": ["m/1"], "join": "cluster"}}, "scale.admin_node"),
+        (
+            SCALE,
+            {"scale": {"verbs_ports": ["m/1"], "join": "remote", "admin_node": "a"}},
+            "needs remote_cluster, remote_contacts and remote_key",
+        ),
+        (named("fuse.daos", "pool"), {}, "DAOS wants POOL/CONTAINER, actual pool"),
+        (named("ceph", "fs"), {}, "section ceph, or storage_clients.cephfs.fsid"),
+        (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret: name where the key"),
+        (named("zfs", "pool"), {}, "no rule to mount"),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_is_touched(storage: Named, inputs: Any, says: str) -> None:
+    def plan() -> None:
+        catalogue.mounts_of(storage, around(**inputs))
+        catalogue.clients_of([storage], around(**inputs), "debian", None, lambda kind: None)
+
+    with pytest.raises(NoClient, match=says):
+        plan()
+
+
+# WEKA
+
+
+def weka_steps(server: Vendor, **more: Any) -> tuple[Step, ...]:
+    script = b"echo installed by $WEKA_CGROUPS_MODE >>$0.log\n"
+    installer = server.offer("/dist/v1/install", script)
+    inputs = {"install_port": server.port, "install_sha256": installer.sha256, **more}
+    storage = named("wekafs", "default", servers=("127.0.0.1",))
+    return weka.client(storage, around(weka=inputs), "debian").install
+
+
+def test_weka_is_installed_from_a_backend_that_says_what_was_looked_at(server: Vendor, bench: Bench) -> None:
+    steps = weka_steps(server)
+    server.served["/dist/v1/install"] = b"echo >" + bench.at_root("/usr/bin/weka").encode()
+    done = bench.carry_out(steps)
+    assert done.returncode == 1
+    assert "/dist/v1/install: expected sha256" in done.stderr
+    assert not (bench.root / "usr/bin/weka").exists()
+
+
+def test_weka_twice_is_once_and_its_cores_stay_in_everybodys_cpuset(server: Vendor, bench: Bench) -> None:
+    bench.file("/etc/wekaio/service.conf", "[os]\nisolate_cpusets=true\n")
+    (bench.root / "usr/bin").mkdir(parents=True, exist_ok=True)
+    bench.program("weka")
+    target = bench.at_root("/usr/bin/weka")
+    install = f"echo mode=$WEKA_CGROUPS_MODE\nprintf '#!/bin/sh\\n' >{target}\nchmod 755 {target}\n".encode()
+    installer = server.offer("/dist/v1/install", install)
+    storage = named("wekafs", "default", servers=("127.0.0.1",))
+    inputs = {"install_port": server.port, "install_sha256": installer.sha256}
+    steps = weka.client(storage, around(weka=inputs), "debian").install
+    done = bench.carry_out(steps)
+    assert (done.returncode, done.stdout) == (0, "mode=force_v2\n")
+    assert (bench.root / "etc/wekaio/service.conf").read_text() == "[os]\nisolate_cpusets=false\n"
+    assert "systemctl try-restart weka-agent.service" in bench.log
+    assert bench.holding(steps) == (True, True)
+    assert bench.left == []
+
+
+def test_weka_that_ends_without_an_agent_is_an_error(server: Vendor, bench: Bench) -> None:
+    done = bench.carry_out(weka_steps(server))
+    assert done.returncode == 1
+    assert "Agent of WEKA: not installed; does this node reach the backend's port" in done.stderr
+
+
+def test_weka_mounts_with_cores_and_cards_and_waits_for_minutes() -> None:
+    inputs = {"install_sha256": SUM, "net": ["ens1/10.0.0.21/24/10.0.0.254"], "num_cores": 2}
+    (mount,) = weka.mounts(WEKA, around(weka=inputs))
+    assert mount.what == "10.0.0.1,10.0.0.2/default"
+    assert {"net=ens1/10.0.0.21/24/10.0.0.254", "num_cores=2", "traces_capacity_mb=512"} <= set(mount.options)
+    assert (mount.requires, mount.timeout_s) == (("weka-agent.service",), 240)
+    (mount,) = weka.mounts(WEKA, around(weka={"cores": [3, 4], "num_cores": 1}))
+    assert {"core=3", "core=4", "net=rail0"} <= set(mount.options)
+    assert not any(option.startswith("num_cores") for option in mount.options)
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"),
+    [("DPDK / RDMA", True), ("UDP", False), ("DPDK / RDMA\nUDP", False), ("", False), ("DPDK", False)],
+)
+def test_weka_without_rdma_is_found_out(bench: Bench, said: str, holds: bool) -> None:
+    (_, transport) = weka.client(WEKA, around(weka={"install_sha256": SUM}), "debian").proofs
+    bench.program("weka", f"printf '%s\\n' '{said}'")
+    assert bench.holding([transport]) == (holds,)
+
+
+# VAST and PowerScale
+
+
+def bundle() -> bytes:
+    """What a vendor's source looks like from outside: a folder with build.sh."""
+    script = b"""#!/bin/sh
+[ "$1" = bin ] || exit 1
+mkdir -p dist
+echo "$@" >dist/vastnfs_4.0.35_amd64.deb
+echo built
+"""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
+        member = tarfile.TarInfo("vastnfs-4.0.35/build.sh")
+        member.size, member.mode = len(script), 0o755
+        tar.addfile(member, io.BytesIO(script))
+    return buffer.getvalue()
+
+
+def vast(bench: Bench, download: Download) -> tuple[Step, ...]:
+    bench.file(f"/lib/modules/{KERNEL}/build/Makefile", "")
+    bench.file("/proc/self/mounts", "/dev/vda / ext4 rw 0 0\n")
+    bench.program("modinfo", "test -e /var/lib/rackproof/package && echo nfs_bundle_version:charp")
+    bench.program("update-initramfs")
+    bench.program("apt-get", 'for last; do :; done; cp "$last" /var/lib/rackproof/package')
+    bench.program(
+        "vastnfs-ctl",
+        "d=/sys/module/sunrpc/parameters; mkdir -p $d; echo 4.0.35-vastdata >$d/nfs_bundle_version",
+    )
+    inputs = Nfs(driver="vastnfs", bundle=download, version="4.0.35", build_options=("--no-ofed",))
+    return multipath.steps(inputs, "debian")
+
+
+def test_vast_is_built_installed_and_loaded_once(server: Vendor, bench: Bench) -> None:
+    steps = vast(bench, server.offer("/vastnfs-4.0.35.tar.xz", bundle()))
+    done = bench.carry_out(steps)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (bench.root / "var/lib/rackproof/package").read_text() == "bin --no-ofed\n"
+    assert "vastnfs-ctl reload" in bench.log
+    assert bench.holding(steps) == (True,) * 4
+    assert bench.left == []
+
+
+def test_vast_never_takes_the_kernels_client_away_from_under_a_mount(server: Vendor, bench: Bench) -> None:
+    steps = vast(bench, server.offer("/v.tar.xz", bundle()))
+    bench.file("/proc/self/mounts", "srv:/home /home nfs4 rw 0 0\n")
+    done = bench.carry_out(steps)
+    assert done.returncode == 1
+    assert "NFS is in use: /home; unmount it first (deploys/unmount.py" in done.stderr
+    assert server.asked == []
+    assert not (bench.root / "var/lib/rackproof/package").exists()
+
+
+def test_vast_of_another_kernel_is_built_anew(server: Vendor, bench: Bench) -> None:
+    steps = vast(bench, server.offer("/v.tar.xz", bundle()))
+    assert bench.carry_out(steps).returncode == 0
+    bench.program("uname", "echo 6.8.0-70-generic")
+    assert bench.holding(steps)[:2] == (False, False)
+
+
+def test_a_vast_bundle_that_does_not_build_says_why(server: Vendor, bench: Bench) -> None:
+    content = bundle()
+    broken = io.BytesIO()
+    with tarfile.open(fileobj=broken, mode="w") as tar:
+        member = tarfile.TarInfo("v/build.sh")
+        text = b"#!/bin/sh\necho error: no rule for this kernel; exit 2\n"
+        member.size, member.mode = len(text), 0o755
+        tar.addfile(member, io.BytesIO(text))
+    steps = vast(bench, server.offer("/v.tar", broken.getvalue()))
+    done = bench.carry_out(steps)
+    assert done.returncode == 1
+    assert "error: no rule for this kernel" in done.stderr
+    assert "Client vastnfs: not installed" in done.stderr
+    assert bench.left == []
+    assert bench.carry_out(vast(bench, server.offer("/w.tar.xz", content))).returncode == 0
+
+
+def test_vast_without_a_source_is_refused_while_planning() -> None:
+    with pytest.raises(NoClient, match="needs either bundle"):
+        multipath.steps(Nfs(driver="vastnfs"), "debian")
+
+
+# BeeGFS
+
+
+def text_of(storage: Named, **inputs: Any) -> dict[str, str]:
+    lines = beegfs.text(storage, around(beegfs=inputs)).splitlines()
+    return dict(line.split(" = ", 1) if not line.endswith(" =") else (line[:-2], "") for line in lines if " =" in line)
+
+
+def test_beegfs_with_rdma_never_falls_back_and_is_marked() -> None:
+    said = text_of(BEEGFS, auth_disabled=True, rdma_interfaces=["rail0", "rail1"])
+    assert (said["connUseRDMA"], said["connTCPFallbackEnabled"]) == ("true", "false")
+    assert (said["sysMgmtdHost"], said["connMgmtdPort"]) == ("10.0.0.1", "8008")
+    assert said["connRDMATypeOfService"] == "106"
+    assert said["connRDMAInterfacesFile"].strip() == "/etc/beegfs/rackproof-x-rdma-interfaces"
+    tcp = text_of(named("beegfs", "beegfs_nodev", transport="tcp"), auth_disabled=True, version=7)
+    assert (tcp["connUseRDMA"], tcp["connTCPFallbackEnabled"], tcp["connMgmtdPortTCP"]) == ("false", "true", "8008")
+
+
+def test_the_secret_of_beegfs_is_taken_byte_by_byte_and_never_shown() -> None:
+    secret = bytes(range(256))
+    client = beegfs.client(BEEGFS, around(beegfs={"auth": {"environment": "X"}}), "debian", secret)
+    (file,) = [entry for entry in client.files if entry.path == "/etc/beegfs/conn.auth"]
+    assert isinstance(file, RemoteFile)
+    assert (file.secret, file.mode) == (True, "400")
+    assert file.content.encode(errors="surrogateescape") == secret
+    assert "content" not in repr(file)
+
+
+NODES = "beegfs-storage-01 [ID: 11]\n   Connections: RDMA: 8 (10.0.0.1:8003);\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "holds"),
+    [(NODES, True), (NODES + NODES.replace("RDMA:", "TCP:"), False), ("", False), (NODES.replace("8 (", "0 ("), False)],
+)
+def test_beegfs_over_tcp_is_found_out(bench: Bench, nodes: str, holds: bool) -> None:
+    proof = beegfs.client(BEEGFS, around(beegfs={"auth_disabled": True}), "debian").proofs
+    bench.file("/proc/fs/beegfs/1/meta_nodes", "")
+    bench.file("/proc/fs/beegfs/1/storage_nodes", nodes)
+    assert bench.holding(proof) == (holds,)
+
+
+@pytest.mark.parametrize("doca", [True, False])
+def test_the_beegfs_module_is_built_with_the_headers_that_are_there(bench: Bench, doca: bool) -> None:
+    if doca:
+        bench.file("/usr/src/ofa_kernel/default/include/rdma/x.h", "")
+    bench.program("modinfo", "cat /var/lib/rackproof/module")
+    bench.program("depmod")
+    bench.file("/opt/beegfs/sbin/beegfs-client", "#!/bin/sh\necho /m/beegfs.ko >/var/lib/rackproof/module\n", 0o755)
+    steps = beegfs.client(BEEGFS, around(beegfs={"auth_disabled": True}), "debian").install
+    build = [step for step in steps if step.name.startswith("Build")]
+    assert bench.carry_out(build).returncode == 0
+    text = (bench.root / "etc/beegfs/beegfs-client-autobuild.conf").read_text()
+    assert ("OFED_INCLUDE_PATH=" in text) == doca
+    assert all(bench.holding(build))
+
+
+# Lustre
+
+
+def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() -> None:
+    (mount,) = lustre.mounts(LUSTRE, around())
+    assert mount.what == "10.0.0.1@o2ib:10.0.0.2@o2ib:/lfs01"
+    assert mount.requires == ("lnet.service",)
+    text = lustre.options("o2ib", around())
+    assert 'options lnet networks="o2ib(rail0,rail1)"' in text
+    assert "peer_credits_hiw=16" in text
+    assert "peer_credits=32" in text
+    tcp = lustre.options(
+        "tcp", around(lustre={"interfaces": ["bond0"], "skip_mr_route_setup": True, "discovery": False})
+    )
+    assert "ko2iblnd" not in tcp
+    assert "skip_mr_route_setup=1" in tcp
+    assert "lnet_peer_discovery_disabled=1" in tcp
+
+
+@pytest.mark.parametrize(
+    ("connections", "holds"),
+    [
+        (["10.0.0.1@o2ib"], True),
+        (["10.0.0.1@o2ib", "<none>"], True),
+        (["10.0.0.1@o2ib", "10.0.0.2@tcp"], False),
+        (["<none>"], False),
+        ([], False),
+    ],
+)
+def test_lustre_over_tcp_is_found_out(bench: Bench, connections: Sequence[str], holds: bool) -> None:
+    proofs = lustre.client(LUSTRE, around(), "rhel").proofs
+    lines = "".join(f"    current_connection: {nid}\\n" for nid in connections)
+    bench.program("lctl", f"printf '{lines}'")
+    assert bench.holding(proofs) == (holds,)
+
+
+# Storage Scale, DAOS
+
+
+def test_scale_must_be_a_member_or_be_told_who_adds_it() -> None:
+    client = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"]}), "rhel")
+    (member,) = [step for step in client.install if step.name.startswith("Membership")]
+    assert member.script == ""
+    assert "declare storage_clients.scale.join and admin_node" in member.otherwise
+    asked = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"], "join": "cluster", "admin_node": "ess1"}), "rhel")
+    (member,) = [step for step in asked.install if step.name.startswith("Membership")]
+    assert "ssh -o BatchMode=yes ess1 " in member.script
+    assert "mmaddnode -N gpu-01:client" in member.script
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"), [("VERBS RDMA status: started", True), ("VERBS RDMA status: disabled", False)]
+)
+def test_scale_without_rdma_is_found_out(bench: Bench, said: str, holds: bool) -> None:
+    bench.file("/usr/lpp/mmfs/bin/mmfsadm", f"#!/bin/sh\necho '{said}'\n", 0o755)
+    (_, transport) = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"]}), "rhel").proofs
+    assert bench.holding([transport]) == (holds,)
+
+
+@pytest.mark.parametrize(
+    ("provider", "holds"),
+    [("ofi+verbs;ofi_rxm", True), ("ucx+dc_x", True), ("ofi+tcp;ofi_rxm", False), ("", False)],
+)
+def test_daos_over_tcp_is_found_out(bench: Bench, provider: str, holds: bool) -> None:
+    bench.program("daos_agent", f"echo 'Provider: {provider}'" if provider else "exit 1")
+    assert bench.holding(daos.client(DAOS, around(), "rhel").proofs) == (holds,)
+
+
+def test_daos_wants_certificates_or_to_be_told_that_there_are_none() -> None:
+    assert any("insecure: true" in step.otherwise for step in daos.client(DAOS, around(), "rhel").install)
+    text = daos.agent(DAOS, around(daos={"insecure": True, "interfaces": ["rail0"]}))
+    assert 'access_points: ["10.0.0.1:10001", "10.0.0.2:10001"]' in text
+    assert 'transport_config: {"allow_insecure": true}' in text
+    (mount,) = daos.mounts(DAOS, around())
+    assert "BindsTo=daos_agent.service" in (mount.content or "")
+    assert "LimitMEMLOCK=infinity" in (mount.content or "")
+    assert "--multi-user /mnt/x pool cont" in (mount.content or "")
