@@ -8,6 +8,7 @@ from pyinfra.context import host
 
 from deploys.base import base
 from deploys.ceph import ceph_server
+from deploys.container_toolkit import container_toolkit
 from deploys.fabric import fabric
 from deploys.gpu import gpu
 from deploys.node import node
@@ -43,6 +44,8 @@ if "gpu" in host.groups:
 
 if site.architecture.slurm:
     slurm()
+if "gpu" in host.groups:
+    container_toolkit()
 
 rest()
 hold_and_read_back()

@@ -29,6 +29,8 @@ class PlannedOperation(_Model):
     """Of files, as unified differences; a secret is only named."""
     reboots: tuple[str, ...] = ()
     """Why carrying it out would make a reboot necessary."""
+    notes: tuple[str, ...] = ()
+    """What somebody should know although the operation goes on: what was accepted, what is missing."""
     refused: str | None = None
     """Why the node would stop here."""
 
@@ -120,10 +122,10 @@ def _key(plan: NodePlan) -> tuple[object, ...]:
         return tuple(anonymous(text, plan.identity) for text in texts)
 
     operations = tuple(
-        (each.name, lines(each.changes), lines(each.commands), lines(each.differences), each.reboots,
+        (each.name, lines(each.changes), lines(each.commands), lines(each.differences), each.reboots, lines(each.notes),
          anonymous(each.refused or "", plan.identity))
         for each in plan.operations
-        if each.commands or each.refused
+        if each.commands or each.refused or each.notes
     )  # fmt: skip
     return plan.groups, operations, anonymous(plan.lost or "", plan.identity)
 

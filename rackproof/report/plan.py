@@ -21,7 +21,7 @@ def overview(plan: RackPlan, *, differences: bool = False, commands: bool = Fals
             yield from (f"  refused: {refusal.name}: {refusal.refused}" for refusal in each.plan.refusals)
             continue
         for operation in each.plan.operations:
-            if operation.commands or operation.refused:
+            if operation.commands or operation.refused or operation.notes:
                 yield from _operation(operation, differences, commands)
     yield from _reboots(plan)
     yield summary(plan)
@@ -41,8 +41,11 @@ def _headline(each: Fold, peers: Fold | None) -> str:
 def _operation(operation: PlannedOperation, differences: bool, commands: bool) -> Iterator[str]:
     if operation.refused:
         yield f"  {operation.name}: refused: {operation.refused}"
+    else:
+        yield f"  {operation.name}"
+    yield from (f"      note: {note}" for note in operation.notes)
+    if operation.refused:
         return
-    yield f"  {operation.name}"
     yield from (f"      {line}" for line in operation.changes)
     if differences:
         yield from (f"      | {line}" for line in operation.differences)
@@ -86,6 +89,7 @@ def whole(plan: NodePlan) -> str:
             lines.append(f"refused: {operation.refused}")
         elif not operation.commands:
             lines.append("no change")
+        lines += [f"note: {note}" for note in operation.notes]
         lines += [f"reboot: {reason}" for reason in operation.reboots]
         lines += [f"  {line}".rstrip() for line in operation.changes]
         for text in operation.commands:

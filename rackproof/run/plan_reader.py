@@ -198,6 +198,7 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
         "commands": [] if refused else commands,
         "differences": [redact(line) for line in differences],
         "reboots": [] if refused else list(dict.fromkeys(mark.replace("'\"'\"'", "'") for mark in reboots)),
+        "notes": [redact(text) for level, _, text in said if level == logging.WARNING],
         "refused": refused,
     }
 

@@ -1,0 +1,30 @@
+"""Before anything changes: can this rack, and this node, become what is declared?
+
+Contradictions of the inventory, and what two vendors want and no node can give both, stop the whole run while it is
+planned. What is wrong with one node stops that node
+before its first change, or everything (``preflight: {stop: rack}``); ``preflight: {accept: {ID: reason}}`` goes on.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.preflight import operations
+from rackproof.configure.preflight.problem import divided, sentence
+from rackproof.configure.site import here
+
+
+@deploy("Preflight")
+def preflight() -> None:
+    """Raises DeployError for what concerns the whole rack: nothing has been touched then."""
+    site = here()
+    given = operations.preflight_inputs(site)
+    stopping, accepted = divided((*operations.of_rack(site), *operations.of_vendors(site)), given.accept)
+    if stopping:
+        raise DeployError(f"preflight: {sentence(stopping)}")
+    if given.stop == "rack":
+        stopping, _ = divided(operations.of_node(site, given), given.accept)
+        if stopping:
+            raise DeployError(f"preflight: {site.node.name}: {sentence(stopping)}")
+    operations.checks(name="Checks", site=site, given=given, accepted_of_rack=accepted)

@@ -1,0 +1,171 @@
+"""Reasons not to begin on one node, from what it answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rackproof.configure.gpu.driver import Locked as LockedDriver
+from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
+from rackproof.configure.gpu.generations import UnsupportedGpu
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.mounts import Mount, mount_differences
+from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
+from rackproof.configure.preflight.problem import PreflightInputs, Problem
+from rackproof.configure.preflight.state import NodeState
+from rackproof.core.architecture import Architecture, Gpu
+from rackproof.core.machine import Machine
+from rackproof.core.rack import Node
+
+SUPPORTED: Final = {
+    "debian": ("12", "13"),
+    "ubuntu": ("22.04", "24.04"),
+    "rhel": ("9",),
+    "rocky": ("9",),
+    "almalinux": ("9",),
+    "ol": ("9",),
+}
+"""ID of os-release: versions; of RHEL and its rebuilds the major version counts."""
+OLDEST_KERNEL: Final = (5, 14)
+"""Of RHEL 9, the oldest of those that are supported."""
+ARCHITECTURES: Final = ("x86_64", "aarch64")
+GOING: Final = ("stopping", "offline", "maintenance")
+"""States of systemd in which nothing should be begun."""
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:]*")
+"""An inventory that knows its nodes by address only."""
+ASKING_S: Final = 90.0
+"""An answer may be as old as this when it is looked at: questions are asked ahead."""
+
+
+def os_problems(machine: Machine) -> Iterator[Problem]:
+    versions = SUPPORTED.get(machine.os_id)
+    if versions is None or not any(machine.os_version == v or machine.os_version.startswith(f"{v}.") for v in versions):
+        known = ", ".join(f"{name} {'/'.join(versions)}" for name, versions in SUPPORTED.items())
+        what = f"operating system: expected one of {known}, actual {machine.label}"
+        yield Problem("os.supported", what, "install one of these, or take the node out of the inventory")
+    if machine.arch not in ARCHITECTURES:
+        what = f"processor: expected {' or '.join(ARCHITECTURES)}, actual {machine.arch}"
+        yield Problem("os.architecture", what, "take the node out of the inventory")
+    numbers = re.match(r"(\d+)\.(\d+)", machine.kernel)
+    oldest = ".".join(map(str, OLDEST_KERNEL))
+    if numbers is None:
+        yield Problem("os.kernel", f"kernel: expected {oldest} or newer, actual {machine.kernel!r}", "look at uname -r")
+    elif (int(numbers[1]), int(numbers[2])) < OLDEST_KERNEL:
+        what = f"kernel: expected {oldest} or newer, actual {machine.kernel}"
+        yield Problem("os.kernel", what, "install the distribution's current kernel and reboot")
+
+
+def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterator[Problem]:
+    declared = architecture.system.secure_boot
+    if declared is False and machine.secure_boot:
+        what = "Secure Boot: the architecture expects it off, actual on"
+        yield Problem("boot.secure_boot", what, "switch it off in the firmware's setup, or correct system.secure_boot")
+    elif declared is True and not machine.secure_boot:
+        actual = "off" if machine.efi else "no EFI firmware"
+        what = f"Secure Boot: the architecture expects it on, actual {actual}"
+        yield Problem("boot.secure_boot", what, "switch it on in the firmware's setup, or correct system.secure_boot")
+
+
+def gpu_problems(machine: Machine, declared: Gpu, stack: GpuStack, locked: LockedDriver | None) -> Iterator[Problem]:
+    """Whether there is a driver for what is on the bus, and whether that is what was ordered."""
+    try:
+        choice = choose(machine, declared, stack, locked)
+    except UnsupportedGpu as error:
+        yield Problem("gpu.supported", *_divided(str(error), "choose another driver, or take the node out"))
+    else:
+        if text := secure_boot_problem(machine, choice):
+            yield Problem("boot.secure_boot", *_divided(text, "see the choices"))
+    for text in hardware_problems(machine, declared):
+        yield Problem("gpu.inventory", text, "look at lspci -d 10de:, power and risers, or correct the architecture")
+
+
+def nic_problems(
+    machine: Machine, architecture: Architecture, node: Node, named: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Adapters of the fabric and those whose slots the architecture names. ``named``: the inventory's own kinds."""
+    try:
+        found = adapters(machine, named)
+    except UnknownAdapter as error:
+        yield Problem("nic.unknown", *_divided(str(error), "name it in the inventory"))
+        return
+    paths = tuple(map(str, node.data.get("fabric_paths") or ()))
+    if problem := missing_rails(paths, machine, found):
+        yield Problem("nic.rails", *_divided(problem, "correct fabric_paths"))
+    kinds = {adapter.slot: adapter.kind for adapter in found}
+    present = {device.address for device in machine.pci if device.kind.startswith("02")}
+    for role in node.groups:
+        expected = architecture.roles.get(role)
+        for nic in expected.expect.nics if expected else ():
+            missing = [slot for slot in nic.slots if slot not in present]
+            if missing:
+                what = f"{nic.purpose} NICs: expected at {', '.join(nic.slots)}, actual none at {', '.join(missing)}"
+                yield Problem("nic.slots", what, "look at lspci, or correct the slots in the architecture")
+            if nic.model:
+                odd = [
+                    f"{kinds[slot]} at {slot}"
+                    for slot in nic.slots
+                    if slot in kinds and not re.search(nic.model, kinds[slot])
+                ]
+                if odd:
+                    what = f"{nic.purpose} NICs: expected {nic.model}, actual {', '.join(odd)}"
+                    yield Problem("nic.model", what, "change the adapter, or correct the model in the architecture")
+
+
+def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:
+    """``now_s``: seconds since 1970 where the deploy runs; None where the answer is not of today."""
+    name = node.rpartition("/")[2]  # pyinfra's @connector/name
+    if not _ADDRESS.fullmatch(name) and state.name.split(".")[0].lower() != name.split(".")[0].lower():
+        what = f"host name: expected {name}, actual {state.name}"
+        yield Problem("host.name", what, "correct the address in the inventory, or the name: hostnamectl hostname NAME")
+    if now_s is not None:
+        yield from _clock(state.clock_s, now_s, inputs.max_clock_offset_s)
+    for path, expected in inputs.free_mib.items():
+        free = state.free_mib.get(path)
+        if free is None:
+            what = f"free space at {path}: expected {expected} MiB, actual unknown (df has no answer)"
+            yield Problem("disk.free", what, f"look at df {path}")
+        elif free < expected:
+            what = f"free space at {path}: expected {expected} MiB, actual {free} MiB"
+            yield Problem("disk.free", what, "make room (apt-get clean, old kernels, journalctl --vacuum-size=100M)")
+    if not state.manager:
+        what = "package manager: expected dpkg or rpm, actual neither"
+        yield Problem("packages.broken", what, "look at PATH of root")
+    elif state.broken:
+        cure = "dpkg --configure -a, then apt-get -f install" if state.manager == "dpkg" else "rpm --rebuilddb"
+        what = f"{state.manager}: expected no complaint, actual {' '.join(' '.join(state.broken).split())}"
+        yield Problem("packages.broken", what, cure)
+    if state.lock_holder:
+        what = f"package manager: expected to be free, actual held by process {state.lock_holder}"
+        yield Problem("packages.lock", what, "let it finish or end it, then run again")
+    if state.system in GOING or state.shutdown:
+        actual = f"{state.shutdown} is scheduled" if state.shutdown else state.system
+        what = f"system: expected running, actual {actual}"
+        yield Problem("node.rebooting", what, "wait until it is back, or shutdown -c")
+
+
+def _clock(clock_s: float, now_s: float, most_s: float) -> Iterator[Problem]:
+    ahead, behind = clock_s - now_s, now_s - ASKING_S - clock_s
+    if max(ahead, behind) > most_s:
+        actual = f"{ahead:.0f} s ahead" if ahead > 0 else f"about {now_s - clock_s:.0f} s behind"
+        what = f"clock: expected within {most_s:g} s of this machine's, actual {actual}"
+        yield Problem("clock.offset", what, "set it (chronyc makestep, or date -s), and look at the time server")
+
+
+def mount_problems(mounts: Sequence[Mount], state: NodeState) -> Iterator[Problem]:
+    """Mounts that the deploy would make anew, and somebody works in."""
+    for mount in mounts:
+        actual = state.mounted.get(mount.where)
+        users = state.users.get(mount.where, ())
+        if actual is None or not users:
+            continue
+        if reasons := mount_differences(mount, actual):
+            actually = f"{'; '.join(reasons)} and used by {' '.join(users)}"
+            what = f"{mount.where}: expected idle or as declared, actual {actually}"
+            yield Problem("mounts.busy", what, "end what works in it, or drain the node, then run again")
+
+
+def _divided(text: str, otherwise: str) -> tuple[str, str]:
+    """What, and the way out, of a line that may already have one behind its last colon or semicolon."""
+    what, semicolon, way_out = text.rpartition("; ")
+    return (what, way_out) if semicolon else (text, otherwise)

@@ -1,0 +1,146 @@
+"""Preflight on the node at hand: ask, judge, and stop before anything is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from pyinfra import logger
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+
+from rackproof.configure import facts
+from rackproof.configure.gpu.driver import Locked as LockedDriver
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.machine import machine_here
+from rackproof.configure.mounts import Mount
+from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.operations import Commands, refuse
+from rackproof.configure.preflight import node as node_checks
+from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
+from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
+from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
+from rackproof.configure.preflight.state import NodeState, parse_state, state_command
+from rackproof.configure.settings import inputs
+from rackproof.configure.site import Site
+from rackproof.configure.versions.site import platform_here
+from rackproof.core.machine import Machine
+from rackproof.core.versions.conflicts import RULES
+from rackproof.errors import InventoryError
+
+RECORDED = "recording_file"
+"""Data of a node whose answers were written down some other day."""
+
+
+class PreflightState(facts.Answer[NodeState]):
+    """What preflight asks beyond what every deploy asks."""
+
+    def command(self, paths: Sequence[str], mountpoints: Sequence[str]) -> str:
+        return facts.complete(state_command(paths, mountpoints))
+
+    def parse(self, lines: list[str]) -> NodeState:
+        return parse_state(lines)
+
+
+def preflight_inputs(site: Site) -> PreflightInputs:
+    """The inventory's ``preflight``. Raises DeployError, one line."""
+    try:
+        found = inputs(site.node, "preflight", PreflightInputs)
+        check_accepted(found.accept, RULES)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    return found
+
+
+_rack_problems: WeakKeyDictionary[Inventory, tuple[Problem, ...]] = WeakKeyDictionary()
+
+
+def of_rack(site: Site) -> tuple[Problem, ...]:
+    """Contradictions of the inventory, looked for once a run."""
+    inventory: Inventory = host.inventory
+    if inventory not in _rack_problems:
+        servers = {address: name for name, each in site.architecture.storage.items() for address in each.servers}
+        found = (*rack_problems(site.rack, site.architecture), *overlapping_storage(servers, site.rack))
+        _rack_problems[inventory] = found
+    return _rack_problems[inventory]
+
+
+def of_vendors(site: Site) -> tuple[Problem, ...]:
+    """Conflicts between what was promised, what is locked and what the inventory chose. Raises DeployError."""
+    platform = platform_here()
+    try:
+        choices = choices_of(site.node, machine_here())
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    return tuple(conflict_problems(site.architecture, platform.components if platform else None, choices))
+
+
+def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
+    """Everything about the node at hand; what could not be read is a problem too.
+
+    Raises DeployError where the inventory contradicts itself.
+    """
+    machine = machine_here()
+    mounts = site.client_mounts()
+    # Who works in a mount is asked where one is declared; paths are asked in the order of their names.
+    state = host.get_fact(
+        PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
+    )
+    return tuple(judged(site, given, machine, state, mounts))
+
+
+def judged(
+    site: Site, given: PreflightInputs, machine: Machine | None, state: NodeState | None, mounts: Sequence[Mount]
+) -> list[Problem]:
+    found: list[Problem] = []
+    if machine is None:
+        found.append(_unread("operating system and PCI devices"))
+    else:
+        found += node_checks.os_problems(machine)
+        found += node_checks.secure_boot_problems(machine, site.architecture)
+        found += _hardware(site, machine)
+    if state is None:
+        found.append(_unread("name, clock, free space, package manager and mounts"))
+    else:
+        now = None if site.node.data.get(RECORDED) else time.time()
+        found += node_checks.state_problems(site.node.name, state, given, now)
+        found += node_checks.mount_problems(mounts, state)
+    return found
+
+
+def _hardware(site: Site, machine: Machine) -> list[Problem]:
+    found: list[Problem] = []
+    declared, fabric = site.architecture.gpu, site.architecture.fabric
+    try:
+        if declared is not None and declared.count and "gpu" in site.node.groups and not site.settings.simulated_gpus:
+            stack = inputs(site.node, "gpu_stack", GpuStack)
+            platform = platform_here()
+            locked = cast("LockedDriver | None", platform.components.driver if platform else None)
+            found += node_checks.gpu_problems(machine, declared, stack, locked)
+        if fabric is not None and fabric.kind != "soft-roce":
+            nic_stack = inputs(site.node, "nic_stack", NicStack)
+            found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    return found
+
+
+def _unread(what: str) -> Problem:
+    return Problem("answer", f"{what}: expected an answer, actual none that can be read", "run its question by hand")
+
+
+@operation()
+def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] = ()) -> Commands:
+    """Refuse to go on where a problem is not accepted. Changes nothing, ever."""
+    stopping, accepted = divided(of_node(site, given), given.accept)
+    if not host.state.is_executing:
+        for line in (*accepted_of_rack, *accepted):
+            host.log(line, logger.warning)
+    if stopping:
+        yield from refuse(f"not begun: {sentence(stopping)}")
+    else:
+        host.noop(f"nothing is in the way{f', {len(accepted)} accepted' if accepted else ''}")

@@ -1,0 +1,94 @@
+"""A reason not to begin, in one line with a way out, and what the inventory accepts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import Field
+
+from rackproof.configure.settings import Inputs
+from rackproof.core.nearest import suggestion
+from rackproof.errors import InventoryError
+
+CHECKS: Final = {
+    # id: what it protects from
+    "answer": "a node that cannot be read is not changed",
+    "boot.secure_boot": "modules that the firmware does not let the kernel load",
+    "clock.offset": "certificates and credentials that are not valid yet, or no longer",
+    "disk.free": "an installation that ends half-way",
+    "gpu.inventory": "a GPU or an NVSwitch that is missing, or another one than ordered",
+    "gpu.supported": "a driver that does not know the GPU or the operating system",
+    "host.name": "a machine that is another one than the inventory means",
+    "inventory.address": "two nodes with one address",
+    "inventory.mac": "two nodes with one NIC",
+    "inventory.roles": "a group whose name is misspelt: its nodes would get nothing of their role",
+    "inventory.subnet": "a rail whose nodes cannot reach each other",
+    "mounts.busy": "a mount that would have to be made anew while somebody works in it",
+    "nic.model": "another adapter than ordered",
+    "nic.rails": "a rail without an adapter",
+    "nic.slots": "an adapter that is missing",
+    "nic.unknown": "an adapter that nobody has tried",
+    "node.rebooting": "a node that goes away in the middle",
+    "os.architecture": "packages that do not exist for the processor",
+    "os.kernel": "a kernel that drivers no longer build for",
+    "os.supported": "packages and files that the operating system does not know",
+    "packages.broken": "a package manager that refuses everything",
+    "packages.lock": "waiting for an update that somebody else runs",
+}
+"""Every check of the kit's own; conflicts between vendors have ids of their own."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    id: str
+    what: str
+    """With what was expected and what is there."""
+    way_out: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.what}; {self.way_out} [{self.id}]"
+
+
+class PreflightInputs(Inputs):
+    """The inventory's mapping ``preflight``."""
+
+    accept: dict[str, str] = Field(default_factory=dict)
+    """Id of a check: why its problems are accepted, in words. Default: nothing is."""
+    stop: Literal["node", "rack"] = "node"
+    """What a problem of one node stops: that node, while the others go on, or everything before any node is touched.
+    Default: the node; a rack of hundreds always has one."""
+    free_mib: dict[str, int] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
+    """Path: MiB that must be free there. Default: what packages and an initramfs of a plain update take; a version set
+    asks for more where it is installed (``versions.free_mib``)."""
+    max_clock_offset_s: float = Field(default=30.0, gt=0)
+    """Seconds that a node's clock may be away from the machine that runs the deploy, beyond what asking takes.
+    Default: far below the 300 s of munge's credentials and Kerberos; how well clocks agree is chrony's business."""
+
+
+def check_accepted(accepted: Mapping[str, str], further: Collection[str] = ()) -> None:
+    """Raises InventoryError where an id is unknown or a reason is empty."""
+    known = (*CHECKS, *further)
+    for id_, reason in accepted.items():
+        if id_ not in known:
+            raise InventoryError(f"preflight.accept.{id_}: no such check; {suggestion(id_, known)}")
+        if not reason.strip():
+            raise InventoryError(f"preflight.accept.{id_}: why? a reason in words is expected")
+
+
+def divided(problems: Iterable[Problem], accepted: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """What stops, and a line for each that is accepted."""
+    found = sorted(set(problems))
+    stopping = tuple(each for each in found if each.id not in accepted)
+    lines = tuple(f"accepted: {each.what} [{each.id}]: {accepted[each.id]}" for each in found if each.id in accepted)
+    return stopping, lines
+
+
+SEPARATOR: Final = " | "
+
+
+def sentence(problems: Collection[Problem]) -> str:
+    """All of them in one line."""
+    return SEPARATOR.join(each.line for each in problems)

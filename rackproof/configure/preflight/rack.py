@@ -1,0 +1,96 @@
+"""What an inventory and its architecture must get right before any node is asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Interface
+
+from rackproof.configure.preflight.problem import Problem
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack, fold
+
+
+def rack_problems(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
+    """Contradictions, each named with the nodes that it is between."""
+    yield from _twice(rack, "fabric_addresses", "inventory.address", "give each node an address of its own")
+    yield from _twice(rack, "fabric_macs", "inventory.mac", "look at the nodes' labels, or at ip link on the nodes")
+    yield from _reached_twice(rack)
+    yield from _subnets(rack, architecture.rails)
+    yield from _roles(rack, architecture)
+
+
+def _values(node: Node, key: str) -> tuple[str, ...]:
+    value = node.data.get(key)
+    found = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    return tuple(str(each).split("/")[0].lower() for each in found)
+
+
+def _twice(rack: Rack, key: str, id_: str, way_out: str) -> Iterator[Problem]:
+    holders: dict[str, list[str]] = defaultdict(list)
+    for node in rack.nodes:
+        for value in _values(node, key):
+            holders[value].append(node.name)
+    for value, names in holders.items():
+        if len(names) > 1:
+            of = fold(names) if len(set(names)) > 1 else f"{names[0]}, {len(names)} times"
+            yield Problem(id_, f"{key}: {value} is expected once, actual {of}", way_out)
+
+
+def _reached_twice(rack: Rack) -> Iterator[Problem]:
+    holders: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in rack.nodes:
+        reached = node.data.get("ssh_hostname")
+        if reached:
+            holders[str(reached).lower(), str(node.data.get("ssh_port") or 22)].append(node.name)
+    for (name, port), names in holders.items():
+        if len(names) > 1:
+            what = f"ssh_hostname: {name} port {port} is expected of one node, actual {fold(names)}"
+            yield Problem("inventory.address", what, "give each node the address that it is reached at")
+
+
+def _subnets(rack: Rack, rails: int) -> Iterator[Problem]:
+    for rail in range(rails):
+        by_network: dict[str, list[str]] = defaultdict(list)
+        for node in rack.nodes:
+            addresses = node.data.get("fabric_addresses") or ()
+            if rail < len(addresses):
+                try:
+                    address = IPv4Interface(str(addresses[rail]))
+                except ValueError:
+                    continue  # the settings of the node complain
+                by_network[str(address.network)].append(node.name)
+                network = address.network
+                if network.prefixlen < 31 and address.ip in (network.network_address, network.broadcast_address):
+                    what = (
+                        f"fabric_addresses of {node.name}: a host's is expected, actual {address} is the network's own"
+                    )
+                    yield Problem("inventory.subnet", what, "take another address, or correct the prefix length")
+        if len(by_network) > 1:
+            most = max(by_network.values(), key=len)
+            network_of = next(network for network, names in by_network.items() if names is most)
+            odd = "; ".join(f"{fold(names)} in {net}" for net, names in by_network.items() if names is not most)
+            what = f"rail {rail}: one network is expected ({network_of} of {len(most)} nodes), actual also {odd}"
+            yield Problem(
+                "inventory.subnet", what, "correct the addresses; where rails are routed, accept this with the reason"
+            )
+
+
+def _roles(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
+    """A misspelt group leaves its nodes without everything. How many a rack needs is the certificate's question."""
+    for role, expected in architecture.roles.items():
+        if expected.managed and expected.count.min > 0 and not rack.group(role):
+            groups = ", ".join(dict.fromkeys(group for node in rack.nodes for group in node.groups)) or "none"
+            what = f"role {role}: {expected.count.min} nodes or more are expected, actual none (groups: {groups})"
+            yield Problem("inventory.roles", what, "correct the inventory's groups, or take another architecture")
+
+
+def overlapping_storage(servers: Mapping[str, str], rack: Rack) -> Iterator[Problem]:
+    """Servers' addresses (address: storage) that a node of the rack has as well."""
+    for node in rack.nodes:
+        for address in _values(node, "fabric_addresses"):
+            if address in servers:
+                what = (
+                    f"storage {servers[address]}: {address} is expected to be its server's, actual {node.name} has it"
+                )
+                yield Problem("inventory.address", what, "give one of them another address")

@@ -1,0 +1,115 @@
+"""What preflight asks a node beyond what every deploy asks: one command, one answer. Nothing on it may hang.
+
+No file system is touched but ``/``, ``/var`` and ``/boot``: who works in a mount is read from the kernel's own lists,
+so that a server that is gone does not hold the question up.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.mounts import Mounted, parse_mounts
+from rackproof.configure.versions.locks import LOCK_FILES, PID_FILES, wait_for_lock
+
+BUSY_SHOWN = 5
+"""Processes that are named of those that work in a mount."""
+_SECTIONS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    name: str
+    """That the node calls itself."""
+    clock_s: int
+    """Seconds since 1970."""
+    free_mib: Mapping[str, int | None]
+    """By path; None where df had no answer."""
+    lock_holder: str
+    """``1234 (apt-get upgrade)``; empty when the package manager is free."""
+    manager: str
+    """``dpkg`` or ``rpm``; empty when there is neither."""
+    broken: tuple[str, ...]
+    """What the package manager complains about."""
+    system: str
+    """``running``, ``degraded``, ``stopping`` … as systemd says it."""
+    shutdown: str
+    """When and how, when a shutdown is scheduled; else empty."""
+    mounted: Mapping[str, Mounted]
+    users: Mapping[str, tuple[str, ...]]
+    """Mount point, of those that were asked about: processes that work in it, ``1234(python)``."""
+
+
+def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
+    """Ask for free space at paths and for who works in mount points, and for everything else."""
+    files = (*LOCK_FILES["debian"], *LOCK_FILES["rhel"])
+    pids = (*PID_FILES["debian"], *PID_FILES["rhel"])
+    *holder, _ = wait_for_lock("debian", 0, files=files, pid_files=pids)
+    quoted = " ".join(shlex.quote(path) for path in paths)
+    users = ""
+    for mountpoint in mountpoints:
+        where = shlex.quote(mountpoint)
+        inside = shlex.quote(f"{mountpoint.rstrip('/')}/*")
+        users += (
+            f"if grep -qF -- {shlex.quote(f' {mountpoint} ')} /proc/self/mounts; then "
+            f"printf '%s' {where}; find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/fd -maxdepth 1 -type l"
+            f" '(' -lname {where} -o -lname {inside} ')' 2>/dev/null | cut -d/ -f3 | sort -un | head -n {BUSY_SHOWN} |"
+            ' while read -r p; do printf " %s(%s)" "$p" "$(cat "/proc/$p/comm" 2>/dev/null)"; done; echo; fi; '
+        )
+    return (
+        "export LC_ALL=C; uname -n; date +%s; echo --; "
+        f'for p in {quoted}; do echo "$p $(df -Pk -- "$p" 2>/dev/null | tail -n 1)"; done; echo --; '
+        + "\n".join(holder)
+        + "\nlock_holder; echo --; "
+        "if command -v dpkg >/dev/null; then echo dpkg; dpkg --audit 2>&1 | grep . | head -n 4; "
+        "elif command -v rpm >/dev/null; then echo rpm; rpm -q rpm >/dev/null 2>&1 || rpm -q rpm 2>&1 | head -n 4; "
+        "fi; echo --; "
+        "systemctl is-system-running; "
+        "[ ! -e /run/systemd/shutdown/scheduled ] || tr '\\n' ' ' </run/systemd/shutdown/scheduled; echo; echo --; "
+        "cat /proc/self/mounts; echo --; " + users
+    )
+
+
+def parse_state(lines: Sequence[str]) -> NodeState:
+    """Answer of ``state_command``. Raises ValueError on anything that is not such an answer."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != _SECTIONS:
+        raise ValueError(f"expected {_SECTIONS} sections, actual {len(sections)}")
+    node, space, lock, packages, system, mounted, users = sections
+    if len(node) != 2 or not node[0] or not system or not system[0] or not mounted:
+        raise ValueError("no name, clock, state of the system or mount table in the answer")
+    used = {}
+    for line in users:
+        where, *processes = line.split()
+        used[where] = tuple(processes)
+    return NodeState(
+        name=node[0],
+        clock_s=int(node[1]),
+        free_mib=dict(_free(line) for line in space),
+        lock_holder=" ".join(" ".join(lock).split()),
+        manager=packages[0] if packages else "",
+        broken=tuple(packages[1:]),
+        system=system[0].strip(),
+        shutdown=_scheduled(system[1] if len(system) > 1 else ""),
+        mounted=parse_mounts(mounted),
+        users=used,
+    )
+
+
+def _free(line: str) -> tuple[str, int | None]:
+    path, *fields = line.split()
+    if len(fields) < 6 or not fields[-3].isdigit():
+        return path, None
+    return path, int(fields[-3]) // 1024
+
+
+def _scheduled(line: str) -> str:
+    """``MODE=reboot USEC=1732…`` as a few words."""
+    found = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return found.get("MODE", "shutdown") if found else ""

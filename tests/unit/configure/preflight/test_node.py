@@ -1,0 +1,150 @@
+"""Every check passes on a healthy node, and has at least one way to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.mounts import Mount, Mounted
+from rackproof.configure.preflight import node as checks
+from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem
+from rackproof.core.architecture import Architecture
+from rackproof.core.machine import Machine
+from tests.unit.configure.preflight import cases
+
+GIVEN = PreflightInputs()
+NFS = Mount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
+
+
+def judged(problems: Iterable[Problem]) -> dict[str, str]:
+    return {problem.id: problem.line for problem in problems}
+
+
+def of_machine(machine: Machine, architecture: Architecture | None = None, **data: Any) -> dict[str, str]:
+    architecture = architecture or cases.architecture()
+    assert architecture.gpu is not None
+    return judged(
+        (
+            *checks.os_problems(machine),
+            *checks.secure_boot_problems(machine, architecture),
+            *checks.gpu_problems(machine, architecture.gpu, GpuStack(), None),
+            *checks.nic_problems(machine, architecture, cases.node(**data), {}),
+        )
+    )
+
+
+def of_state(now_s: float | None = cases.NOW, **changes: Any) -> dict[str, str]:
+    return judged(checks.state_problems("gpu-01", cases.state(**changes), GIVEN, now_s))
+
+
+def test_nothing_is_in_the_way_of_a_healthy_node() -> None:
+    assert of_machine(cases.machine()) == {}
+    assert of_state() == {}
+    assert judged(checks.mount_problems([NFS], cases.state())) == {}
+
+
+MACHINES: list[tuple[str, Callable[[Machine], Machine], str]] = [
+    ("os.supported", lambda m: replace(m, os_version="20.04"), "actual ubuntu 20.04"),
+    ("os.supported", lambda m: replace(m, os_id="arch", os_version=""), "debian 12/13, ubuntu 22.04/24.04, rhel 9"),
+    ("os.supported", lambda m: replace(m, os_id="rocky", os_version="8.10"), "actual rocky 8.10"),
+    ("os.supported", lambda m: replace(m, os_id="debian", os_version="1"), "actual debian 1"),
+    ("os.architecture", lambda m: replace(m, arch="riscv64"), "actual riscv64"),
+    ("os.kernel", lambda m: replace(m, kernel="5.4.0-200-generic"), "expected 5.14 or newer, actual 5.4.0-200-generic"),
+    ("os.kernel", lambda m: replace(m, kernel="next"), "actual 'next'"),
+    ("boot.secure_boot", lambda m: replace(m, secure_boot=True), "Secure Boot is on"),
+    ("gpu.inventory", lambda m: replace(m, pci=cases.without(m.pci, "0000:1b:00.0")), "expected 8, actual 7"),
+    ("gpu.inventory", lambda m: replace(m, pci=cases.another(m.pci, "0000:1b:00.0", "2330")), "actual 10de:2330"),
+    (
+        "gpu.inventory",
+        lambda m: replace(m, pci=cases.without(m.pci, "0000:07:00.0")),
+        "NVSwitches: expected 4, actual 3",
+    ),
+    ("gpu.supported", lambda m: replace(m, pci=cases.another(m.pci, "0000:1b:00.0", "ffff")), "ffff"),
+    ("gpu.supported", lambda m: replace(m, pci=tuple(d for d in m.pci if d.vendor != "10de")), "no GPU of NVIDIA"),
+    ("nic.rails", lambda m: replace(m, pci=cases.without(m.pci, "0000:1a:00.0")), "rail 0: 0000:1a:00.0 has no device"),
+    ("nic.slots", lambda m: replace(m, pci=cases.without(m.pci, "0000:29:00.1")), "none at 0000:29:00.1"),
+    ("nic.model", lambda m: replace(m, pci=cases.another(m.pci, "0000:1a:00.0", "101d")), "ConnectX-6 Dx at 0000:1a"),
+    ("nic.unknown", lambda m: replace(m, pci=cases.another(m.pci, "0000:1a:00.0", "1fff")), "15b3:1fff"),
+]
+
+
+@pytest.mark.parametrize(("id_", "spoil", "said"), MACHINES, ids=[f"{m[0]}-{m[2]}" for m in MACHINES])
+def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], Machine], said: str) -> None:
+    found = of_machine(spoil(cases.machine()))
+    assert said in found[id_]
+    assert found[id_].endswith(f"[{id_}]")
+
+
+@pytest.mark.parametrize(
+    ("promised", "actual", "efi", "said"),
+    [
+        (False, True, True, "expects it off, actual on"),
+        (True, False, True, "expects it on, actual off"),
+        (True, None, False, "expects it on, actual no EFI firmware"),
+        (True, None, True, "expects it on, actual off"),
+    ],
+)
+def test_secure_boot_is_as_promised(promised: bool, actual: bool | None, efi: bool, said: str) -> None:
+    machine = cases.machine(secure_boot=actual, efi=efi)
+    found = judged(checks.secure_boot_problems(machine, cases.architecture(secure_boot=promised)))
+    assert said in found["boot.secure_boot"]
+
+
+STATES: list[tuple[str, dict[str, Any], str]] = [
+    ("host.name", {"name": "gpu-02"}, "expected gpu-01, actual gpu-02"),
+    ("host.name", {"name": "localhost.localdomain"}, "actual localhost.localdomain"),
+    ("disk.free", {"free_mib": {"/": 90000, "/var": 90000, "/boot": 12}}, "/boot: expected 128 MiB, actual 12 MiB"),
+    ("disk.free", {"free_mib": {"/": 90000, "/var": 90000, "/boot": None}}, "actual unknown"),
+    ("disk.free", {"free_mib": {}}, "free space at /boot: expected 128 MiB, actual unknown"),
+    ("packages.broken", {"broken": ("nfs-common: half-configured",)}, "actual nfs-common: half-configured"),
+    ("packages.broken", {"manager": ""}, "expected dpkg or rpm, actual neither"),
+    ("packages.lock", {"lock_holder": "812 (/usr/bin/unattended-upgrade)"}, "process 812 (/usr/bin/unattended"),
+    ("node.rebooting", {"system": "stopping"}, "actual stopping"),
+    ("node.rebooting", {"shutdown": "reboot"}, "reboot is scheduled"),
+    ("clock.offset", {"clock_s": int(cases.NOW) + 120}, "actual 120 s ahead"),
+    ("clock.offset", {"clock_s": int(cases.NOW) - 3600}, "about 3600 s behind"),
+]
+
+
+@pytest.mark.parametrize(("id_", "changes", "said"), STATES, ids=[f"{s[0]}-{s[2]}" for s in STATES])
+def test_a_node_in_a_state_that_is_none_to_begin_with(id_: str, changes: dict[str, Any], said: str) -> None:
+    found = of_state(**changes)
+    assert said in found[id_]
+    assert set(found) == {id_}
+
+
+def test_a_clock_of_another_day_is_not_compared() -> None:
+    assert of_state(now_s=None, clock_s=0) == {}
+
+
+@pytest.mark.parametrize("name", ["gpu-01.example.org", "GPU-01"])
+def test_a_name_may_have_its_domain(name: str) -> None:
+    assert of_state(name=name) == {}
+
+
+@pytest.mark.parametrize("node", ["192.0.2.1", "fe80::1", "@fake/gpu-01"])
+def test_an_address_says_nothing_about_a_name(node: str) -> None:
+    assert list(checks.state_problems(node, cases.state(), GIVEN, cases.NOW)) == []
+
+
+MOUNTED = {"/mnt/home": Mounted("10.0.0.9:/home", "/mnt/home", "nfs4", ("rw", "soft"))}
+
+
+def test_a_mount_that_must_change_and_is_in_use_stops_the_node() -> None:
+    found = judged(
+        checks.mount_problems([NFS], cases.state(mounted=MOUNTED, users={"/mnt/home": ("812(python)", "813(python)")}))
+    )
+    assert "and used by 812(python) 813(python); end what works in it" in found["mounts.busy"]
+
+
+def test_an_idle_mount_is_made_anew_without_a_word() -> None:
+    assert judged(checks.mount_problems([NFS], cases.state(mounted=MOUNTED, users={"/mnt/home": ()}))) == {}
+
+
+def test_every_check_of_a_node_is_tried_here() -> None:
+    tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy"}
+    assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)
