@@ -194,7 +194,7 @@ def _gds(stack: GpuStack) -> tuple[Package, ...]:
 
 def container_toolkit(stack: GpuStack, runtimes: Iterable[str] = ()) -> tuple[Package, ...]:
     """The whole set in one version."""
-    if not (stack.runtimes or tuple(runtimes)) and stack.container_toolkit is None:
+    if not [*stack.runtimes, *runtimes] and stack.container_toolkit is None:
         return ()
     version = None if stack.container_toolkit in (None, "latest") else stack.container_toolkit
     return tuple(Package(name, version) for name in TOOLKIT)
