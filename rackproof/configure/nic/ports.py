@@ -73,7 +73,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
             values = found[name] = {}
             continue
         key, equals, value = line.partition("=")
-        if values is None or not equals or not re.fullmatch(r"[a-z_]+(\.[a-z0-9]+)*", key):
+        if values is None or not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z0-9]+)*", key):
             raise ValueError(f"no setting of a port: {line!r}")
         values[key] = value
     return {name: PortState(name, values) for name, values in found.items()}
