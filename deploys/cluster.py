@@ -9,10 +9,13 @@ from pyinfra.context import host
 from deploys.base import base
 from deploys.ceph import ceph_server
 from deploys.container_toolkit import container_toolkit
+from deploys.containers import containers
 from deploys.fabric import fabric
 from deploys.gpu import gpu
+from deploys.health_check import health_check
 from deploys.node import node
 from deploys.preflight import preflight
+from deploys.reboot import reboot
 from deploys.slurm import slurm
 from deploys.storage_client import storage_client
 from deploys.storage_server import storage_server
@@ -42,12 +45,16 @@ if site.client_storage():
 if "gpu" in host.groups:
     gpu()
 
-if site.architecture.slurm:
-    slurm()
+if site.architecture.containers:
+    containers()
 if "gpu" in host.groups:
     container_toolkit()
+if site.architecture.slurm:
+    health_check()
+    slurm()
 
 rest()
 hold_and_read_back()
 
 tools()
+reboot()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 
 from testinfra.host import Host
 
-from rackproof.core.architecture import Architecture, Containers
+from rackproof.core.architecture import Architecture, Containers, Storage
 from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.containers import (
+    INSIDE,
+    Inside,
     Refusal,
     Runtime,
     parse_cdi_list,
@@ -18,10 +21,11 @@ from rackproof.parse.containers import (
     parse_ctr_version,
     parse_docker_info,
     parse_enroot_version,
+    parse_inside,
     parse_podman_info,
 )
-from rackproof.parse.mounts import find_mount, parse_mountinfo
-from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of
 
 LIMIT = "timeout -k 2 15"
@@ -48,6 +52,15 @@ INFO = {
 CTR_VERSION = f"{LIMIT} ctr version 2>&1{STATUS}"
 CDI = f"{LIMIT} nvidia-ctk cdi list 2>&1{STATUS}"
 ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-container-cli{STATUS}"
+
+
+# As the user that the kit made for it; its name is a site's. Starting a container takes seconds on a slow node.
+CONTAINER = (
+    "timeout -k 5 100 runuser -u {user} -- /usr/local/bin/rackproof-container {image} -- sh -c '{inside}' 2>&1{status}"
+)
+HOST_MOUNTS = "cat /proc/self/mountinfo"
+DEVICES = "ls /dev/infiniband 2>/dev/null; true"
+USER_FOLDER = "rackproof-user"
 
 
 def containers_of(arch: Architecture) -> Containers:
@@ -254,3 +267,101 @@ def test_mount(host: Host, arch: Architecture, item: str) -> None:
         mount = find_mount(seen, mountpoint)
         actual = mount.fstype if mount else "not mounted"
         expect(actual, storage.fstype, f"{mountpoint} as {runtime} sees it")
+
+
+def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
+    """What a container of the unprivileged user sees, and the user's number."""
+    data = node.data.get("containers") or {}
+    user, image = str(data.get("user", "rackproof")), data.get("image")
+    paths = [path for name in containers_of(arch).bridge for path in arch.storage[name].mountpoints]
+    script = INSIDE.format(folders=" ".join(shlex.quote(f"{path}/{USER_FOLDER}") for path in paths))
+    command = CONTAINER.format(
+        user=shlex.quote(user),
+        image=f"--image {shlex.quote(str(image))}" if image else "--host-root",
+        inside=script,
+        status=STATUS,
+    )
+    number = f"id -u {shlex.quote(user)} 2>&1{STATUS}"
+    announce(host, command, number)
+    found = answer(host, "rackproof-container", command)
+    lines = found.body.strip().splitlines()
+    if found.timed_out:
+        raise AssertionError("expected a container, actual none within 100 s")
+    if found.status == 64:
+        raise Unmeasured(lines[-1] if lines else "rackproof-container: no image")
+    if found.status != 0:
+        raise AssertionError(f"expected a container, actual {lines[-1] if lines else f'exit status {found.status}'}")
+    uid = answer(host, "id", number)
+    if uid.status != 0 or not uid.body.strip().isdecimal():
+        raise Unmeasured(f"id: no user {user}")
+    # The runtime's own warnings stand before what the process inside prints.
+    start = next((i for i, line in enumerate(lines) if re.match(r"\d+ \d+ \d+:\d+ ", line)), 0)
+    return parse_inside("".join(f"{line}\n" for line in lines[start:])), int(uid.body)
+
+
+def bridged(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    return arch.containers.bridge if arch.containers and has_containers(arch, node, rack) else ()
+
+
+@check(
+    "container.bridge",
+    reads="containers.bridge",
+    each=bridged,
+    protects="Storage that needs a privileged container is storage for which everybody becomes root on the node.",
+    hint="Run the same by hand: runuser -u rackproof -- rackproof-container --host-root -- sh; then mount, id, ls.",
+)
+def test_bridge(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, HOST_MOUNTS)
+    seen, uid = inside(host, arch, node)
+    outside = parse_mountinfo(read(host, HOST_MOUNTS))
+    problems = [
+        f"{name}: expected no capability, actual {bits:#x}" for name, bits in sorted(seen.capabilities.items()) if bits
+    ]
+    if not seen.no_new_privileges:
+        problems.append("privileges: expected that none can be gained, actual no_new_privs is off")
+    if seen.uid != uid or uid == 0:
+        problems.append(f"user: expected {uid or 'not root'} inside as outside, actual {seen.uid}")
+    storage = arch.storage[item]
+    for path in storage.mountpoints:
+        problems += bridge_problems(path, storage, find_mount(outside, path), find_mount(seen.mounts, path))
+        owner, usable = seen.folders.get(f"{path}/{USER_FOLDER}", (-1, False))
+        if owner != uid:
+            problems.append(f"{path}/{USER_FOLDER}: expected owner {uid} inside, actual {owner}")
+        if not usable:
+            problems.append(f"{path}/{USER_FOLDER}: expected readable and writable inside, actual not")
+    expect_all(problems)
+
+
+def bridge_problems(path: str, storage: Storage, outside: Mount | None, within: Mount | None) -> list[str]:
+    if outside is None:
+        raise Unmeasured(f"{path}: not mounted on the node; see mount.mounted")
+    if within is None:
+        return [f"{path}: expected a mount inside, actual none"]
+    if (within.fstype, within.device) != (outside.fstype, outside.device):
+        return [f"{path}: expected {outside.fstype} {outside.device} inside, actual {within.fstype} {within.device}"]
+    in_force = {*within.options, *within.super_options} - {"rw", "ro"} | {"ro" if within.read_only else "rw"}
+    return [
+        *(f"{path}: {o}: expected inside, actual not" for o in storage.options_required if o not in in_force),
+        *(f"{path}: {o}: expected not inside, actual in force" for o in storage.options_forbidden if o in in_force),
+    ]
+
+
+@check(
+    "container.rdma",
+    reads="containers.rdma",
+    when=says("rdma"),
+    protects="Without its devices a job in a container falls back to TCP, and without pinned memory it ends at once.",
+    hint="ls -l /dev/infiniband (0666 by rdma-core's rules) and ulimit -H -l of the user: both are handed on.",
+)
+def test_rdma(host: Host, arch: Architecture, node: Node) -> None:
+    announce(host, DEVICES)
+    seen, _ = inside(host, arch, node)
+    outside = set(read(host, DEVICES).split())
+    if not any(name.startswith("uverbs") for name in outside):
+        raise Unmeasured("no RDMA device on the node; see fabric.rdma")
+    missing = sorted(outside - seen.devices)
+    wanted = arch.system.limits_memlock
+    problems = [f"/dev/infiniband: expected inside, actual missing: {', '.join(missing)}"] if missing else []
+    if seen.memlock_kib is not None and (wanted == "unlimited" or seen.memlock_kib < wanted):
+        problems.append(f"pinned memory: expected {wanted}, actual {seen.memlock_kib} KiB")
+    expect_all(problems)

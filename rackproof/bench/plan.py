@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackproof.bench import collectives, links, storage
+from rackproof.bench import collectives, containers, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Rack
@@ -23,4 +23,6 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         steps += collectives.plan(architecture, profile.collectives, rack)
     if profile.storage:
         steps += storage.plan(architecture, profile.storage, rack)
+    if profile.containers:
+        steps += containers.plan(architecture, profile.containers, rack)
     return steps

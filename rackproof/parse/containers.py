@@ -8,7 +8,8 @@ from typing import Any
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_json
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.mounts import Mount, parse_mountinfo
+from rackproof.parse.text import excerpt, integer, whole_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +131,64 @@ def _document(tool: str, output: str | bytes, *keys: str) -> Json:
         return isinstance(value, dict) and any(key in value for key in keys)
 
     return Json(tool, "", find_json(tool, output, wanted).value)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a process in a container says of itself and of what it sees."""
+
+    mounts: tuple[Mount, ...]
+    capabilities: dict[str, int]
+    """``CapEff``, ``CapPrm``, ``CapBnd`` …: one bit a capability."""
+    no_new_privileges: bool
+    uid: int
+    devices: frozenset[str]
+    """Names in /dev/infiniband."""
+    memlock_kib: int | None
+    """None: unlimited."""
+    folders: dict[str, tuple[int, bool]]
+    """By path: number of the owner, and whether the process may read and write there."""
+
+
+INSIDE = (
+    'cat /proc/self/mountinfo; echo --; grep -E "^(Cap|NoNewPrivs)" /proc/self/status; echo --; id -u; echo --; '
+    "ls /dev/infiniband 2>/dev/null; echo --; ulimit -l; echo --; "
+    "for d in {folders}; do if [ -r $d ] && [ -w $d ]; then a=rw; else a=no; fi; "
+    'echo "$(stat -c %u $d 2>/dev/null || echo -1) $a $d"; done; echo --'
+)
+"""What is run inside; ``folders`` are plain paths. It contains no single quote."""
+
+
+def parse_inside(output: str | bytes) -> Inside:
+    """Answer of ``INSIDE``. Raises ParseError for anything else."""
+    tool = "container"
+    sections: list[list[str]] = [[]]
+    for line in whole_lines(tool, output):
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) not in (6, 7) or (len(sections) == 7 and sections[6]):
+        raise ParseError(tool, f"expected 6 sections, actual {len(sections)}")
+    mountinfo, status, uid, devices, memlock, folders = sections[:6]
+    values = dict(line.split(":", 1) for line in status if ":" in line)
+    capabilities = {key: int(value, 16) for key, value in values.items() if key.startswith("Cap")}
+    if not {"CapEff", "CapPrm", "CapBnd"} <= set(capabilities) or "NoNewPrivs" not in values:
+        raise ParseError(tool, "no capabilities in /proc/self/status")
+    if len(uid) != 1 or len(memlock) != 1:
+        raise ParseError(tool, "no user, or no limit of pinned memory")
+    found: dict[str, tuple[int, bool]] = {}
+    for line in folders:
+        words = line.split(" ", 2)
+        if len(words) != 3 or words[1] not in ("rw", "no"):
+            raise ParseError(tool, f"no folder: {excerpt(line)}")
+        found[words[2]] = (integer(tool, "owner", words[0], minimum=-1), words[1] == "rw")
+    return Inside(
+        mounts=parse_mountinfo("".join(f"{line}\n" for line in mountinfo)),
+        capabilities=capabilities,
+        no_new_privileges=values["NoNewPrivs"].strip() == "1",
+        uid=integer(tool, "user", uid[0]),
+        devices=frozenset(devices),
+        memlock_kib=None if memlock[0] == "unlimited" else integer(tool, "limit", memlock[0]),
+        folders=found,
+    )

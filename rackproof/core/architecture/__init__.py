@@ -34,7 +34,14 @@ from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
-from rackproof.core.architecture.profiles import CollectiveProfile, FioJob, LinkProfile, Profile, StorageProfile
+from rackproof.core.architecture.profiles import (
+    CollectiveProfile,
+    ContainerProfile,
+    FioJob,
+    LinkProfile,
+    Profile,
+    StorageProfile,
+)
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, TimeSync, Tools
@@ -51,6 +58,7 @@ __all__ = [
     "Clocks",
     "CollectiveProfile",
     "Conditions",
+    "ContainerProfile",
     "Containers",
     "Count",
     "Cpu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rackproof.core.architecture.base import Model
 
@@ -49,9 +49,25 @@ class CollectiveProfile(Model):
     ranks_per_node: int = Field(default=1, ge=1)
 
 
+class ContainerProfile(Model):
+    """The same job on the node and inside an unprivileged container."""
+
+    job: FioJob
+    storages: tuple[str, ...] | None = None
+    """None: all of ``containers.bridge``."""
+
+    @field_validator("job")
+    @classmethod
+    def _reads(cls, job: FioJob) -> FioJob:
+        if job.rw != "read":
+            raise ValueError("the comparison is of sequential reads: rw must be read")
+        return job
+
+
 class Profile(Model):
     """How much a run measures: ``lab`` is small, ``full`` is an acceptance test."""
 
     storage: StorageProfile | None = None
     links: LinkProfile | None = None
     collectives: CollectiveProfile | None = None
+    containers: ContainerProfile | None = None

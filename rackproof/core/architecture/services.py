@@ -60,6 +60,11 @@ class Containers(Model):
     """Every GPU of the node is a CDI device."""
     mounts: tuple[Identifier, ...] = ()
     """Storage that the daemon sees, and containers can be given."""
+    bridge: tuple[Identifier, ...] = ()
+    """Storage that a container of an unprivileged user sees as its node does, and reads and writes as that user,
+    without a privilege of its own."""
+    rdma: bool | None = None
+    """Such a container has the node's RDMA devices, and may pin memory."""
     source: str | None = None
     claim: Claims = ()
 
@@ -73,7 +78,7 @@ class Containers(Model):
 
 _UNANSWERED: Final = {
     "docker": (),
-    "containerd": ("rootless",),
+    "containerd": ("rootless", "bridge", "rdma"),
     "podman": ("mounts",),
     "enroot": ("storage_driver", "data_root", "rootless", "default_runtime", "mounts"),
 }
@@ -105,10 +110,12 @@ CONTAINER_CHECKS: Final = {
     "nvidia_runtime": "container.nvidia_runtime",
     "cdi": "container.cdi",
     "mounts": "container.mount",
+    "bridge": "container.bridge",
+    "rdma": "container.rdma",
 }
-"""Key of ``containers``: check. Items of container.mount are the names of storage."""
+"""Key of ``containers``: check. Items of container.mount and container.bridge are the names of storage."""
 
-_ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi")
+_ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi", "rdma")
 
 
 def asks(part: Slurm | Containers, key: str) -> bool:
@@ -127,4 +134,6 @@ def service_items(slurm: Slurm | None, containers: Containers | None, check: str
         return slurm.partitions
     if check == "container.mount" and containers:
         return containers.mounts
+    if check == "container.bridge" and containers:
+        return containers.bridge
     return ()

@@ -1,0 +1,44 @@
+"""The bridge: shared storage inside a container, at the same place and with the same options, without privileges.
+
+One program, ``rackproof-container``, runs a command in a container as the user who calls it:
+
+* every declared mount is bound to the same path with propagation ``rslave``: what the node mounts again later shows
+  inside, and nothing that is mounted inside shows outside;
+* the user keeps its number (podman: ``--userns=keep-id``; docker: ``--user``), so files belong to the same one;
+* no capability is kept, none can be gained, nothing is privileged;
+* RDMA devices are handed over one by one, the limit on pinned memory is the caller's own, and the network is the
+  node's: RoCE addresses belong to its interfaces;
+* podman runs in the caller's control group: within a Slurm job the job's limits hold for the container.
+
+``--host-root`` needs no image and no registry: the node's own ``/usr`` over an empty root, read-only.
+"""
+
+from __future__ import annotations
+
+PROGRAM = "/usr/local/bin/rackproof-container"
+ROOT = "/var/lib/rackproof/host-root"
+
+DIRECTORIES = ("dev", "etc", "etc/alternatives", "etc/libibverbs.d", "mnt", "proc", "run", "sys", "tmp", "usr", "var",
+               "var/tmp")  # fmt: skip
+LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
+FILES = ("etc/hostname", "etc/hosts", "etc/ld.so.cache", "etc/resolv.conf", "run/.containerenv")
+"""Places that are mounted over."""
+SHARED = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/libibverbs.d")
+"""Of the node, read-only."""
+
+
+def root_script(mountpoints: tuple[str, ...]) -> str:
+    """Make the empty root. It holds no data; making it again changes nothing."""
+    lines = ["set -eu", "umask 022", f"mkdir -p {ROOT}", f"cd {ROOT}"]
+    places = [*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)]
+    lines.append(f"mkdir -p -- {' '.join(places)}")
+    lines += [f"[ -L {name} ] || ln -s {target} {name}" for name, target in LINKS.items()]
+    lines.append(f"touch -- {' '.join(FILES)}")
+    lines.append(f"echo {' '.join(places)} > .complete")
+    return "\n".join(lines)
+
+
+def root_state(mountpoints: tuple[str, ...]) -> str:
+    """Shell test: the root is complete, and for these mounts."""
+    places = " ".join([*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)])
+    return f'[ "$(cat {ROOT}/.complete 2>/dev/null)" = "{places}" ]'

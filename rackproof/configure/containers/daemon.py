@@ -1,0 +1,143 @@
+"""Configuration of the runtimes: docker's JSON, containerd's TOML, podman's and enroot's files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.gpu.runtimes import docker_settings
+from rackproof.core.architecture import Containers
+
+PACKAGES = {
+    "debian": {
+        "docker": ("docker.io",),
+        "containerd": ("containerd",),
+        "podman": ("crun", "fuse-overlayfs", "podman", "uidmap"),
+        "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "uidmap"),
+    },
+    "rhel": {
+        "docker": ("docker-ce",),
+        "containerd": ("containerd.io",),
+        "podman": ("crun", "fuse-overlayfs", "podman", "shadow-utils"),
+        "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "shadow-utils"),
+    },
+}
+"""By family and runtime. Of enroot only what its own packages need: they are downloads."""
+NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+
+
+def packages(runtime: str, family: str) -> tuple[str, ...]:
+    return tuple(sorted(PACKAGES[family][runtime]))
+
+
+def docker_json(declared: Containers, inputs: ContainerInputs) -> str:
+    """``/etc/docker/daemon.json``. The GPU's runtime is named here and not by ``nvidia-ctk``: one writer for a file."""
+    values: dict[str, Any] = {
+        "exec-opts": ["native.cgroupdriver=systemd"],
+        "live-restore": inputs.live_restore,
+        "log-driver": "json-file",
+        "log-opts": {"max-file": str(inputs.log_files), "max-size": f"{inputs.log_max_mib}m"},
+        # RDMA pins what it registers; without this a container has 64 KiB to pin.
+        "default-ulimits": {
+            "memlock": {"Name": "memlock", "Hard": -1, "Soft": -1},
+            "nofile": {"Name": "nofile", "Hard": 1048576, "Soft": 1048576},
+        },
+    }
+    if declared.data_root:
+        values["data-root"] = declared.data_root
+    if declared.storage_driver:
+        values["storage-driver"] = declared.storage_driver
+    if inputs.registry_mirrors:
+        values["registry-mirrors"] = list(inputs.registry_mirrors)
+    if declared.nvidia_runtime:
+        values |= docker_settings()
+    if declared.default_runtime:
+        values["default-runtime"] = declared.default_runtime
+    if declared.cdi:
+        values["features"] = {"cdi": True}
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+
+def containerd_toml(declared: Containers, inputs: ContainerInputs) -> str:
+    """``/etc/containerd/config.toml`` in version 2, which containerd 1.7 and 2.x read."""
+    cri = 'plugins."io.containerd.grpc.v1.cri"'
+    lines = ["# Written by rackproof.", "version = 2"]
+    if declared.data_root:
+        lines.append(f"root = {json.dumps(declared.data_root)}")
+    lines += ["", f"[{cri}]", f"  enable_cdi = {'true' if declared.cdi else 'false'}"]
+    lines += ["", f"[{cri}.containerd]"]
+    if declared.storage_driver:
+        lines.append(f"  snapshotter = {json.dumps(declared.storage_driver)}")
+    lines.append(f"  default_runtime_name = {json.dumps(declared.default_runtime or 'runc')}")
+    for name, binary in (("runc", None), *((("nvidia", NVIDIA_RUNTIME),) if declared.nvidia_runtime else ())):
+        lines += ["", f"[{cri}.containerd.runtimes.{name}]", '  runtime_type = "io.containerd.runc.v2"']
+        lines += [f"[{cri}.containerd.runtimes.{name}.options]", "  SystemdCgroup = true"]
+        if binary:
+            lines.append(f"  BinaryName = {json.dumps(binary)}")
+    if inputs.registry_mirrors:
+        lines += ["", f"[{cri}.registry]", '  config_path = "/etc/containerd/certs.d"']
+    return "\n".join(lines) + "\n"
+
+
+def mirrors_toml(inputs: ContainerInputs) -> str:
+    """``hosts.toml`` of docker.io for containerd."""
+    lines = ["# Written by rackproof.", 'server = "https://registry-1.docker.io"']
+    for url in inputs.registry_mirrors:
+        lines += [f"[host.{json.dumps(url)}]", '  capabilities = ["pull", "resolve"]']
+    return "\n".join(lines) + "\n"
+
+
+def podman_conf(inputs: ContainerInputs) -> str:
+    """``containers.conf``: what does not depend on a session of systemd, which jobs do not have."""
+    size = inputs.log_max_mib * 1024 * 1024
+    return (
+        "# Written by rackproof.\n[containers]\n"
+        f"log_size_max = {size}\n"
+        "[engine]\n"
+        "# A job has no systemd of its own: events in a file, control groups by the kernel's file system.\n"
+        'events_logger = "file"\n'
+        'cgroup_manager = "cgroupfs"\n'
+    )
+
+
+def podman_storage(declared: Containers) -> str:
+    """``storage.conf``; users' images stay apart from each other below the same root."""
+    root = declared.data_root or "/var/lib/containers/storage"
+    users = f'rootless_storage_path = "{root}/users/$UID"\n' if declared.data_root else ""
+    return (
+        "# Written by rackproof.\n[storage]\n"
+        f'driver = "{declared.storage_driver or "overlay"}"\n'
+        f'runroot = "/run/containers/storage"\ngraphroot = "{root}"\n{users}'
+    )
+
+
+def podman_registries(inputs: ContainerInputs) -> str:
+    lines = ["# Written by rackproof.", "[[registry]]", 'location = "docker.io"']
+    for mirror in inputs.registry_mirrors:
+        lines += ["[[registry.mirror]]", f"location = {json.dumps(mirror.partition('://')[2] or mirror)}"]
+    return "\n".join(lines) + "\n"
+
+
+def enroot_conf(inputs: ContainerInputs) -> str:
+    """``enroot.conf``: users' images apart from each other, on a local drive; RDMA and shared mounts by mounts.d."""
+    base = inputs.enroot_data
+    return (
+        "# Written by rackproof.\n"
+        f"ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)\n"
+        f"ENROOT_CACHE_PATH {base}/cache-$(id -u)\n"
+        f"ENROOT_DATA_PATH {base}/data-$(id -u)\n"
+        "ENROOT_MOUNT_HOME no\nENROOT_RESTRICT_DEV no\nENROOT_ROOTFS_WRITABLE yes\nENROOT_REMAP_ROOT no\n"
+    )
+
+
+def enroot_mounts(mountpoints: tuple[str, ...]) -> str:
+    """``mounts.d``: in every container, at the same place. rslave: a file system that is mounted again shows."""
+    lines = ["# Written by rackproof."]
+    lines += [f"{path} {path} none x-create=dir,bind,rslave,nofail 0 0" for path in mountpoints]
+    lines.append("/dev/infiniband /dev/infiniband none x-create=dir,rbind,rslave,nofail 0 0")
+    return "\n".join(lines) + "\n"
+
+
+def pyxis_conf(inputs: ContainerInputs) -> str:
+    return f"# Written by rackproof.\nrequired {inputs.pyxis_library} runtime_path=/run/pyxis execute_entrypoint=0\n"

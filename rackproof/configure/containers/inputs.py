@@ -1,0 +1,54 @@
+"""How a site runs containers. Which runtime, and what its containers must see, stands in the architecture."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from rackproof.configure.settings import Inputs
+
+
+class Download(Inputs):
+    """A package that no repository has."""
+
+    url: str = Field(pattern=r"^(https?|file)://[^\s']+$")
+    """Where it is; a mirror of one's own in a rack without a way out."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the file; it is compared before anything is installed."""
+
+
+class ContainerInputs(Inputs):
+    """``containers`` in the inventory's data."""
+
+    registry_mirrors: tuple[str, ...] = ()
+    """URLs (docker) or hosts (podman) that are asked before docker.io. Default: none."""
+    log_max_mib: int = Field(default=100, ge=1)
+    """MiB of one log file of a container. Docker's own default is no limit, which fills /var in a long training."""
+    log_files: int = Field(default=3, ge=1)
+    """Log files kept of a container."""
+    live_restore: bool = True
+    """Containers outlive a restart of the daemon. Source: Docker's documentation of live restore."""
+    user: str = Field(default="rackproof", pattern=r"^[a-z][a-z0-9_-]{0,30}$")
+    """Unprivileged user that tries the way into the storage; it owns a folder of its own there and nothing else."""
+    uid: int = Field(default=59500, ge=1000, le=59999)
+    """Its number, the same on every node: files on shared storage belong to numbers. Default: from the end of what
+    Debian's policy leaves to a site."""
+    subordinate_start: int = Field(default=2_000_000_000, ge=100_000)
+    """First of its subordinate ids (/etc/subuid, /etc/subgid), of which rootless containers have theirs. Beyond what
+    useradd hands out by itself."""
+    subordinate_count: int = Field(default=65536, ge=65536)
+    """How many. Source: subuid(5), useradd's default."""
+    image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._/:@-]+$")
+    """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
+    programs over an empty root, which only podman can do."""
+    packages: tuple[Download, ...] = ()
+    """Packages of enroot and pyxis, which no distribution has."""
+    pyxis_library: str = Field(default="/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so", pattern=r"^/[^\s]+$")
+    """The Slurm plugin, as its package installs it."""
+    enroot_data: str = Field(default="/var/lib/enroot", pattern=r"^/[A-Za-z0-9._/-]+$")
+    """Absolute path below which enroot keeps unpacked images: a local drive. Default: that of its own packages."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ContainerInputs:
+        if self.subordinate_start + self.subordinate_count >= 2**32 - 1:
+            raise ValueError("subordinate ids end beyond 2^32")
+        return self

@@ -1,0 +1,95 @@
+"""The unprivileged user that tries the way into shared storage: its number, its subordinate ids, its folders."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackproof.configure.containers.inputs import ContainerInputs
+
+HOME = "/var/lib/rackproof/home"
+FOLDER = "rackproof-user"
+"""Of the user, in the root of every shared storage."""
+
+
+class ForeignUser(ValueError):
+    """The name or the number belongs to somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserState:
+    uid: int | None
+    """Of the name; None when there is no such user."""
+    holder: str | None
+    """Who has the number."""
+    subuid: tuple[str, ...]
+    """Lines of the name."""
+    subgid: tuple[str, ...]
+    folders: tuple[tuple[str, str], ...]
+    """Path and number of the owner of the folders that are there."""
+
+
+def state_command(inputs: ContainerInputs, folders: Sequence[str]) -> str:
+    name = shlex.quote(inputs.user)
+    paths = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        f"export LC_ALL=C; id -u {name} 2>/dev/null; echo --; getent passwd {inputs.uid} | cut -d: -f1; echo --; "
+        f"grep -s ^{name}: /etc/subuid; echo --; grep -s ^{name}: /etc/subgid; echo --; "
+        f"for d in {paths}; do timeout -k 2 20 stat -c '%n|%u' -- \"$d\" 2>/dev/null; done; "
+    )
+
+
+def parse_state(lines: Sequence[str]) -> UserState:
+    """Raises ValueError."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line == "--":
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    if len(sections) != 5:
+        raise ValueError(f"expected 5 sections, actual {len(sections)}")
+    uid, holder, subuid, subgid, folders = sections
+    pairs = [line.rsplit("|", 1) for line in folders]
+    return UserState(
+        uid=int(uid[0]) if uid else None,
+        holder=holder[0] if holder else None,
+        subuid=tuple(subuid),
+        subgid=tuple(subgid),
+        folders=tuple((path, owner) for path, owner in pairs),
+    )
+
+
+def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> tuple[str, ...]:
+    """Shell lines; none when all is there. Raises ForeignUser."""
+    if state.uid is not None and state.uid != inputs.uid:
+        raise ForeignUser(
+            f"user {inputs.user} has the number {state.uid} here, expected {inputs.uid}: set containers.uid to it on"
+            " every node, or choose another containers.user"
+        )
+    if state.uid is None and state.holder is not None:
+        raise ForeignUser(f"the number {inputs.uid} belongs to {state.holder} here: choose another containers.uid")
+    name, lines = shlex.quote(inputs.user), []
+    if state.uid is None:
+        lines.append(
+            f"getent group {name} >/dev/null || groupadd -g {inputs.uid} {name}; "
+            f"useradd -u {inputs.uid} -g {name} -d {HOME} -m -s /bin/sh -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 {name}"
+        )
+    wanted = f"{inputs.user}:{inputs.subordinate_start}:{inputs.subordinate_count}"
+    for file, have in (("/etc/subuid", state.subuid), ("/etc/subgid", state.subgid)):
+        if have != (wanted,):
+            lines.append(
+                f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || true; echo {wanted}; }} > {file}.rackproof-new"
+                f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
+            )
+    there = dict(state.folders)
+    for folder in folders:
+        if there.get(folder) != str(inputs.uid):
+            path = shlex.quote(folder)
+            lines.append(
+                f"timeout -k 2 60 install -d -m 755 -o {inputs.uid} -g {inputs.uid} -- {path} || "
+                f"{{ echo {shlex.quote(f'{folder}: cannot be given to {inputs.user}; does the server squash root?')}"
+                " >&2; exit 1; }"
+            )
+    return tuple(lines)
