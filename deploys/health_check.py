@@ -42,9 +42,11 @@ def health_check() -> None:
 
 
 def applies(site: Site) -> bool:
-    """Nodes that Slurm asks with the kit's own program; a site may have another one."""
+    """Nodes that Slurm asks with the kit's own program; a site may have another one, or want this one by hand."""
     slurm = site.architecture.slurm
-    return slurm is not None and slurm.health_check == PROGRAM and bool(set(slurm.roles) & set(site.node.groups))
+    if slurm is None or not set(slurm.roles) & set(site.node.groups):
+        return False
+    return slurm.health_check == PROGRAM or "health_check" in site.node.data
 
 
 def inputs_here(site: Site) -> HealthInputs:
