@@ -162,6 +162,7 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
     The files that make it permanent must be there already: ``manager`` (networkd, NetworkManager) reads them here,
     udev at boot.
     """
+    tool = "nmcli device show" if manager == "NetworkManager" else "networkctl status"
     lines = ["set -eu"]
     for change in changes:
         name = shlex.quote(change.port.name)
@@ -182,7 +183,7 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
             lines.append(f"networkctl reconfigure {name}")
     for change in changes:
         name, address = shlex.quote(change.port.name), shlex.quote(f"inet {change.port.address} ")
-        message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: networkctl status")
+        message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: {tool}")
         lines.append(
             f"n=0; until ip -4 -o addr show dev {name} | grep -qF {address}; do n=$((n + 1)); "
             f"[ $n -lt {ADDRESS_WAIT_S} ] || {{ echo {message} >&2; exit 1; }}; sleep 1; done"
