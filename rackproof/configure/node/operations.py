@@ -71,7 +71,8 @@ def settings(wanted: node_settings.Settings) -> Commands:
         return
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
-    yield StringCommand(plan.script)
+    kept = [file_line(node_settings.BLACKLIST, digest) for digest in plan.blacklist]
+    yield StringCommand(journal_here().before(kept, plan.script))
 
 
 @operation()

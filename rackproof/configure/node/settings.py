@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,8 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
 class SettingsPlan:
     lines: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    blacklist: tuple[str | None, ...] = ()
+    """sha256 of the list of forbidden modules when it changes, None in it when it goes."""
 
     @property
     def script(self) -> str:
@@ -135,7 +138,14 @@ def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
         _hugepages(size, count, found, do)
     if wanted.irq_affinity and found.irq_strays:
         do(f"{len(found.irq_strays)} interrupts", IRQ_SCRIPT)
-    return SettingsPlan(tuple(lines), tuple(reasons))
+    return SettingsPlan(tuple(lines), tuple(reasons), _blacklist_change(wanted, found))
+
+
+def _blacklist_change(wanted: Settings, found: SettingsState) -> tuple[str | None, ...]:
+    text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
+    if found.blacklist == text:
+        return ()
+    return (hashlib.sha256(text.encode()).hexdigest() if text else None,)
 
 
 def _tuned(profile: str) -> list[str]:

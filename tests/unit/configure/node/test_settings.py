@@ -1,0 +1,133 @@
+"""Swap, time zone, tuned, modules, huge pages, interrupts: asked, planned, and the scripts that do it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys import templates
+from rackproof.configure.node import settings
+from rackproof.configure.node.settings import Settings, SettingsState, blacklist_text, parse_state, plan
+
+ALL = Settings(
+    swap_off=True,
+    timezone="Etc/UTC",
+    tuned="rackproof",
+    modules=("nvme_tcp",),
+    forbidden=("nouveau",),
+    hugepages={2048: 100},
+    irq_affinity=True,
+)
+GOOD = [
+    "masked masked",
+    "timezone Etc/UTC",
+    "tuned rackproof",
+    "module nvme_tcp",
+    "module ext4",
+    *(f"blacklist {line}" for line in blacklist_text(("nouveau",)).splitlines()),
+    "huge 2048 100",
+]
+
+
+def test_a_node_that_has_everything_is_left_alone() -> None:
+    assert plan(ALL, parse_state(GOOD)).lines == ()
+    assert plan(Settings(), SettingsState()).lines == ()
+
+
+@pytest.mark.parametrize(
+    ("gone", "come", "reason", "part"),
+    [
+        ("masked masked", "masked disabled", "swap off", "systemctl mask swap.target"),
+        ("masked masked", "swap /dev/zram0", "swap off", "swapoff -a"),
+        ("timezone Etc/UTC", "timezone Asia/Tokyo", "time zone Etc/UTC", "timedatectl set-timezone -- Etc/UTC"),
+        ("tuned rackproof", "tuned ", "tuned profile rackproof", "tuned-adm profile rackproof"),
+        ("tuned rackproof", "tuned absent", "tuned profile rackproof", "tuned is not installed"),
+        ("module nvme_tcp", "module x", "module nvme_tcp in", "modprobe -- nvme_tcp"),
+        ("module ext4", "module nouveau", "module nouveau out", "reboot:module nouveau is in use"),
+        ("blacklist blacklist nouveau", "blacklist x", "forbidden modules", "update-initramfs -u"),
+        ("huge 2048 100", "huge 2048 7", "100 huge pages of 2048 KiB", "reboot:huge pages"),
+        ("module ext4", "irq 55 of 0000:1a:00.0: on 64", "1 interrupts", settings.IRQ_SCRIPT),
+    ],
+)
+def test_one_difference_is_one_reason(gone: str, come: str, reason: str, part: str) -> None:
+    found = plan(ALL, parse_state([come if line == gone else line for line in GOOD]))
+    assert found.reasons == (reason,)
+    assert part in found.script
+    assert subprocess.run(["sh", "-n", "-c", found.script], check=False).returncode == 0
+
+
+def test_what_waits_for_a_reboot_is_not_tried_again() -> None:
+    lines = [line for line in GOOD if not line.startswith("huge")]
+    marks = ["mark reboot:module nouveau is in use", "mark reboot:huge pages"]
+    assert plan(ALL, parse_state([*lines, "huge 2048 7", "module nouveau", *marks])).lines == ()
+
+
+def test_modules_that_are_allowed_again_lose_their_entry() -> None:
+    found = plan(Settings(), parse_state(["blacklist blacklist nouveau"]))
+    assert found.reasons == ("forbidden modules",)
+    assert f"rm -f {settings.BLACKLIST}" in found.script
+
+
+def test_a_size_of_pages_that_the_kernel_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="huge pages of 1048576 KiB: this kernel has no such size"):
+        plan(Settings(hugepages={1048576: 4}), SettingsState())
+
+
+@pytest.mark.parametrize("line", ["bash: tuned-adm: not found", "huge 2048", "huge a b"])
+def test_an_answer_that_is_none_is_not_guessed_at(line: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  (int's and ours)
+        parse_state([line])
+
+
+def test_the_question_is_shell() -> None:
+    assert subprocess.run(["sh", "-n", "-c", settings.state_command(ALL)], check=False).returncode == 0
+
+
+class Machine:
+    """A /sys and /proc with network cards on two NUMA nodes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.script = root / "irq"
+        self.script.write_text(templates.text("/usr/local/sbin/rackproof-irq-affinity", root=str(root)))
+
+    def card(self, address: str, name: str, node: int, near: str, interrupts: dict[int, str]) -> None:
+        device = self.root / "sys/devices" / address
+        (device / "msi_irqs").mkdir(parents=True)
+        (device / "numa_node").write_text(f"{node}\n")
+        (device / "local_cpulist").write_text(f"{near}\n")
+        for irq, where in interrupts.items():
+            (device / "msi_irqs" / str(irq)).write_text("msix\n")
+            (self.root / "proc/irq" / str(irq)).mkdir(parents=True)
+            (self.root / "proc/irq" / str(irq) / "smp_affinity_list").write_text(f"{where}\n")
+        (self.root / "sys/class/net" / name).mkdir(parents=True)
+        (self.root / "sys/class/net" / name / "device").symlink_to(device)
+
+    def run(self, *arguments: str) -> Any:
+        return subprocess.run(["sh", str(self.script), *arguments], capture_output=True, text=True, check=False)
+
+    def where(self, irq: int) -> str:
+        return (self.root / "proc/irq" / str(irq) / "smp_affinity_list").read_text().strip()
+
+
+def test_interrupts_go_to_processors_beside_their_card_in_turn(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.card("0000:1a:00.0", "rail0", 0, "0-1,4", {10: "0-7", 11: "6", 12: "4", 13: "0-1"})
+    machine.card("0000:9a:00.0", "rail1", 1, "2-3", {20: "2"})
+    machine.card("0000:00:03.0", "mgmt", -1, "0-7", {30: "0-7"})
+    checked = machine.run("--check")
+    assert checked.stdout.splitlines() == [
+        "10 of 0000:1a:00.0: on 0-7, beside it are 0-1,4",
+        "11 of 0000:1a:00.0: on 6, beside it are 0-1,4",
+    ]
+    done = machine.run()
+    assert done.returncode == 0, done.stderr
+    assert [machine.where(irq) for irq in (10, 11, 12, 13, 20, 30)] == ["0", "1", "4", "0", "2", "0-7"]
+    assert machine.run("--check").stdout == ""
+
+
+def test_a_machine_without_such_cards_has_nothing_to_move(tmp_path: Path) -> None:
+    assert Machine(tmp_path).run().returncode == 0
