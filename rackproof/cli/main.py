@@ -18,6 +18,8 @@ COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
     "preflight": ("rackproof.cli.preflight", "preflight", "What stands in the way of a deploy, before anything changes."),
     "plan": ("rackproof.cli.plan", "plan", "What a deploy would change, folded over nodes; changes nothing."),
+    "versions": ("rackproof.cli.versions", "versions", "The version set: check a file, lock what is installed."),
+    "mirror": ("rackproof.cli.mirror", "mirror", "What a rack downloads, for a site without a way out."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
     "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
@@ -29,6 +31,7 @@ COMMANDS = {
     "record": ("rackproof.cli.record", "record", "Write down what nodes answer to the validators."),
     "diff": ("rackproof.cli.diff", "diff", "What differs between recordings of nodes or of dates."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
+    "inputs": ("rackproof.cli.inputs", "inputs", "What an inventory can say, with every default and its source."),
     "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }
 

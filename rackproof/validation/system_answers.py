@@ -117,6 +117,20 @@ def holds_of(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for name in names if any(_locks(line, name) for line in lines[1:]))
 
 
+def held_versions_of(lines: list[str], wanted: dict[str, str]) -> frozenset[str]:
+    """Those of the packages that are held, on RHEL at their version: a lock of another version holds the wrong one."""
+    held = holds_of(lines, tuple(wanted))
+    if lines[:1] == ["apt"]:
+        return held
+    exact = set()
+    for name in held:
+        epoch = "" if ":" in wanted[name] else r"(\d+:)?"
+        pattern = rf"{re.escape(name)}-{epoch}{re.escape(wanted[name])}(\.\*|\.\w+)?"
+        if any(re.fullmatch(pattern, line) for line in lines[1:]):
+            exact.add(name)
+    return frozenset(exact)
+
+
 def _locks(line: str, name: str) -> bool:
     """``kernel-0:5.14.0-427.el9.*``, or ``Package name: kernel``; ``!`` before it excludes a version."""
     # Of ``cuda-12-4-0:12.4.1-1.*`` the name is cuda-12-4: versions and releases have no dash in them.

@@ -70,6 +70,9 @@ class System(Model):
     """Packages that the package manager must not change."""
     package_versions: dict[Package, str] | None = Field(default=None, min_length=1)
     """Package: version, to the last digit, or with ``*`` for anything."""
+    version_set: Literal[True] | None = None
+    """Every package of the version set that the inventory names (``versions_lock``) is installed at exactly its
+    version and held, and the locked kernel runs."""
     files: dict[File, Sha256] | None = Field(default=None, min_length=1)
     """Path: sha256 of what the file must contain."""
     kernel_log: tuple[KernelEvent, ...] = ()
@@ -104,6 +107,7 @@ SYSTEM_CHECKS: Final = {
     "secure_boot": "os.secure_boot",
     "holds": "os.holds",
     "package_versions": "os.package_versions",
+    "version_set": "os.version_set",
     "files": "os.files",
     "kernel_log": "os.kernel_log",
     "swap": "os.swap",

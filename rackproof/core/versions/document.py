@@ -19,7 +19,7 @@ from rackproof.core.nearest import suggestion
 from rackproof.core.versions.models import Components, FileSystemClient, VersionSet
 from rackproof.errors import ArchitectureError, VersionSetError
 
-WAY_OUT: Final = "look at the change (`rackproof versions check`), then lock it again: `rackproof versions lock"
+WAY_OUT: Final = "take the change back, or look at it and lock the file again: `rackproof versions lock"
 
 
 def read_versions(text: str, name: str) -> VersionSet:

@@ -1,0 +1,175 @@
+"""``rackproof versions``: check a version set, and lock one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
+
+if TYPE_CHECKING:
+    from rackproof.core.versions import VersionSet
+
+ASK_TIMEOUT_S = 120.0
+
+
+@click.group()
+def versions() -> None:
+    """The version set: kernel, drivers, firmware, clients as one locked file (versions.lock.yaml)."""
+
+
+@versions.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--architecture", help="Also conflicts with what this architecture promises (id or file).")
+@click.pass_context
+def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
+    """Look for contradictions in FILE, and with --architecture for conflicts between vendors.
+
+    Exit status: 0 nothing is wrong, 1 something is, 3 the file cannot be used.
+    """
+    from rackproof import architectures
+    from rackproof.core.versions.conflicts import find_conflicts
+    from rackproof.core.versions.consistency import contradictions
+    from rackproof.core.versions.document import unpinned
+    from rackproof.version_sets import load_versions
+
+    found = load_versions(file, locked=False)
+    arch = architectures.load(architecture).model if architecture else None
+    _table(found)
+    problems = [each.sentence for each in contradictions(found)]
+    if arch is not None:
+        for name, platform in found.platforms.items():
+            problems += [f"{name}: conflict {each.sentence}" for each in find_conflicts(arch, platform.components)]
+    for problem in problems:
+        click.echo(problem, err=True)
+    missing = unpinned(found)
+    state = "locked" if found.locked else f"a draft ({len(missing)} digests of downloads are open)"
+    click.echo(f"{file}: {state}, {len(problems)} problem(s)")
+    ctx.exit(EXIT_FAILED if problems else EXIT_OK)
+
+
+@versions.command()
+@click.argument("source", metavar="INVENTORY|FILE")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the set is written.")
+@click.option("--from", "draft", type=click.Path(path_type=Path, dir_okay=False),
+              help="A set whose repositories and keys are taken over.")  # fmt: skip
+@click.option("--name", help="Of the set.  [default: the output's]")
+@click.option("--limit", help="Only these nodes or groups: gpu-[01-16].")
+@click.pass_context
+def lock(
+    ctx: click.Context, source: str, output: Path | None, draft: Path | None, name: str | None, limit: str | None
+) -> None:
+    """Write what is installed on the nodes of INVENTORY as a version set, or lock the draft FILE (*.yaml) itself.
+
+    Nothing changes on a node. Nodes that differ from the others of their operating system are named, and nothing is
+    written then. A set with open digests of downloads stays a draft and says which they are.
+
+    Exit status: 0 locked, 1 nodes differ or the set contradicts itself, 2 a node did not answer or the set stays a
+    draft, 3 usage.
+    """
+    if source.endswith((".yaml", ".yml")):
+        _lock_file(Path(source), output)
+        return
+    if output is None:
+        raise click.UsageError("-o FILE: where shall the set be written?")
+    ctx.exit(_lock_nodes(source, output, draft, name or output.name.partition(".")[0], limit))
+
+
+def _lock_file(file: Path, output: Path | None) -> None:
+    from rackproof.core.versions.consistency import contradictions
+    from rackproof.core.versions.document import read_versions, sealed
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VersionSetError(f"{file}: cannot be read ({error})") from None
+    found = sealed(text, str(file))
+    problems = contradictions(read_versions(found, str(file)))
+    if problems:
+        raise VersionSetError(f"{file}: {problems[0].sentence}; a set that contradicts itself is not locked")
+    _write(output or file, found)
+    click.echo(f"{output or file}: locked")
+
+
+def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, limit: str | None) -> int:
+    from pydantic import ValidationError
+
+    from rackproof.core.rack import Rack, fold
+    from rackproof.core.versions.capture import CAPTURE_COMMAND, Captured, assemble, differing, parse_capture
+    from rackproof.core.versions.consistency import contradictions
+    from rackproof.core.versions.document import sealed, to_text, unpinned
+    from rackproof.inventory import load_rack
+    from rackproof.remote.ssh import Fleet
+    from rackproof.validation.context import nodes_of
+    from rackproof.version_sets import load_versions
+
+    known = load_versions(draft, locked=False) if draft else None
+    rack = load_rack(inventory)
+    chosen = nodes_of(rack, limit) if limit else None
+    rack = Rack(rack.source, tuple(node for node in rack.nodes if chosen is None or node.name in chosen))
+    with Fleet(rack) as fleet:
+        answers = fleet.run({node.name: CAPTURE_COMMAND for node in rack.nodes}, ASK_TIMEOUT_S)
+    captures: dict[str, Captured] = {}
+    silent = []
+    for node, answer in answers.items():
+        try:
+            if not answer.ok:
+                raise ValueError(answer.why)
+            captures[node] = parse_capture(answer.stdout.decode(errors="replace"))
+        except ValueError as error:
+            click.echo(f"{node}: not asked to the end: {error}", err=True)
+            silent.append(node)
+    if silent:
+        click.echo(f"nothing is locked without {fold(silent)}", err=True)
+        return EXIT_INCOMPLETE
+    try:
+        others = differing(captures)
+        found = assemble(name, captures, known)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise VersionSetError(f"what is installed makes no set: {first['loc']}: {first['msg']}") from None
+    except ValueError as error:
+        raise VersionSetError(f"what is installed makes no set: {error}") from None
+    for each in others:
+        click.echo(each.sentence, err=True)
+    if others:
+        click.echo(f"nothing is locked: {fold({each.node for each in others})} differ from their peers", err=True)
+        return EXIT_FAILED
+    problems = contradictions(found)
+    for problem in problems:
+        click.echo(problem.sentence, err=True)
+    text = to_text(found)
+    pinned = not unpinned(found) and not problems
+    _write(output, sealed(text, str(output)) if pinned else text)
+    _table(found)
+    if problems:
+        click.echo(f"{output}: written as a draft: it contradicts itself")
+        return EXIT_FAILED
+    if not pinned:
+        click.echo(f"{output}: a draft; fill in {', '.join(unpinned(found))}, then rackproof versions lock {output}")
+        return EXIT_INCOMPLETE
+    click.echo(f"{output}: locked, from {fold(captures)}")
+    return EXIT_OK
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise VersionSetError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _table(found: VersionSet) -> None:
+    for name, platform in found.platforms.items():
+        click.echo(f"{name}:")
+        for key, each in platform.components.named():
+            source = "" if each.repository == "distribution" else f" from {each.repository}"
+            click.echo(f"  {key:<20} {each.version:<28} {len(each.packages)} package(s){source}")
+        for firmware in platform.components.nic_firmware:
+            click.echo(f"  {'firmware':<20} {firmware.version:<28} {firmware.psid or firmware.model}")

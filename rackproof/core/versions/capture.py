@@ -1,0 +1,228 @@
+"""A version set from what nodes have installed: the question, its answer, and the set that several answers make."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.versions.models import Platform, VersionSet
+
+_LIST: Final = (
+    "if command -v dpkg-query >/dev/null; then"
+    " dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'; else"
+    " rpm -qa --qf 'installed %{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n'; fi"
+)
+_FIRMWARE: Final = (
+    'for d in /sys/class/infiniband/*; do [ ! -e "$d/fw_ver" ] || echo "$(cat "$d/board_id") $(cat "$d/fw_ver")"; done'
+)
+CAPTURE_COMMAND: Final = (
+    f"{MACHINE_COMMAND}; echo ==; {_LIST}; echo ==; "
+    "if command -v dkms >/dev/null; then timeout 60 dkms status; fi; echo ==; "
+    f"{_FIRMWARE}; echo ==; echo end of versions"
+)
+"""Changes nothing; one answer a node."""
+
+_NAMES: Final[tuple[tuple[str, str], ...]] = (
+    # component: names of its packages, in every repository's spelling; the first that matches counts
+    ("container_toolkit", r"(lib)?nvidia-container.*"),
+    ("fabric_manager", r"nvidia-fabric-?manager.*"),
+    ("nvlsm", r"nvlsm|nvlink5.*"),
+    ("imex", r"nvidia-imex.*"),
+    ("gds", r"nvidia-gds.*|nvidia-fs.*|gds-tools.*|libcufile.*"),
+    ("dcgm", r"datacenter-gpu-manager.*"),
+    ("nccl", r"libnccl.*"),
+    (
+        "driver",
+        r"nvidia-(driver|open|headless|kernel|dkms|utils|compute|firmware|settings|persistenced|modprobe|legacy).*",
+    ),
+    ("driver", r"(libnvidia-|libcuda1|cuda-drivers|kmod-nvidia|linux-modules-nvidia|xserver-xorg-video-nvidia).*"),
+    ("cuda", r"cuda(-.*)?|libcu(blas|dnn|fft|rand|solver|sparse)\d*.*|libnvjitlink.*|libnpp.*"),
+    ("network", r"(doca|mlnx|ofed|kernel-mft|mft|openibd|knem|xpmem|iser|isert|srp)(-.*)?"),
+    ("clients.lustre", r"(kmod-)?lustre-client.*|lustre-client.*"),
+    ("clients.beegfs", r"(lib)?beegfs.*"),
+    ("clients.gpfs", r"gpfs\..*"),
+    ("clients.daos", r"daos(-.*)?"),
+    ("clients.vastnfs", r"vastnfs.*"),
+    ("clients.ceph", r"ceph-common"),
+)
+_MAIN: Final = {
+    "driver": r"nvidia-open|cuda-drivers|nvidia-driver(-\d+.*)?|nvidia-headless-.*|nvidia-driver-cuda",
+    "cuda": r"cuda-toolkit-\d+-\d+|cuda-toolkit|cuda-runtime-.*|cuda",
+    "network": r"doca-ofed|doca-all|mlnx-ofed-all|mlnx-ofed-kernel-.*",
+    "dcgm": r"datacenter-gpu-manager(-4-core)?",
+    "gds": r"nvidia-gds|nvidia-fs.*",
+    "nccl": r"libnccl2?",
+}
+"""Component: the package whose version is the component's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What one node has."""
+
+    machine: Machine
+    packages: Mapping[str, frozenset[str]]
+    dkms: tuple[str, ...]
+    """Modules that DKMS has installed for the running kernel."""
+    firmware: Mapping[str, str]
+    """PSID: version; adapters of one PSID with several versions are ``a, b``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A node that has something else than most of its platform."""
+
+    node: str
+    what: str
+    actual: str
+    others: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.node}: {self.what}: {self.actual}, most others: {self.others}"
+
+
+def parse_capture(text: str) -> Captured:
+    """Raises ValueError for anything but a whole answer to ``CAPTURE_COMMAND``."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line == "==":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    if len(parts) != 5 or parts[4] != ["end of versions"]:
+        raise ValueError("the answer is cut off")
+    machine = parse_machine(parts[0])
+    packages: dict[str, set[str]] = {}
+    for line in parts[1]:
+        words = line.split()
+        if len(words) == 3 and words[0] == "installed":
+            packages.setdefault(words[1], set()).add(words[2])
+    if not packages:
+        raise ValueError("no list of installed packages")
+    firmware: dict[str, set[str]] = {}
+    for line in parts[3]:
+        psid, version = line.split()
+        firmware.setdefault(psid, set()).add(version)
+    installed = [re.split("[/,]", line)[0] for line in parts[2] if machine.kernel in line and ": installed" in line]
+    return Captured(
+        machine,
+        {name: frozenset(versions) for name, versions in packages.items()},
+        tuple(dict.fromkeys(installed)),
+        {psid: ", ".join(sorted(versions)) for psid, versions in firmware.items()},
+    )
+
+
+def component_of(package: str) -> str | None:
+    return next((key for key, pattern in _NAMES if re.fullmatch(pattern, package)), None)
+
+
+def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
+    """Component: package: version, of everything that a set is made of. Raises ValueError for two versions of one."""
+    machine = captured.machine
+    found: dict[str, dict[str, str]] = {}
+    release = machine.kernel
+    base = release.removesuffix(f".{machine.arch}")
+    for name, versions in sorted(captured.packages.items()):
+        if machine.family == "rhel" and re.fullmatch(r"kernel(-core|-modules|-modules-core|-devel|-headers)?", name):
+            own = [version for version in versions if version.endswith(base)]
+            if own:
+                found.setdefault("kernel", {})[name] = own[0]
+            continue
+        if re.fullmatch(rf"linux-(image|image-unsigned|headers|modules|modules-extra)-{re.escape(release)}", name):
+            key: str | None = "kernel"
+        else:
+            key = component_of(name)
+        if key is not None:
+            if len(versions) > 1:
+                raise ValueError(f"{name} is installed in several versions: {', '.join(sorted(versions))}")
+            found.setdefault(key, {})[name] = next(iter(versions))
+    return found
+
+
+def platform_key(machine: Machine) -> str:
+    """``ubuntu-24.04``; of RHEL's family the major version, ``rocky-9``."""
+    return f"{machine.os_id}-{machine.major if machine.family == 'rhel' else machine.os_version}"
+
+
+def differing(captures: Mapping[str, Captured]) -> tuple[Differing, ...]:
+    """Nodes that differ from most of their platform: in kernel, a locked package, or firmware."""
+    found = []
+    for platform in sorted({platform_key(each.machine) for each in captures.values()}):
+        nodes = {name: each for name, each in captures.items() if platform_key(each.machine) == platform}
+        facts = {name: _facts(each) for name, each in nodes.items()}
+        for what in sorted({key for each in facts.values() for key in each}):
+            values = {name: each.get(what, "not there") for name, each in facts.items()}
+            # What only some roles have (a driver on GPU nodes) is no difference; two versions of it are.
+            present = {name: value for name, value in values.items() if value != "not there"}
+            usual = Counter(present.values()).most_common(1)[0][0]
+            found += [Differing(name, what, value, usual) for name, value in present.items() if value != usual]
+    return tuple(found)
+
+
+def _facts(captured: Captured) -> dict[str, str]:
+    facts = {"kernel": captured.machine.kernel}
+    for packages in locked_packages(captured).values():
+        facts |= packages
+    return facts | {f"firmware {psid}": version for psid, version in captured.firmware.items()}
+
+
+def assemble(name: str, captures: Mapping[str, Captured], draft: VersionSet | None = None) -> VersionSet:
+    """One set of all nodes; ``draft`` says which repository a component comes from and what its extra keys are.
+
+    Raises ValueError (of pydantic's for what cannot be in a set).
+    """
+    platforms: dict[str, Any] = {}
+    for captured in captures.values():
+        key = platform_key(captured.machine)
+        base = draft.platforms.get(key) if draft else None
+        merged = platforms.setdefault(key, {"repositories": {}, "components": {"clients": {}}})
+        if base is not None:
+            merged["repositories"] = base.model_dump(mode="json", exclude_defaults=True).get("repositories", {})
+        for component, packages in locked_packages(captured).items():
+            entry = _component(component, packages, captured, base)
+            kind, _, client = component.partition(".")
+            if client:
+                merged["components"][kind].setdefault(client, entry)
+            else:
+                known = merged["components"].setdefault(component, entry)
+                known["packages"] |= entry["packages"]
+        if captured.firmware:
+            merged["components"]["nic_firmware"] = [
+                {"psid": psid, "version": version} for psid, version in sorted(captured.firmware.items())
+            ]
+    return VersionSet.model_validate({"apiVersion": "versions/v1", "name": name, "platforms": platforms})
+
+
+def _component(key: str, packages: Mapping[str, str], captured: Captured, base: Platform | None) -> dict[str, Any]:
+    known = dict(base.components.named()).get(key) if base else None
+    entry: dict[str, Any] = known.model_dump(mode="json", exclude_defaults=True) if known else {}
+    entry |= {"packages": dict(packages), "version": _version(key, packages, captured)}
+    entry.pop("source", None)
+    if key == "driver":
+        opened = any(re.search(r"(^nvidia-open|-open(-|$))", package) for package in packages)
+        entry["flavour"] = "open" if opened else "proprietary"
+        entry["precompiled"] = "nvidia" not in captured.dkms
+        entry["dkms"] = [] if entry["precompiled"] else ["nvidia"]
+    elif key == "network":
+        entry.setdefault("stack", "doca" if any(each.startswith("doca") for each in packages) else "mlnx_ofed")
+        ours = re.compile(r"mlnx|iser|isert|srp|knem|xpmem|kernel-mft")
+        entry["dkms"] = [module for module in captured.dkms if ours.match(module)]
+    elif key == "gds":
+        entry["dkms"] = [module for module in captured.dkms if module == "nvidia-fs"]
+    elif key.startswith("clients."):
+        entry["dkms"] = [module for module in captured.dkms if key.partition(".")[2] in module]
+    return {name: value for name, value in entry.items() if value not in ([], None, False)}
+
+
+def _version(key: str, packages: Mapping[str, str], captured: Captured) -> str:
+    if key == "kernel":
+        return captured.machine.kernel
+    pattern = _MAIN.get(key)
+    main = next((name for name in packages if pattern and re.fullmatch(pattern, name)), next(iter(packages)))
+    upstream = re.sub(r"^\d+:", "", packages[main])
+    return re.split(r"-(?=[^-]*$)|\+|~", upstream)[0] or upstream

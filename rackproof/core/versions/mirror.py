@@ -1,0 +1,125 @@
+"""Everything that a rack downloads, as one list: what a site without the internet puts on its mirror. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from rackproof.core.versions.models import DISTRIBUTION, VersionSet
+
+SCHEMA: Final = "rackproof.mirror/v1"
+Kind = Literal["repository", "key", "package", "file", "image"]
+ORDER: Final = ("repository", "key", "package", "file", "image")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorItem:
+    """One thing to fetch. ``platform`` is empty for what does not depend on the operating system."""
+
+    kind: Kind
+    name: str
+    platform: str = ""
+    version: str = ""
+    """Empty: whichever the distribution's own repository has."""
+    repository: str = ""
+    url: str = ""
+    sha256: str = ""
+    """Empty for packages, which their repository signs, and for what nobody has pinned yet."""
+    needed_by: str = ""
+    """Component, or key of the inventory's data."""
+
+    def as_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def of_versions(versions: VersionSet) -> Iterator[MirrorItem]:
+    """Repositories, keys, packages and files of a set."""
+    for platform, each in versions.platforms.items():
+        for name, repository in each.repositories.items():
+            where = " ".join((*repository.suites, *repository.components))
+            yield MirrorItem("repository", name, platform, where, name, repository.url, "", "versions_lock")
+            key = repository.key
+            yield MirrorItem("key", name, platform, "", name, key.url, key.sha256 or "", f"repository {name}")
+        for name, component in each.components.named():
+            for package, version in component.packages.items():
+                url = each.repositories[component.repository].url if component.repository != DISTRIBUTION else ""
+                yield MirrorItem("package", package, platform, version, component.repository, url, "", name)
+            for file in component.files:
+                yield MirrorItem(
+                    "file", _basename(file.url), platform, component.version, "", file.url, file.sha256 or "", name
+                )
+        for firmware in each.components.nic_firmware:
+            if firmware.file:
+                yield MirrorItem(
+                    "file", _basename(firmware.file.url), platform, firmware.version, "", firmware.file.url,
+                    firmware.file.sha256 or "", f"firmware of {firmware.psid or firmware.model}",
+                )  # fmt: skip
+
+
+def of_distribution(names: Iterable[str], platform: str) -> Iterator[MirrorItem]:
+    """Packages of the distribution's own repositories, whose versions it decides."""
+    for name in names:
+        yield MirrorItem("package", name, platform, "", DISTRIBUTION, "", "", "the kit's deploys")
+
+
+def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
+    """Every URL in a concern's inputs, with the digest that stands beside it.
+
+    ``url`` goes with ``sha256``, ``key_url`` with ``key_sha256`` and so on; ``image`` and ``images`` are references of
+    container images.
+    """
+    if isinstance(plain, Mapping):
+        for name, value in plain.items():
+            where = f"{key}.{name}"
+            if isinstance(value, str) and (name == "url" or name.endswith("_url")):
+                yield from _of_url(plain, name, value, key)
+            elif name in ("image", "images") and value:
+                for image in [value] if isinstance(value, str) else value:
+                    if isinstance(image, str):
+                        yield MirrorItem("image", image, needed_by=where)
+                    else:
+                        yield from of_inputs(image, where)
+            else:
+                yield from of_inputs(value, where)
+    elif isinstance(plain, list | tuple):
+        for number, value in enumerate(plain):
+            yield from of_inputs(value, f"{key}[{number}]")
+
+
+def _of_url(plain: Mapping[Any, Any], name: str, value: str, key: str) -> Iterator[MirrorItem]:
+    url = without_secrets(value)
+    if not url or url.startswith("file:"):
+        return
+    stem = name.removesuffix("url")
+    digest = plain.get(f"{stem}sha256")
+    version = plain.get("version")
+    is_repository = stem.startswith("repository") or "index" in stem or f"{stem}key_url" in plain
+    kind: Kind = "key" if stem.endswith("key_") else "repository" if is_repository else "file"
+    yield MirrorItem(
+        kind,
+        _basename(url),
+        "",
+        version if isinstance(version, str) else "",
+        "",
+        url,
+        digest if isinstance(digest, str) else "",
+        key,
+    )
+
+
+def without_secrets(url: str) -> str:
+    """A URL without user, password and query: it is printed."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, place, parts.path, "", ""))
+
+
+def _basename(url: str) -> str:
+    return urlsplit(url).path.rstrip("/").rpartition("/")[2] or url
+
+
+def merged(items: Iterable[MirrorItem]) -> tuple[MirrorItem, ...]:
+    """Every item once, sorted: two runs of the same inventory give the same list."""
+    return tuple(sorted(set(items), key=lambda each: (ORDER.index(each.kind), *each.as_json().values())))
