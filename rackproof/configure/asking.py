@@ -45,7 +45,8 @@ from rackproof.remote import batch, learnt
 AGE_S = 60.0
 """Seconds that an answer may wait for its question."""
 LIMIT_S = 20.0
-"""Seconds for one of the questions that are asked together; one that takes longer is asked on its own when due."""
+"""Seconds for one of the questions that are asked together. One that takes half of it is asked on its own when due, in
+later runs as well: all answers wait for the last."""
 SWITCH = "ask_ahead"
 
 END = "rackproof-end"
@@ -71,6 +72,7 @@ class _Run:
     used: dict[str, dict[str, None]] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
+    slow: set[str] = field(default_factory=set)
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -147,7 +149,12 @@ class AskAhead:
                 if output is not None:
                     return True, output
             self.round_trips += 1
-            return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+            began = time.monotonic()
+            try:
+                return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+            finally:
+                if time.monotonic() - began > LIMIT_S / 2:
+                    self._run.slow.add(str(command))
 
     def _epoch(self) -> tuple[object, ...]:
         """Answers of another epoch are old news."""
@@ -177,6 +184,8 @@ class AskAhead:
         answer = _decoded(said.stdout_lines) if status else b""
         self._known.clear()
         for result in batch.unpack(self._host.name, commands, limit, answer):
+            if result.elapsed_s > LIMIT_S / 2:
+                self._run.slow.add(result.command)
             output = _output(result.stdout, result.stderr) if result.rc == 0 else None
             if output is not None:
                 self._known[_key(result.command, arguments)] = _Known(output, epoch, asked)
@@ -227,7 +236,11 @@ def _left(run: _Run, state: State, name: str) -> None:
     if run.open or not run.used:
         return
     failed = {host.name for host in state.failed_hosts}
-    used = {name: tuple(asked) for name, asked in run.used.items() if name not in failed}
+    used = {
+        name: tuple(command for command in asked if command not in run.slow)
+        for name, asked in run.used.items()
+        if name not in failed
+    }
     before = dict(run.learnt.kinds), dict(run.learnt.nodes)
     run.learnt.remember(run.nodes.values(), used)
     if (run.learnt.kinds, run.learnt.nodes) != before:

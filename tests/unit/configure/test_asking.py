@@ -232,11 +232,18 @@ def test_a_cut_off_answer_is_not_believed(known: Rack, files: list[Path]) -> Non
 def test_questions_that_hang_cost_their_limit_once(
     known: Rack, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LIMIT_S", 1.0)
+    monkeypatch.setattr(asking, "LIMIT_S", 3.0)
     files[3].unlink()
     subprocess.run(["mkfifo", str(files[3])], check=True)
     assert [known.ask(path) for path in (*files[:3], files[4])] == [("a",), ("b",), ("c",), ("e",)]
     assert known.trips() == 1
+    files[3].unlink()
+    files[3].write_text("d\n")
+    assert known.ask(files[3]) == ("d",)
+    known.finish()
+    again = rack()
+    assert [again.ask(path) for path in files[:5]] == [(path.name,) for path in files[:5]]
+    assert again.trips() == 2  # what was slow is no longer asked ahead
 
 
 def test_a_node_that_is_gone_fails_alone(known: Rack, files: list[Path]) -> None:
