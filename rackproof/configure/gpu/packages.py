@@ -7,7 +7,7 @@ installation guides, and Azure's image scripts for the fabric manager's name bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -210,8 +210,3 @@ def all_packages(machine: Machine, choice: Choice, stack: GpuStack, declared: Gp
         *tools(machine, choice, stack, declared),
         *container_toolkit(stack),
     )
-
-
-def locked(packages: Iterable[Package], versions: Mapping[str, str]) -> tuple[Package, ...]:
-    """The same packages with the versions of a version set, which has the last word."""
-    return tuple(Package(each.name, versions.get(each.name, each.version)) for each in packages)

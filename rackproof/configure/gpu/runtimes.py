@@ -66,11 +66,6 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
     )
 
 
-def docker_settings() -> dict[str, Any]:
-    """The toolkit's part of /etc/docker/daemon.json, for whoever writes that file as a whole."""
-    return {"runtimes": {RUNTIME: {"path": "nvidia-container-runtime", "args": []}}}
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
     lines: tuple[str, ...] = ()
@@ -103,13 +98,11 @@ def plan(
         if name not in found:
             continue  # podman and enroot read the CDI specification, or bring a hook of their own
         if found[name] is None and not installing:
-            raise NoRuntime(
-                f"{name} is declared in gpu_stack.runtimes and does not answer on this node; install it first"
-            )
+            raise NoRuntime(f"{name} is to hand out GPUs and does not answer on this node; install it first")
         if found[name] and (name != "containerd" or state.containerd_systemd):
             continue
         reasons.append(f"{name} hands out GPUs")
-        lines += _configure(name)[2 if name == "containerd" else 1 :] if name in owned else _configure(name)
+        lines += [*(() if name in owned else _configure(name)), *_restart(name)]
     if state.driver and state.cdi_version != state.driver:
         reasons.append(f"CDI specification for driver {state.driver} instead of {state.cdi_version or 'none'}")
         lines += [
@@ -120,23 +113,24 @@ def plan(
 
 
 def _configure(name: str) -> list[str]:
-    lines = [
-        f"timeout 60 nvidia-ctk runtime configure --runtime={name} >/dev/null || fail 'nvidia-ctk could not configure"
-        f" {name}'"
-    ]
-    if name == "docker":
-        return [
-            *lines,
-            "systemctl restart docker",
-            f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'"
-            " || fail 'docker does not know the runtime nvidia after its restart'",
+    command = f"timeout 60 nvidia-ctk runtime configure --runtime={name} >/dev/null"
+    lines = [f"{command} || fail 'nvidia-ctk could not configure {name}'"]
+    if name == "containerd":
+        # Two managers of control groups on one node: pods lose their devices at every daemon-reload of systemd.
+        lines += [
+            'for f in /etc/containerd/config.toml /etc/containerd/conf.d/*.toml; do [ ! -f "$f" ] ||'
+            " sed -i 's/^\\( *SystemdCgroup *= *\\)false/\\1true/' \"$f\"; done"
         ]
-    # Two managers of control groups on one node: pods lose their devices at every daemon-reload of systemd.
+    return lines
+
+
+def _restart(name: str) -> list[str]:
+    """And see that it has taken the runtime in."""
+    proof = {
+        "docker": f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'",
+        "containerd": f"timeout 60 containerd config dump | grep -q -E 'runtimes\\.[\"]?{RUNTIME}'",
+    }[name]
     return [
-        *lines,
-        'for f in /etc/containerd/config.toml /etc/containerd/conf.d/*.toml; do [ ! -f "$f" ] ||'
-        " sed -i 's/^\\( *SystemdCgroup *= *\\)false/\\1true/' \"$f\"; done",
-        "systemctl restart containerd",
-        f"timeout 60 containerd config dump | grep -q -E 'runtimes\\.[\"]?{RUNTIME}'"
-        " || fail 'containerd does not know the runtime nvidia after its restart'",
+        f"systemctl restart {name}",
+        f"{proof} || fail '{name} does not know the runtime {RUNTIME} after its restart'",
     ]

@@ -1,0 +1,91 @@
+"""A node's programs and files in a temporary folder, to run the stack's scripts against with a real shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+PREFIXES = ("/sys/module", "/sys/bus", "/proc/driver", "/run/rackproof", "/var/lib/rackproof", "/etc/", "/dev/nvidia")
+
+PROGRAMS = (
+    *("awk", "base64", "cat", "chmod", "grep", "head", "ls", "mkdir", "mv", "printf", "readlink", "rm", "sed", "sh"),
+    *("sha256sum", "sleep", "sort", "stat", "tail", "timeout", "touch", "tr", "uname"),
+)
+    "awk",
+    "base64",
+    "cat",
+    "chmod",
+    "grep",
+    "head",
+    "ls",
+    "mkdir",
+    "mv",
+    "printf",
+    "readlink",
+    "rm",
+    "sed",
+    "sh",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "stat",
+    "tail",
+    "timeout",
+    "touch",
+    "tr",
+    "uname",
+]
+
+
+class FakeNode:
+    """Programs are shell scripts on PATH that write down how they were called."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        self.log = root / "calls"
+        self.log.touch()
+        for folder in ("sys/module", "proc/driver/nvidia", "etc/systemd/system", "var/lib", "etc/apt/sources.list.d"):
+            (root / folder).mkdir(parents=True)
+        for name in PROGRAMS:
+            found = shutil.which(name)
+            assert found, name
+            (self.bin / name).symlink_to(found)
+
+    def program(self, name: str, body: str = "") -> None:
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{self.log}\n{self.rooted(body)}\n')
+        path.chmod(0o755)
+
+    def file(self, path: str, content: str = "") -> None:
+        target = self.root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+
+    def rooted(self, script: str) -> str:
+        for prefix in PREFIXES:
+            script = script.replace(prefix, f"{self.root}{prefix}")
+        return script
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", self.rooted(script)],
+            env={**os.environ, "PATH": str(self.bin)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    @property
+    def marks(self) -> set[str]:
+        return {path.name for path in (self.root / "run/rackproof/pending").glob("*")}

@@ -1,0 +1,280 @@
+"""From what is there to the declared driver: plans by table, scripts by a real shell with fake programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.gpu import install, packages
+from rackproof.configure.gpu.driver import choose
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, Wanted, plan_driver, script
+from rackproof.configure.gpu.state import GpuState
+from rackproof.core.machine import Machine
+from rackproof.parse.nvidia_driver import KernelModule
+from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.node import FakeNode
+
+VERSION = "580.126.20"
+UBUNTU, ROCKY, DEBIAN = (
+    machine("ubuntu 24.04", "2335", switches=4),
+    machine("rocky 9.4", "2335"),
+    machine("debian 12", "1db1"),
+)
+EMPTY = GpuState(
+    modules={}, loaded=None, parameters={}, available=None, packages={}, held=frozenset(), stream=None, dmabuf=True,
+    devices=(), drivers={}, stamp="", key_enrolled=None, fabric_after_multi_user=False, pending=frozenset(), smi=None,
+    smi_problem="", listed=(), processes={}, ecc_pending={},
+)  # fmt: skip
+
+
+def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> Wanted:
+    stack = GpuStack.model_validate({} if target is DEBIAN else {"driver": VERSION})
+    choice = choose(target, promised(1), stack)
+    found = (*packages.driver(target, choice), *packages.fabric(target, choice))
+    return install.wanted(choice, target, found, [], options, hold=True, modules=modules)
+
+
+def converged(target: Wanted) -> GpuState:
+    module = KernelModule(target.choice.version or "535.261.03", target.choice.flavour == "open")
+    versioned = [each for each in target.packages if each.version]
+    return replace(
+        EMPTY,
+        modules=dict.fromkeys(target.modules, module.version),
+        loaded=module,
+        available=module,
+        parameters={"RmProfilingAdminOnly": "1", "EnableResizableBar": "0", "RegistryDwords": ""},
+        packages={each.name: (each.version or "535.261.03-1").replace("*", "1") for each in target.packages},
+        held=frozenset(each.name for each in versioned),
+        stream=target.stream,
+        stamp=target.stamp,
+        drivers={"0000:10:00.0": "nvidia", "0000:80:00.0": "nvidia-nvswitch"},
+    )
+
+
+@pytest.mark.parametrize("target", [UBUNTU, ROCKY, DEBIAN], ids=lambda each: each.os_id)
+def test_nothing_to_do_where_everything_is_there(target: Machine) -> None:
+    goal = wanted(target, NVreg_RestrictProfilingToAdminUsers="1")
+    plan = plan_driver(goal, converged(goal))
+    assert not plan, plan.reasons
+    assert install.in_force(goal, converged(goal))
+
+
+def test_a_bare_node_gets_everything() -> None:
+    goal = wanted(ROCKY)
+    plan = plan_driver(goal, EMPTY)
+    assert [each.name for each in plan.install] == [each.name for each in goal.packages]
+    assert plan.stream == "580-open"
+    assert plan.initramfs
+    assert plan.load == ("nvidia", "nvidia_uvm")
+    assert not install.in_force(goal, EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"loaded": KernelModule("570.172.08", True)}, "driver 570.172.08 loaded, 580.126.20 installed"),
+        ({"loaded": KernelModule(VERSION, False)}, "proprietary modules loaded, open ones installed"),
+        ({"modules": {"nouveau": ""}, "loaded": None}, NOUVEAU),
+        ({"drivers": {"0000:10:00.0": "nouveau"}}, NOUVEAU),
+        ({"modules": {"nova_core": ""}, "loaded": None}, NOUVEAU),
+        ({"parameters": {"RmProfilingAdminOnly": "1"}}, OPTIONS),
+    ],
+)
+def test_what_only_a_reboot_brings_about(change: dict[str, object], expected: str) -> None:
+    goal = wanted(UBUNTU, NVreg_RestrictProfilingToAdminUsers="0")
+    there = replace(converged(goal), parameters={"RmProfilingAdminOnly": "0"})
+    assert not plan_driver(goal, there)
+    state = replace(there, **change)
+    plan = plan_driver(goal, state)
+    assert plan.marks == (expected,)
+    assert not plan.load
+    assert not install.in_force(goal, state)
+    # Said once: the next run finds the mark and has nothing to do.
+    again = plan_driver(goal, replace(state, pending=frozenset({f"reboot:{expected}"})))
+    assert not again
+    assert again.waiting == (expected,)
+
+
+def test_another_version_is_replaced_and_holds_follow() -> None:
+    goal = wanted(UBUNTU)
+    there = converged(goal)
+    older = {**there.packages, "nvidia-fabricmanager": "580.95.05-1"}
+    plan = plan_driver(goal, replace(there, packages=older, held=frozenset()))
+    assert [each.name for each in plan.install] == ["nvidia-fabricmanager"]
+    assert set(plan.hold) == {each.name for each in goal.packages}
+    assert "install nvidia-fabricmanager 580.126.20-* over 580.95.05-1" in plan.reasons
+
+
+def test_a_changed_blacklist_rebuilds_the_initial_file_system() -> None:
+    goal = wanted(UBUNTU)
+    plan = plan_driver(goal, replace(converged(goal), stamp="0" * 64))
+    assert plan.initramfs
+    assert not plan.install
+
+
+def test_options_that_the_driver_does_not_report_are_not_compared() -> None:
+    found = install.options_differ({"NVreg_Foo": "1", "NVreg_EnableResizableBar": "1"}, {"EnableResizableBar": "0"})
+    assert found == ("NVreg_EnableResizableBar",)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    """Ubuntu or Rocky whose package managers work; modprobe makes modules appear."""
+    fake = FakeNode(tmp_path)
+    fake.program("apt-get")
+    fake.program("apt-mark")
+    fake.program("apt-cache", f'echo "$2 | 590.48.01-1 | x"; echo "$2 | {VERSION}-0ubuntu1 | x"')
+    fake.program("dpkg-query", "printf installed")
+    fake.program("dnf")
+    fake.program("rpm")
+    fake.program("systemctl")
+    fake.program("update-initramfs")
+    fake.program("dracut")
+    fake.program("modinfo", f'case "$*" in *version*) echo {VERSION};; *) echo "Dual MIT/GPL";; esac')
+    fake.program(
+        "modprobe",
+        'n=$(echo "$1" | tr - _); mkdir -p /sys/module/$n; '
+        f"echo {VERSION} >/sys/module/$n/version; "
+        f"echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (x)  Tue Jul  8'"
+        " >/proc/driver/nvidia/version",
+    )
+    fake.program("nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
+    return fake
+
+
+def first_run(target: Machine) -> str:
+    goal = wanted(target)
+    return script(plan_driver(goal, EMPTY), goal, target)
+
+
+def test_first_installation_on_ubuntu(node: FakeNode) -> None:
+    done = node.run(first_run(UBUNTU))
+    assert (done.returncode, done.stderr) == (0, "")
+    install_call = next(each for each in node.calls if " install " in each)
+    assert f"nvidia-dkms-580-open={VERSION}-0ubuntu1" in install_call
+    assert f"nvidia-fabricmanager={VERSION}-0ubuntu1" in install_call
+    assert any(each.startswith("apt-mark hold nvidia-dkms-580-open") for each in node.calls)
+    assert any(each.startswith("update-initramfs -u") for each in node.calls)
+    assert (node.root / "var/lib/rackproof/gpu-initramfs").read_text().strip() == wanted(UBUNTU).stamp
+    assert [each for each in node.calls if each.startswith("modprobe")] == ["modprobe nvidia", "modprobe nvidia-uvm"]
+    assert node.marks == set()
+
+
+def test_first_installation_on_rocky(node: FakeNode) -> None:
+    done = node.run(first_run(ROCKY))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dnf -y -q module enable nvidia-driver:580-open" in node.calls
+    assert any("kmod-nvidia-open-dkms-580.126.20-*" in each for each in node.calls)
+    assert any(each.startswith("dnf -q versionlock add kmod-nvidia-open-dkms") for each in node.calls)
+    assert any(each.startswith("dracut --force") for each in node.calls)
+
+
+def test_debian_takes_the_driver_from_where_main_comes_from(node: FakeNode) -> None:
+    node.program("apt-cache", "exit 0")
+    node.program("modinfo", 'case "$*" in *version*) echo 535.261.03;; *) echo NVIDIA;; esac')
+    node.program(
+        "modprobe",
+        'mkdir -p /sys/module/$(echo $1 | tr - _); echo "NVRM version: x  535.261.03  R" >/proc/driver/nvidia/version',
+    )
+    node.file(
+        "/etc/apt/sources.list.d/debian.sources",
+        "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n"
+        "Signed-By: /usr/share/keyrings/debian.gpg\n\nTypes: deb\nURIs: http://other.example\nSuites: stable\n"
+        "Components: main\n",
+    )
+    node.file("/etc/apt/sources.list", "deb http://mirror.example/security bookworm-security main\n")
+    done = node.run(first_run(DEBIAN))
+    assert (done.returncode, done.stderr) == (0, "")
+    added = (node.root / "etc/apt/sources.list.d/rackproof-non-free.sources").read_text()
+    assert added == (
+        "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\n"
+        "Components: contrib non-free non-free-firmware\nSigned-By: /usr/share/keyrings/debian.gpg\n\n"
+    )
+    lines = (node.root / "etc/apt/sources.list.d/rackproof-non-free.list").read_text()
+    assert lines == "deb http://mirror.example/security bookworm-security contrib non-free non-free-firmware\n"
+
+
+def test_nouveau_holds_the_gpus_until_a_reboot(node: FakeNode) -> None:
+    (node.root / "sys/module/nouveau").mkdir()
+    done = node.run(first_run(UBUNTU))
+    assert done.returncode == 0
+    assert node.marks == {f"reboot:{NOUVEAU}"}
+    assert not [each for each in node.calls if each.startswith("modprobe")]
+
+
+def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
+    node.file("/sys/module/nvidia/version", "570.172.08\n")
+    done = node.run(first_run(UBUNTU))
+    assert done.returncode == 0
+    assert node.marks == {f"reboot:driver 570.172.08 loaded, {VERSION} installed"}
+    assert f"reboot required: driver 570.172.08 loaded, {VERSION} installed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "body", "words"),
+    [
+        ("apt-cache", "exit 0", "nvidia-dkms-580-open 580.126.20-*: no such version in the repositories"),
+        ("apt-get", 'case "$*" in *update*) exit 100;; esac', "apt-get update failed"),
+        ("apt-get", 'case "$*" in *install*) exit 100;; esac', "apt-get could not install"),
+        ("dpkg-query", "exit 1", "not installed although apt-get said nothing"),
+        ("update-initramfs", "exit 1", "nouveau may come back"),
+        ("modinfo", "exit 1", "no module nvidia for the running kernel"),
+        ("modinfo", 'case "$*" in *version*) echo 580.95.05;; esac', "is 580.95.05, declared is 580.126.20"),
+        ("modinfo", f'case "$*" in *version*) echo {VERSION};; *) echo NVIDIA;; esac', "these GPUs need the open one"),
+        ("modprobe", "exit 1", "nvidia cannot be loaded"),
+        ("modprobe", "exit 0", "nvidia is not loaded although modprobe said nothing"),
+        ("nvidia-smi", 'echo "No devices were found"', f"finds no GPU with driver {VERSION} (open): No devices were"),
+    ],
+)
+def test_what_is_asked_for_and_absent_is_an_error(node: FakeNode, program: str, body: str, words: str) -> None:
+    node.program("dpkg", "exit 0")
+    node.program(program, body)
+    done = node.run(first_run(UBUNTU))
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "body", "words"),
+    [
+        ("dnf", 'case "$*" in *enable*) exit 1;; esac', "no stream 580-open"),
+        ("dnf", 'case "$*" in *install*) exit 1;; esac', "dnf could not install all of: kmod-nvidia-open-dkms"),
+        ("dnf", 'case "$*" in *versionlock*) exit 1;; esac', "python3-dnf-plugin-versionlock"),
+        ("rpm", "exit 1", "not installed although dnf said nothing"),
+    ],
+)
+def test_the_same_on_rocky(node: FakeNode, program: str, body: str, words: str) -> None:
+    node.program(program, body)
+    done = node.run(first_run(ROCKY))
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
+    node.file("/sys/module/nvidia/version", f"{VERSION}\n")
+    node.program("modprobe", '[ "$1" != nvidia-peermem ]')
+    goal = wanted(UBUNTU, ("nvidia", "nvidia_peermem"))
+    state = replace(converged(goal), modules={"nvidia": VERSION})
+    done = node.run(script(plan_driver(goal, state), goal, UBUNTU))
+    assert done.returncode == 1
+    assert "install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf" in done.stderr
+    assert not [each for each in node.calls if each.startswith("apt-get")]
+
+
+def test_a_fabric_manager_that_waits_for_itself(node: FakeNode) -> None:
+    unit = node.root / "usr.service"
+    unit.write_text("[Unit]\nAfter=network-online.target multi-user.target\n[Install]\nWantedBy=multi-user.target\n")
+    node.program("systemctl", f'case "$*" in *FragmentPath*) echo {unit};; esac')
+    node.file("/sys/module/nvidia/version", f"{VERSION}\n")
+    (node.root / "sys/module/nvidia_uvm").mkdir()
+    node.file("/proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX Open  {VERSION}  Release\n")
+    goal = wanted(UBUNTU)
+    plan = plan_driver(goal, replace(converged(goal), fabric_after_multi_user=True))
+    assert plan.fabric_unit
+    done = node.run(script(plan, goal, UBUNTU))
+    assert (done.returncode, done.stderr) == (0, "")
+    mended = (node.root / "etc/systemd/system/nvidia-fabricmanager.service").read_text()
+    assert mended == "[Unit]\nAfter=network-online.target\n[Install]\nWantedBy=multi-user.target\n"

@@ -1,0 +1,130 @@
+"""The question about everything, asked by a real shell, and its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.configure.gpu.state import STAMP, GpuState, compute_processes, parse_state, state_command
+from tests.unit.configure.gpu.node import FakeNode
+
+ROOT = Path(__file__).parents[4]
+REPORT = ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/query.xml"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    return FakeNode(tmp_path)
+
+
+def ask(node: FakeNode, packages: tuple[str, ...] = ("nvidia-utils-580",), family: str = "debian") -> GpuState:
+    done = node.run(state_command(packages, family, smi=True))
+    assert done.stderr == "" or "not found" in done.stderr
+    return parse_state(done.stdout.splitlines())
+
+
+def test_a_bare_node_has_nothing(node: FakeNode) -> None:
+    found = ask(node)
+    assert found.loaded is None
+    assert found.available is None
+    assert not found.modules
+    assert not found.packages
+    assert found.smi is None
+    assert found.key_enrolled is None
+    assert found.stamp == ""
+    assert found.reboots == ()
+
+
+def test_a_converged_node(node: FakeNode) -> None:
+    node.file("/sys/module/nvidia/version", "570.172.08\n")
+    node.file("/sys/module/nvidia_uvm/refcnt", "0\n")
+    node.file(
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.172.08  Release Build  (x)  Tue Jul  8 2025\n"
+        "GCC version:  gcc version 13.3.0\n",
+    )
+    node.file("/proc/driver/nvidia/params", 'RmProfilingAdminOnly: 1\nRegistryDwords: "a=1"\n')
+    node.file("/dev/nvidia0")
+    node.file("/dev/nvidia-nvswitch0")
+    node.file("/sys/bus/pci/devices/0000:19:00.0/vendor", "0x10de\n")
+    node.file("/sys/bus/pci/devices/0000:1a:00.0/vendor", "0x15b3\n")
+    (node.root / "sys/bus/pci/devices/0000:19:00.0/driver").symlink_to("/anywhere/nvidia")
+    node.file(STAMP, "abc\n")
+    node.file("/run/rackproof/pending/reboot:driver 1 loaded, 2 installed")
+    node.program("modinfo", 'case "$*" in *version*) echo 570.172.08;; *) echo "Dual MIT/GPL";; esac')
+    node.program(
+        "dpkg-query", 'echo "installed nvidia-utils-580 570.172.08-0ubuntu1"; echo "config-files x 1-1"; exit 1'
+    )
+    node.program("apt-mark", "echo nvidia-utils-580")
+    node.program("systemctl", 'echo "After=network.target multi-user.target"')
+    node.program(
+        "nvidia-smi",
+        f'case "$*" in -L) echo "GPU 0: NVIDIA H200 (UUID: GPU-1)";'
+        f' echo "  MIG 1g.18gb     Device  0: (UUID: MIG-1)";; *) cat {REPORT};; esac',
+    )
+    found = ask(node)
+    assert found.modules == {"nvidia": "570.172.08", "nvidia_uvm": ""}
+    assert found.loaded is not None
+    assert (found.loaded.version, found.loaded.open) == ("570.172.08", True)
+    assert found.available == found.loaded
+    assert found.parameters == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1"}
+    assert found.packages == {"nvidia-utils-580": "570.172.08-0ubuntu1"}
+    assert found.held == {"nvidia-utils-580"}
+    assert set(found.devices) == {"nvidia0", "nvidia-nvswitch0"}
+    assert found.drivers == {"0000:19:00.0": "nvidia"}
+    assert found.stamp == "abc"
+    assert found.fabric_after_multi_user
+    assert found.reboots == ("driver 1 loaded, 2 installed",)
+    assert found.smi is not None
+    assert len(found.smi.gpus) == 8
+    assert found.ecc_pending["00000000:19:00.0"] == "Enabled"
+    assert [device.profile for device in found.listed[0].mig] == ["1g.18gb"]
+
+
+def test_the_key_of_dkms(node: FakeNode) -> None:
+    node.file("/var/lib/dkms/mok.pub")
+    command = state_command((), "debian", smi=False).replace("/var/lib/dkms", f"{node.root}/var/lib/dkms")
+    node.program("mokutil", 'echo "$2 is not enrolled"; exit 1')
+    assert parse_state(node.run(command).stdout.splitlines()).key_enrolled is False
+    node.program("mokutil", 'echo "$2 is already enrolled"')
+    assert parse_state(node.run(command).stdout.splitlines()).key_enrolled is True
+
+
+def test_a_node_of_the_other_family(node: FakeNode) -> None:
+    node.program("rpm", 'echo "nvidia-driver-cuda 580.126.20-1.el9"; echo "package nvlsm is not installed"; exit 1')
+    node.program("dnf", 'echo "nvidia-driver-cuda-3:580.126.20-1.el9.*"')
+    node.file("/etc/dnf/modules.d/nvidia-driver.module", "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\n")
+    found = ask(node, ("nvidia-driver-cuda", "nvlsm"), "rhel")
+    assert found.packages == {"nvidia-driver-cuda": "580.126.20-1.el9"}
+    assert found.held == {"nvidia-driver-cuda"}
+    assert found.stream == "580-open"
+
+
+def test_nvidia_smi_that_cannot_talk_to_the_driver(node: FakeNode) -> None:
+    node.program("nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
+    found = ask(node)
+    assert found.smi is None
+    assert "Driver/library version mismatch" in found.smi_problem
+    assert found.listed == ()
+
+
+def test_programs_on_gpus() -> None:
+    report = (
+        '<gpu id="00000000:19:00.0"><processes><process_info><pid>4711</pid><type>C</type>'
+        "<process_name>python3</process_name></process_info></processes></gpu>"
+        '<gpu id="00000000:3B:00.0"><processes></processes></gpu>'
+    )
+    assert compute_processes(report) == {"00000000:19:00.0": ("python3 (4711)",)}
+
+
+@given(st.lists(st.text(max_size=30), max_size=40))
+def test_anything_else_is_no_answer(lines: list[str]) -> None:
+    try:
+        found = parse_state(lines)
+    except (ValueError, KeyError, IndexError):
+        return
+    assert lines.count("--") == 15
+    assert found.smi is None
