@@ -13,30 +13,6 @@ PROGRAMS = (
     *("awk", "base64", "cat", "chmod", "grep", "head", "ls", "mkdir", "mv", "printf", "readlink", "rm", "sed", "sh"),
     *("sha256sum", "sleep", "sort", "stat", "tail", "timeout", "touch", "tr", "uname"),
 )
-    "awk",
-    "base64",
-    "cat",
-    "chmod",
-    "grep",
-    "head",
-    "ls",
-    "mkdir",
-    "mv",
-    "printf",
-    "readlink",
-    "rm",
-    "sed",
-    "sh",
-    "sha256sum",
-    "sleep",
-    "sort",
-    "stat",
-    "tail",
-    "timeout",
-    "touch",
-    "tr",
-    "uname",
-]
 
 
 class FakeNode:
