@@ -1,7 +1,7 @@
 """Child process of ``rackproof.inventory``: prints one JSON line about an inventory file.
 
 ``{"nodes": [{"name", "groups", "data"}]}`` or ``{"error": "one line"}``. Data that is not JSON (functions, modules)
-is left out: it cannot be the description of a node.
+is left out: it cannot be the description of a node. So are secrets, except those by which a node is reached.
 """
 
 from __future__ import annotations
@@ -48,11 +48,21 @@ def _read(path: str) -> dict[str, Any]:
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     kept = {}
     for key, value in data.items():
+        if not key.startswith("ssh_") and _has_secret(value):
+            continue
         try:
             kept[key] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
             continue
     return kept
+
+
+def _has_secret(value: Any) -> bool:
+    from rackproof.inventories.secrets import Secret
+
+    if isinstance(value, dict):
+        return any(map(_has_secret, value.values()))
+    return any(map(_has_secret, value)) if isinstance(value, list | tuple) else isinstance(value, Secret)
 
 
 def _one_line(path: str, error: BaseException) -> str:

@@ -32,6 +32,16 @@ class Listener(logging.Handler):
         super().__init__(logging.DEBUG)
         self.said: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
         self.errors: dict[str, list[str]] = defaultdict(list)
+        self.secrets: tuple[str, ...] = ()
+        """Of the inventory's data."""
+
+    def shown(self, text: str) -> str:
+        """The text without secrets."""
+        from rackproof.remote.redaction import redact
+
+        for secret in self.secrets:
+            text = text.replace(secret, "‹secret›")
+        return redact(text)
 
     def emit(self, record: logging.LogRecord) -> None:
         import gevent
@@ -115,6 +125,7 @@ def _nodes(
     chosen = [host for host in inventory if not limit or _meant(host, limit)]
     if not chosen:
         raise PyinfraError(f"no node{f' is meant by --limit {chr(32).join(limit)}' if limit else ''}")
+    listener.secrets = _secrets([host.data.dict() for host in inventory])
     state.init(inventory, config, initial_limit=chosen if limit else None)
     try:
         with _all_lost():
@@ -146,6 +157,23 @@ def _meant(host: Any, limit: Sequence[str]) -> bool:
     return any(fnmatchcase(host.name, pattern) or pattern in host.groups or pattern == "all" for pattern in limit)
 
 
+def _secrets(data: Any) -> tuple[str, ...]:
+    """Every secret in the inventory's data, long ones first."""
+    from rackproof.inventories.secrets import Secret
+
+    found: set[str] = set()
+    waiting = [data]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Secret):
+            found.add(str(each))
+        elif isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+    return tuple(sorted(found, key=len, reverse=True))
+
+
 def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[str, list[dict[str, Any]]]:
     """Every operation of every node in pyinfra's order, nodes side by side."""
     from pyinfra.context import ctx_host, ctx_state
@@ -175,41 +203,38 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
 def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
     from pyinfra.api.exceptions import PyinfraError
 
-    from rackproof.remote.redaction import redact
-
     name = ", ".join(sorted(state.op_meta[op_hash].names))
     commands: list[str] = []
     refused = None
     with listener.during() as said:
         try:
             for command in state.get_op_data_for_host(host, op_hash).command_generator():
-                commands.append(redact(str(command)))
+                commands.append(listener.shown(str(command)))
         except PyinfraError as error:
             refused = _one_line(error)  # also "No hosts remaining!", which is no reason
     errors = [text for level, _, text in said if level >= logging.ERROR]
-    refused = redact(errors[-1]) if errors else refused
+    refused = listener.shown(errors[-1]) if errors else refused
     own = [(level, text) for level, path, text in said if "rackproof" in path]
     changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
     differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
     reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command)]
     return {
         "name": name,
-        "changes": [redact(line) for line in changes] if commands and not refused else [],
+        "changes": [listener.shown(line) for line in changes] if commands and not refused else [],
         "commands": [] if refused else commands,
-        "differences": [redact(line) for line in differences],
+        "differences": [listener.shown(line) for line in differences],
         "reboots": [] if refused else list(dict.fromkeys(mark.replace("'\"'\"'", "'") for mark in reboots)),
-        "notes": [redact(text) for level, _, text in said if level == logging.WARNING],
+        "notes": [listener.shown(text) for level, _, text in said if level == logging.WARNING],
         "refused": refused,
     }
 
 
 def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], listener: Listener) -> dict[str, Any]:
     from rackproof.core.plan import identity_of
-    from rackproof.remote.redaction import redact
 
     lost = None
     if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
-        said = [redact(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
+        said = [listener.shown(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
         lost = said[-1] if said else "not reached"
     file_group = os.path.basename(source).rsplit(".", 1)[0]
     return {

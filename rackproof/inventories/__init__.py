@@ -1,0 +1,32 @@
+"""Nodes from where they are known already, for an inventory file.
+
+::
+
+    from rackproof.inventories import from_csv as _from_csv
+
+    _rack = _from_csv(Path(__file__).with_name("rack.csv"))
+    gpu, storage = _rack["gpu"], _rack["storage"]
+
+Each helper returns groups: name: list of ``(node, data)``, as pyinfra has them in an inventory file. What is wrong
+with the source is said in one line with its file, line or record, and the way out.
+"""
+
+from rackproof.inventories.netbox import from_netbox
+from rackproof.inventories.nodesets import nodes
+from rackproof.inventories.records import Groups, SourceError
+from rackproof.inventories.secrets import Secret, secret
+from rackproof.inventories.slurm import from_slurm
+from rackproof.inventories.table import from_csv
+from rackproof.inventories.terraform import from_terraform
+
+__all__ = [
+    "Groups",
+    "Secret",
+    "SourceError",
+    "from_csv",
+    "from_netbox",
+    "from_slurm",
+    "from_terraform",
+    "nodes",
+    "secret",
+]

@@ -1,0 +1,50 @@
+"""Secrets for an inventory file: from the environment, or from a file that nobody else can read. Never shown."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from rackproof.inventories.records import SourceError
+
+
+class Secret(str):
+    """Text that is a secret: it is used as it is, and printed as ``‹secret›``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "‹secret›"
+
+
+def secret(variable: str | None = None, *, file: str | Path | None = None) -> Secret:
+    """The value of an environment variable, or the content of a file with mode 600 or less.
+
+    Raises SourceError that names the source, never the content.
+    """
+    if (variable is None) == (file is None):
+        raise SourceError("secret(): give the name of an environment variable, or file=")
+    if variable is not None:
+        value = os.environ.get(variable, "")
+        if not value:
+            raise SourceError(f"secret({variable!r}): the environment has no such variable; export it before the run")
+        return Secret(value)
+    path = Path(str(file)).expanduser()
+    try:
+        with path.open(encoding="utf-8") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise SourceError(f"secret(): {path}: no file")
+            if mode & 0o077:
+                raise SourceError(
+                    f"secret(): {path}: others may read it (mode {stat.S_IMODE(mode):o}); chmod 600 {path}"
+                )
+            value = opened.read().strip("\n")
+    except OSError as error:
+        raise SourceError(f"secret(): {path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"secret(): {path}: not UTF-8") from None
+    if not value:
+        raise SourceError(f"secret(): {path}: empty")
+    return Secret(value)
