@@ -17,8 +17,8 @@ CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
 
 NETWORK_CLASSES = ("nfs", "parallel")
-MANAGED = "# Managed by rackproof. Nobody wants this unit at boot"
-"""First line of the units of network mounts."""
+MANAGED = "Nobody wants this unit at boot: rackproof-mounts.service"
+"""In the first line of the units of network mounts."""
 STOP_LIMIT_S = 90
 
 

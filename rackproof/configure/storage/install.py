@@ -61,7 +61,7 @@ def repository(name: str, source: Repository, family: str, key: str) -> tuple[St
     else:
         path = f"/etc/apt/sources.list.d/rackproof-{name}.list"
         lines = [f"deb [signed-by={ring}] {source.source}"]
-    text = shlex.quote("\n".join(["# Managed by rackproof.", *lines]))
+    text = shlex.quote("\n".join(["# Written by rackproof.", *lines]))
     return (
         Step(
             name=f"Key of the repository {name}",

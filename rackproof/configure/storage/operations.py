@@ -18,7 +18,7 @@ from rackproof.configure.storage.steps import Step, script_of
 def ensured(steps: Sequence[Step]) -> Commands:
     """Make every step hold that does not. One that nothing can make hold is an error, after everything else."""
     found = host.get_fact(Holding, steps=list(steps))
-    if found is None:
+    if found is None or len(found) != len(steps):
         yield from unreadable("what is installed for storage")
         return
     missing = [step for step, holds in zip(steps, found, strict=True) if not holds]

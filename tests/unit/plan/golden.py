@@ -7,6 +7,7 @@ is ``like`` another has a golden file of its own too: what differs between the t
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def racks() -> list[Path]:
 
 def plan_all(deploy: str = DEPLOY) -> dict[str, RackPlan]:
     """Every written rack by name, planned in one process. The working directory must be the root of the checkout."""
+    os.environ.setdefault("RACKPROOF_PLAN_SECRET", "not a secret")  # what inventories of the written racks name
     names = [path.name for path in racks()]
     plans = plan_deploys([f"@recording/{PLANS / name}" for name in names], deploy)
     return dict(zip(names, plans, strict=True))
