@@ -17,6 +17,7 @@ from rackproof.core.rack import Node
 
 BASE = ("chrony", "ethtool", "iproute2", "kmod", "openssh-client", "pciutils")
 SOFT_ROCE = ("ibverbs-providers", "ibverbs-utils", "rdma-core")
+DOWNLOADS = ("ca-certificates", "curl")
 NFS_CLIENT = ("nfs-common",)
 NFS_SERVER = ("nfs-common", "nfs-kernel-server")
 CEPH_CLIENT = ("ceph-common",)
@@ -100,8 +101,12 @@ def _server(storage: Storage) -> Iterable[str]:
 def _client(storage: Storage) -> Iterable[str]:
     if storage.class_ == "nfs":
         yield from NFS_CLIENT
+        if storage.local_cache:
+            yield "cachefilesd"
     elif storage.class_ == "parallel" and storage.fstype == "ceph":
         yield from CEPH_CLIENT
+    elif storage.class_ == "parallel":
+        yield from DOWNLOADS  # a vendor's client
     elif storage.class_ == "local" and storage.fstype in FILESYSTEMS:
         yield FILESYSTEMS[storage.fstype]
 
