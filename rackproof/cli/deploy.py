@@ -10,7 +10,7 @@ from rackproof.core.evidence import Kind
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 from rackproof.inventory import load_rack
-from rackproof.run.converge import CLUSTER, Converged, converge
+from rackproof.run.converge import CLUSTER, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
 from rackproof.run.folder import REPORTS, new_run
 from rackproof.run.store import EvidenceStore
 
@@ -22,6 +22,10 @@ from rackproof.run.store import EvidenceStore
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--dry", is_flag=True, help="Show the plan, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")
+@click.option("--reboot", is_flag=True, help="Allow the one reboot that changes need, drained and in batches.")
+@click.option(
+    "--serial", type=click.IntRange(min=1), help="Nodes that reboot at a time.  [default: the inventory's, else 1]"
+)
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
 @click.option("--quiet", is_flag=True, help="Only the result.")
 def deploy(
@@ -31,17 +35,23 @@ def deploy(
     data: tuple[str, ...],
     dry: bool,
     diff: bool,
+    reboot: bool,
+    serial: int | None,
     output: Path,
     quiet: bool,
 ) -> None:
     """Bring the nodes of INVENTORY into the state that DEPLOY_FILE declares.
 
     Exit status 0: every expected node was reached and converged. 1: an operation failed. 2: a node was not
-    reached, or the run was cut short. 3: nothing could be tried.
+    reached, the run was cut short, or something waits for a reboot that was not allowed. 3: nothing could be tried.
     """
     rack = load_rack(inventory)
+    if serial is not None and not reboot:
+        raise click.UsageError("--serial is about reboots: add --reboot")
+    data = (*data, *(("reboot=allowed",) if reboot else ()), *((f"reboot_serial={serial}",) if serial else ()))
     outcome = converge(
         rack, deploy=deploy_file, limit=limit, data=data, dry=dry, diff=diff,
+        timeout_s=REBOOT_TIMEOUT_S if reboot else TIMEOUT_S,
         on_line=(lambda line: None) if quiet else lambda line: click.echo(line, err=True),
     )  # fmt: skip
     folder = new_run(output, inventory)
@@ -67,6 +77,8 @@ def _tell(outcome: Converged, folder: Path) -> None:
             story = f"failed: {node.reason}"
         elif node.reason:
             story = node.reason
+        elif node.reboot:
+            story = f"reboot required: {node.reboot}"
         elif node.changed:
             story = (
                 f"{verb} {len(node.changed)} of {len(node.changed) + node.unchanged}"

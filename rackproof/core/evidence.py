@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -164,6 +164,10 @@ def subject_of(scope: Scope, members: Iterable[str]) -> str:
     return "|".join(sorted(members))
 
 
+REBOOT_REQUIRED: Final = "reboot required: "
+"""How a node's line begins that says what waits for a reboot; the reasons follow, divided by ``;``."""
+
+
 class NodeChanges(Frozen):
     """What one deploy did to one node."""
 
@@ -173,6 +177,8 @@ class NodeChanges(Frozen):
     unchanged: int = 0
     failed: tuple[str, ...] = ()
     reason: str | None = None
+    reboot: str | None = None
+    """What only a reboot brings into force; it was not allowed."""
 
 
 class DeployRecord(Frozen):

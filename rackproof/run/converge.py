@@ -23,13 +23,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rackproof.core.evidence import DeployRecord, NodeChanges
+from rackproof.core.evidence import REBOOT_REQUIRED, DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import InventoryError
 from rackproof.remote.redaction import redact
 
 CLUSTER = "deploys/cluster.py"
 TIMEOUT_S = 3600.0
+REBOOT_TIMEOUT_S = 86400.0
+"""With reboots, which wait for jobs and self-tests batch after batch, each with a limit of its own."""
 INTERRUPT_S = 10.0
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -50,6 +52,7 @@ class _NodeLog:
     reason: str | None = None
     said: str = ""
     """Its last line that is no status: what an error that follows is about."""
+    reboot: str | None = None
 
 
 class Transcript:
@@ -90,6 +93,9 @@ class Transcript:
             log.reason = log.reason or f"{self.operation}: {log.said or text}"
         elif _CONNECT.match(text):
             log.reason = log.reason or text
+        elif text.startswith(REBOOT_REQUIRED):
+            log.reboot = text.removeprefix(REBOOT_REQUIRED)
+            log.said = text
         else:
             log.said = text
 
@@ -231,6 +237,7 @@ def _record(
             NodeChanges(
                 node=name, reached=log.connected, changed=planned[name] if dry else tuple(log.changed),
                 unchanged=log.unchanged, failed=tuple(log.failed), reason=reason,
+                reboot=None if log.failed else log.reboot,
             )
         )  # fmt: skip
     reason = _verdict(nodes, document, status, transcript, interrupted, dry)
@@ -268,6 +275,10 @@ def _verdict(
             return f"pyinfra reports failures on {fold(str(host) for host in results.get('failed_hosts') or [])}"
     if status != 0:
         return f"pyinfra ended with exit status {status}"
+    waiting = [n for n in nodes if n.reboot]
+    if waiting:
+        why = "; ".join(dict.fromkeys(n.reboot for n in waiting if n.reboot))
+        return f"{fold(n.node for n in waiting)} {REBOOT_REQUIRED}{why}"
     return None
 
 

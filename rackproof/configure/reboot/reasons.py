@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rackproof.configure.files import REBOOT, pending_command
+from rackproof.core.evidence import REBOOT_REQUIRED
 
-REQUIRED = "reboot required: "
-"""How the one line begins that a node says; whoever reads pyinfra's output looks for it."""
+REQUIRED = REBOOT_REQUIRED
 SHOWN_PACKAGES = 6
 
 

@@ -59,6 +59,25 @@ def test_a_transcript_tells_what_happened_to_each_node() -> None:
     assert not four.connected
 
 
+def test_what_waits_for_a_reboot_is_kept_and_makes_the_run_incomplete(tmp_path: Path) -> None:
+    transcript = Transcript(["gpu-01"])
+    for line in (*RECORDED.splitlines()[:2], "    [gpu-01] reboot required: kernel arguments; huge pages"):
+        transcript.feed(line)
+    assert transcript.nodes["gpu-01"].reboot == "kernel arguments; huge pages"
+    text = (
+        "from pyinfra import host, logger\n"
+        "from pyinfra.operations import python\n"
+        "python.call(name='Reboot', function=lambda: host.log('reboot required: huge pages', logger.warning))\n"
+    )
+    path = tmp_path / "deploy.py"
+    path.write_text(text)
+    record = converge(inventory(tmp_path), deploy=str(path)).record
+    assert (record.ok, record.exit_status) == (False, 0)
+    assert record.reason == "@local reboot required: huge pages"
+    assert record.nodes[0].reboot == "huge pages"
+    assert record.nodes[0].failed == ()
+
+
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [

@@ -1,0 +1,86 @@
+"""The operation: says, refuses, or does; and what the deploy makes of the inventory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.exceptions import DeployError
+
+from deploys import reboot as deploy
+from rackproof.configure.reboot import operations
+from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.reboot.operations import Reasons
+from rackproof.configure.reboot.reasons import RebootState
+from rackproof.core.rack import Rack
+from tests.unit.configure.rack import node, rack, site
+from tests.unit.configure.stub import StubHost, at
+
+WAITS = RebootState("a-boot-id", "6.8", marks=("kernel arguments", "huge pages"))
+
+
+def commands(host: StubHost, **more: Any) -> list[Any]:
+    with at(host):
+        host.current_op_global_arguments = {"_sudo": True, "_timeout": 900, "name": "x"}  # type: ignore[attr-defined]
+        arguments = {"allowed": False, "wishes": RebootInputs(), **more}
+        return list(operations.reboot._inner(**arguments))  # type: ignore[attr-defined]
+
+
+def test_by_default_one_line_is_said_and_nothing_done() -> None:
+    host = StubHost({Reasons: WAITS})
+    assert commands(host) == []
+    assert host.logged == ["reboot required: kernel arguments; huge pages"]
+
+
+def test_nothing_to_say() -> None:
+    host = StubHost({Reasons: RebootState("x", "6.8")})
+    assert commands(host, allowed=True) == []
+    assert (host.logged, host.noops) == ([], ["nothing waits for a reboot"])
+
+
+def test_a_node_that_cannot_be_read_is_not_rebooted() -> None:
+    (command,) = commands(StubHost({Reasons: None}), allowed=True)
+    assert "could not be read, so nothing was changed" in command.get_raw_value()
+
+
+def test_what_is_allowed_is_done_with_the_operations_rights() -> None:
+    (command,) = commands(StubHost({Reasons: WAITS}), allowed=True)
+    assert isinstance(command, FunctionCommand)
+    work, before = command.args
+    assert before == WAITS
+    assert work.why == ("kernel arguments", "huge pages")
+    assert work.line.arguments == {"_sudo": True}
+
+
+def test_the_machine_that_the_deploy_runs_on_is_never_rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "own_boot_id", lambda: WAITS.boot_id)
+    (command,) = commands(StubHost({Reasons: WAITS}), allowed=True)
+    assert "this is the machine that the deploy runs on" in command.get_raw_value()
+
+
+def test_after_a_failure_the_next_batch_is_left_alone() -> None:
+    host = StubHost({Reasons: WAITS}, name="gpu-02")
+    operations._failed[host.state] = ["gpu-01"]  # type: ignore[index]
+    (command,) = commands(host, allowed=True)
+    assert "not rebooted: gpu-01 did not come back well" in command.get_raw_value()
+    (command,) = commands(host, allowed=True, wishes=RebootInputs(max_failures=1))
+    assert isinstance(command, FunctionCommand)
+
+
+@pytest.mark.parametrize("word", ["yes", True, "", None])
+def test_only_two_words_decide(word: object) -> None:
+    with pytest.raises(DeployError, match="expected allowed or refused"):
+        deploy.is_allowed(site(), word)
+    assert deploy.is_allowed(site(), "allowed")
+    assert not deploy.is_allowed(site(), "refused")
+
+
+def test_batches_are_the_whole_racks() -> None:
+    assert deploy.reboot_inputs(site(), "4").serial == 4
+    with pytest.raises(DeployError, match="reboot_serial: expected a number of nodes, actual 'many'"):
+        deploy.reboot_inputs(site(), "many")
+    odd = node("gpu-02", "gpu", 22, rebooting={"serial": 2})
+    whole = Rack("test", tuple(odd if each.name == "gpu-02" else each for each in rack().nodes))
+    with pytest.raises(DeployError, match=r"rebooting\.serial: must be the same for every node"):
+        deploy.reboot_inputs(site(whole=whole))

@@ -1,0 +1,50 @@
+"""What waits for a reboot."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from rackproof.configure.reboot.reasons import RebootState, parse_state, reasons, state_command
+
+BARE = ["boot 1f", "kernel 6.8.0-51-generic", "installed 6.8.0-51-generic"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kernel", "expected"),
+    [
+        ([], None, ()),
+        (["current"], "6.8.0-51-*", ()),
+        (["mark reboot:kernel arguments", "mark restart:chrony.service"], None, ("kernel arguments",)),
+        (["mark reboot:b", "mark reboot:a"], None, ("a", "b")),
+        (["required", "package linux-base", "package libc6"], None,
+         ("the distribution asks for it (linux-base, libc6)",)),
+        (["required"], None, ("the distribution asks for it",)),
+        (["replaced kernel glibc"], None, ("replaced since the boot (kernel, glibc)",)),
+        (["replaced "], None, ("replaced since the boot (packages)",)),
+        (["installed 6.8.0-60-generic"], "6.8.0-60-*",
+         ("kernel 6.8.0-60-generic is installed, 6.8.0-51-generic runs",)),
+        ([], "6.8.0-60-*", ()),  # not there: a reboot would not bring it
+    ],
+)  # fmt: skip
+def test_reasons(lines: list[str], kernel: str | None, expected: tuple[str, ...]) -> None:
+    assert reasons(parse_state([*BARE, *lines]), kernel) == expected
+
+
+def test_a_long_list_of_packages_is_cut() -> None:
+    found = RebootState("1", "6", required=True, packages=tuple("abcdefghi"))
+    assert reasons(found) == ("the distribution asks for it (a, b, c, d, e, f and 3 more)",)
+
+
+@pytest.mark.parametrize(
+    "lines", [[], ["boot 1f"], ["kernel 6"], ["boot ", "kernel 6"], [*BARE, "unknown needs-restarting"], [*BARE, "x"]]
+)
+def test_an_answer_that_is_none_is_not_guessed_at(lines: list[str]) -> None:
+    with pytest.raises(ValueError, match="boot"):
+        parse_state(lines)
+
+
+def test_the_question_is_asked_for_real() -> None:
+    done = subprocess.run(["sh", "-c", state_command()], capture_output=True, text=True, check=True)
+    assert len(parse_state(done.stdout.splitlines()).boot_id) == 36
