@@ -64,6 +64,7 @@ def containers() -> None:
         operations.units(name="Services", wanted=wanted)
     if declared.bridge:
         container_operations.container_user(name="User", inputs=chosen, folders=folders(site, declared))
+    if declared.bridge and declared.runtime == "podman":
         container_operations.host_root(name="Root of containers without an image", mountpoints=mountpoints(site))
 
 

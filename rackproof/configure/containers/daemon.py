@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from rackproof.configure.containers.inputs import ContainerInputs
-from rackproof.configure.gpu.runtimes import docker_settings
 from rackproof.core.architecture import Containers
 
 PACKAGES = {
@@ -51,7 +50,7 @@ def docker_json(declared: Containers, inputs: ContainerInputs) -> str:
     if inputs.registry_mirrors:
         values["registry-mirrors"] = list(inputs.registry_mirrors)
     if declared.nvidia_runtime:
-        values |= docker_settings()
+        values["runtimes"] = {"nvidia": {"path": NVIDIA_RUNTIME, "args": []}}
     if declared.default_runtime:
         values["default-runtime"] = declared.default_runtime
     if declared.cdi:

@@ -100,8 +100,8 @@ def state_command(directory: str) -> str:
 
 
 def install_script(kit: Kit) -> str:
-    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads the archive
-    (base64) from its standard input. The stamp comes last: whatever is cut off before is done again."""
+    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads the stamp
+    and the archive (base64) from its standard input. The stamp comes last: whatever is cut off before is done again."""
     inputs = kit.inputs
     base, python = shlex.quote(inputs.directory), shlex.quote(inputs.python)
     source = ""
@@ -112,6 +112,7 @@ def install_script(kit: Kit) -> str:
     wanted = " ".join(shlex.quote(line) for line in kit.requirements)
     return f"""set -eu
 umask 022
+read -r stamp
 base={base} venv={base}/venv-{kit.dependencies}
 fail() {{ echo "health check: $1" >&2; exit 1; }}
 [ -x {python} ] || fail {shlex.quote(f"no {inputs.python} here; name another one in health_check.python")}
@@ -139,7 +140,7 @@ chmod 755 "$base/bin/.rackproof"
 mv -f "$base/bin/.rackproof" "$base/bin/rackproof"
 timeout -k 10 300 "$base/bin/rackproof" validate --help >/dev/null || fail "the kit does not start"
 for old in "$base"/venv-*; do [ "$old" = "$venv" ] || rm -rf -- "$old"; done
-echo {kit.stamp} > "$base/{STAMP}.new"
+echo "$stamp" > "$base/{STAMP}.new"
 mv -f "$base/{STAMP}.new" "$base/{STAMP}\""""
 
 

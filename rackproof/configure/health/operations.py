@@ -23,4 +23,5 @@ def kit(wanted: Kit) -> Commands:
         host.noop("the kit is installed")
     else:
         # pip may take many minutes on a slow node; it has a limit of its own in the script.
-        yield StringCommand(install_script(wanted), _stdin=base64.encodebytes(wanted.archive).decode(), _timeout=1900)
+        stdin = f"{wanted.stamp}\n{base64.encodebytes(wanted.archive).decode()}"
+        yield StringCommand(install_script(wanted), _stdin=stdin, _timeout=1900)

@@ -1,0 +1,264 @@
+"""Runtimes' configuration, the user, downloads, and the program that starts containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from deploys import containers as deploy
+from deploys import templates
+from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, user
+from rackproof.configure.containers.inputs import ContainerInputs, Download
+from rackproof.configure.site import Site
+from rackproof.core.architecture import Containers
+from tests.unit.configure.rack import architecture, site
+from tests.unit.configure.stub import StubHost, run
+
+INPUTS = ContainerInputs()
+FOLDERS = ("/mnt/a/rackproof-user",)
+WHOLE = user.UserState(
+    59500, "rackproof", ("rackproof:2000000000:65536",), ("rackproof:2000000000:65536",), ((FOLDERS[0], "59500"),)
+)
+
+
+def declared(**keys: Any) -> Containers:
+    return Containers.model_validate({"runtime": "docker", **keys})
+
+
+def with_(**keys: Any) -> Site:
+    return site("gpu-01", architecture().model_copy(update={"containers": declared(**keys)}))
+
+
+def test_docker() -> None:
+    text = daemon.docker_json(
+        declared(data_root="/raid/docker", storage_driver="overlay2", nvidia_runtime=True, default_runtime="nvidia"),
+        ContainerInputs(registry_mirrors=("https://mirror.example",), log_max_mib=10),
+    )
+    said = json.loads(text)
+    assert said["data-root"] == "/raid/docker"
+    assert said["live-restore"] is True
+    assert said["log-opts"] == {"max-file": "3", "max-size": "10m"}
+    assert said["runtimes"]["nvidia"]["path"] == "/usr/bin/nvidia-container-runtime"
+    assert said["default-runtime"] == "nvidia"
+    assert said["default-ulimits"]["memlock"]["Hard"] == -1
+    assert said["registry-mirrors"] == ["https://mirror.example"]
+
+
+def test_docker_without_gpus_names_no_runtime() -> None:
+    assert "runtimes" not in json.loads(daemon.docker_json(declared(), INPUTS))
+
+
+def test_containerd() -> None:
+    text = daemon.containerd_toml(
+        declared(runtime="containerd", data_root="/raid/containerd", nvidia_runtime=True), INPUTS
+    )
+    said = tomllib.loads(text)
+    cri = said["plugins"]["io.containerd.grpc.v1.cri"]
+    assert said["root"] == "/raid/containerd"
+    assert cri["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
+    assert cri["containerd"]["runtimes"]["nvidia"]["options"]["BinaryName"] == daemon.NVIDIA_RUNTIME
+    assert cri["containerd"]["default_runtime_name"] == "runc"
+
+
+def test_podman() -> None:
+    conf = tomllib.loads(daemon.podman_conf(INPUTS))
+    assert conf["engine"]["cgroup_manager"] == "cgroupfs"
+    storage = tomllib.loads(daemon.podman_storage(declared(runtime="podman", data_root="/raid/c")))
+    assert storage["storage"]["rootless_storage_path"] == "/raid/c/users/$UID"
+    mirrors = tomllib.loads(daemon.podman_registries(ContainerInputs(registry_mirrors=("https://mirror.example/x",))))
+    assert mirrors["registry"][0]["mirror"] == [{"location": "mirror.example/x"}]
+
+
+def test_enroot_binds_mounts_and_devices() -> None:
+    lines = daemon.enroot_mounts(("/mnt/lfs",)).splitlines()
+    assert "/mnt/lfs /mnt/lfs none x-create=dir,bind,rslave,nofail 0 0" in lines
+    assert any(line.startswith("/dev/infiniband ") for line in lines)
+
+
+def test_enroot_needs_its_packages() -> None:
+    with pytest.raises(DeployError, match="no distribution has enroot; give URL and sha256"):
+        deploy.inputs_here(with_(runtime="enroot"))
+
+
+def test_a_bridge_to_what_is_not_mounted() -> None:
+    with pytest.raises(DeployError, match=r"containers\.bridge: nfs-tpc is not mounted"):
+        deploy.mountpoints(with_(runtime="podman", bridge=["nfs-tpc"]))
+
+
+@pytest.mark.parametrize("runtime", ["docker", "containerd", "podman"])
+def test_every_file_has_one_writer(runtime: str) -> None:
+    here = with_(runtime=runtime, **({"bridge": ["nfs-tcp"]} if runtime == "podman" else {"mounts": ["nfs-tcp"]}))
+    entries = deploy.files(here, here.architecture.containers, INPUTS)  # type: ignore[arg-type]
+    paths = [entry.path for entry in entries]
+    assert len(paths) == len(set(paths))
+    texts = "".join(getattr(entry, "content", "") for entry in entries)
+    assert "--privileged" not in texts
+    if runtime != "podman":
+        assert "RequiresMountsFor=/mnt/nfs-tcp" in texts
+
+
+def test_the_user_that_is_there() -> None:
+    assert user.plan(INPUTS, FOLDERS, WHOLE) == ()
+    host = StubHost({facts.ContainerUser: WHOLE})
+    assert run(operations.container_user, host, inputs=INPUTS, folders=FOLDERS) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (user.UserState(None, None, (), (), ()), ("useradd -u 59500", "/etc/subuid", "/etc/subgid", "install -d")),
+        (user.UserState(59500, "rackproof", (), WHOLE.subgid, WHOLE.folders), ("/etc/subuid",)),
+        (user.UserState(59500, "rackproof", WHOLE.subuid, WHOLE.subgid, ((FOLDERS[0], "0"),)), ("install -d",)),
+    ],
+)
+def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -> None:
+    lines = user.plan(INPUTS, FOLDERS, state)
+    assert len(lines) == len(expected)
+    assert all(part in line for part, line in zip(expected, lines, strict=True))
+    subprocess.run(["dash", "-n", "-c", "\n".join(lines)], check=True, timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("state", "complaint"),
+    [
+        (user.UserState(1001, None, (), (), ()), "has the number 1001 here, expected 59500"),
+        (user.UserState(None, "jane", (), (), ()), "belongs to jane here"),
+    ],
+)
+def test_somebody_else(state: user.UserState, complaint: str) -> None:
+    (refusal,) = run(operations.container_user, StubHost({facts.ContainerUser: state}), inputs=INPUTS, folders=FOLDERS)
+    assert complaint in refusal
+    assert refusal.endswith("exit 1")
+
+
+def test_the_question_about_a_user_runs(tmp_path: Path) -> None:
+    inputs = ContainerInputs(user="nobody-here")
+    ended = subprocess.run(
+        ["dash", "-c", user.state_command(inputs, [str(tmp_path)])], capture_output=True, text=True, timeout=30
+    )
+    found = user.parse_state(ended.stdout.splitlines())
+    assert (found.uid, found.subuid) == (None, ())
+    assert found.folders == ((str(tmp_path), str(os.getuid())),)
+
+
+def a_download(folder: Path, content: bytes = b"package") -> Download:
+    import hashlib
+
+    path = folder / "enroot_3.5.0_amd64.deb"
+    path.write_bytes(content)
+    return Download(url=f"file://{path}", sha256=hashlib.sha256(b"package").hexdigest())
+
+
+def load(folder: Path, wanted: Download) -> subprocess.CompletedProcess[str]:
+    bin_ = folder / "bin"
+    bin_.mkdir()
+    (bin_ / "apt-get").write_text(f'#!/bin/sh\necho "$@" >> {folder}/apt\n')
+    (bin_ / "apt-get").chmod(0o755)
+    (bin_ / "curl").write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do [ "$1" != -o ] || o=$2; shift; done\ncp "${1#file://}" "$o"\n'
+    )
+    (bin_ / "curl").chmod(0o755)
+    script = downloads.install_script([wanted], "debian").replace(downloads.DONE, f"{folder}/done")
+    return subprocess.run(
+        ["dash", "-c", script], env={"PATH": f"{bin_}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=30
+    )
+
+
+def test_download_is_compared_and_installed_once(tmp_path: Path) -> None:
+    wanted = a_download(tmp_path)
+    ended = load(tmp_path, wanted)
+    assert ended.returncode == 0, ended.stderr
+    assert "00-enroot_3.5.0_amd64.deb" in (tmp_path / "apt").read_text()
+    assert (tmp_path / "done" / wanted.sha256).exists()
+    assert downloads.missing([wanted], {wanted.sha256}) == ()
+
+
+def test_another_file_is_not_installed(tmp_path: Path) -> None:
+    ended = load(tmp_path, a_download(tmp_path, b"something else"))
+    assert ended.returncode == 1
+    assert "not the file that was asked for (sha256)" in ended.stderr
+    assert not (tmp_path / "apt").exists()
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    wanted = a_download(tmp_path)
+    (tmp_path / "enroot_3.5.0_amd64.deb").unlink()
+    ended = load(tmp_path, wanted)
+    assert ended.returncode == 1
+    assert "cannot be loaded" in ended.stderr
+
+
+def program(tmp_path: Path, runtime: str, mounts: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """With a runtime that prints its arguments, one a line, as somebody who is not root."""
+    text = templates.text(
+        bridge.PROGRAM, runtime=runtime, host_root=bridge.ROOT, shared=("/usr",), mountpoints=list(mounts)
+    )
+    bin_ = tmp_path / "bin"
+    bin_.mkdir(exist_ok=True)
+    for name, body in (
+        (runtime, "printf '%s\\n' \"$@\"\n"),
+        ("id", "echo 59500\n"),
+        ("mountpoint", '[ "$3" != /mnt/gone ]\n'),
+    ):
+        (bin_ / name).write_text(f"#!/bin/sh\n{body}")
+        (bin_ / name).chmod(0o755)
+    return subprocess.run(
+        ["dash", "-c", text, "rackproof-container", *arguments],
+        env={"PATH": f"{bin_}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_podman_over_the_nodes_own_programs(tmp_path: Path) -> None:
+    ended = program(tmp_path, "podman", ("/mnt/a", "/mnt/b"), "--host-root", "--", "ls", "-l", "a b")
+    words = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert words[-3:] == ["ls", "-l", "a b"]
+    assert words[words.index("--rootfs") + 1] == bridge.ROOT
+    assert {"/mnt/a:/mnt/a:rslave", "/mnt/b:/mnt/b:rslave", "/usr:/usr:ro"} <= set(words)
+    assert {"--userns=keep-id", "--cap-drop=all", "--security-opt=no-new-privileges", "--read-only"} <= set(words)
+    assert "--privileged" not in words
+
+
+def test_docker_with_an_image(tmp_path: Path) -> None:
+    ended = program(tmp_path, "docker", ("/mnt/a",), "--image", "tools:1", "--", "id")
+    words = ended.stdout.splitlines()
+    assert words[-2:] == ["tools:1", "id"]
+    assert "type=bind,source=/mnt/a,target=/mnt/a,bind-propagation=rslave" in words
+    assert words[words.index("--cap-drop") + 1] == "ALL"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "arguments", "rc", "complaint"),
+    [
+        (("/mnt/gone",), ("--host-root", "--", "ls"), 69, "/mnt/gone is not mounted"),
+        (("/mnt/a",), ("--host-root",), 64, "usage:"),
+        (("/mnt/a",), ("--", "ls"), 64, "usage:"),
+    ],
+)
+def test_what_is_not_started(
+    tmp_path: Path, mounts: tuple[str, ...], arguments: tuple[str, ...], rc: int, complaint: str
+) -> None:
+    ended = program(tmp_path, "podman", mounts, *arguments)
+    assert ended.returncode == rc
+    assert complaint in ended.stderr
+
+
+def test_root_is_made_once(tmp_path: Path) -> None:
+    script = bridge.root_script(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
+    state = bridge.root_state(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
+    assert subprocess.run(["dash", "-c", state], timeout=10).returncode == 1
+    for _ in (1, 2):
+        subprocess.run(["dash", "-c", script], check=True, timeout=10)
+        assert subprocess.run(["dash", "-c", state], timeout=10).returncode == 0
+    assert (tmp_path / "root/mnt/a").is_dir()
+    assert (tmp_path / "root/bin").readlink() == Path("usr/bin")

@@ -1,0 +1,250 @@
+"""The kit's archive, its installation with a python that is not there, and what the program does to a node."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys import health_check as deploy
+from deploys import templates
+from rackproof.configure.health import facts, kit, operations
+from rackproof.configure.health.inputs import HealthInputs
+from rackproof.core.architecture import Slurm
+from rackproof.core.rack import Node, Rack
+from rackproof.validation.local import own_node, read_rack
+from tests.unit.configure.rack import architecture, rack, site
+from tests.unit.configure.stub import StubHost, run
+
+PROGRAM = "/usr/local/sbin/rackproof-health"
+
+
+def a_kit(**inputs: Any) -> kit.Kit:
+    return kit.Kit(b"archive", ("click>=8",), HealthInputs.model_validate(inputs))
+
+
+def test_archive_is_the_same_twice_and_holds_what_checks_need() -> None:
+    root = kit.checkout()
+    data = kit.archive(root)
+    assert data == kit.archive(root)
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        names = set(tar.getnames())
+    assert {"rackproof/cli/local.py", "validators/conftest.py", "architectures/virtual-rack.yaml"} <= names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(("tests/", "reports/"))]
+
+
+def test_requirements_are_those_of_checks() -> None:
+    names = " ".join(kit.requirements())
+    assert "pytest-testinfra" in names
+    assert "pyinfra" not in names
+
+
+def test_another_python_or_kit_is_another_stamp() -> None:
+    same = a_kit()
+    assert same.stamp == a_kit(time_limit_s=60).stamp
+    assert same.stamp != a_kit(python="/usr/bin/python3.12").stamp
+    assert same.stamp != kit.Kit(b"newer", same.requirements, same.inputs).stamp
+
+
+def test_kit_is_installed_once() -> None:
+    wanted = a_kit()
+    assert run(operations.kit, StubHost({facts.InstalledKit: wanted.stamp}), wanted=wanted) == []
+    (script,) = run(operations.kit, StubHost({facts.InstalledKit: "older"}), wanted=wanted)
+    assert wanted.stamp not in script
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({}, "--only-binary :all: 'click>=8'"),
+        ({"wheelhouse": "/mnt/wheels"}, "--no-index --find-links /mnt/wheels"),
+        ({"index_url": "https://mirror.example/simple"}, "--index-url https://mirror.example/simple"),
+    ],
+)
+def test_where_packages_come_from(inputs: dict[str, Any], expected: str) -> None:
+    assert expected in kit.install_script(a_kit(**inputs))
+
+
+def test_two_sources_are_one_too_many() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        HealthInputs(wheelhouse="/mnt/wheels", index_url="https://mirror.example/simple")
+
+
+def install(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        member = tarfile.TarInfo("rackproof/__init__.py")
+        tar.addfile(member, io.BytesIO(b""))
+    wanted = kit.Kit(buffer.getvalue(), ("click>=8",), HealthInputs(directory=str(folder / "kit"), python=python))
+    stdin = f"{wanted.stamp}\n{base64.encodebytes(wanted.archive).decode()}"
+    return subprocess.run(
+        ["dash", "-c", kit.install_script(wanted)], input=stdin, capture_output=True, text=True, timeout=60
+    )
+
+
+def a_python(folder: Path, pip: int = 0, version: int = 0, kit_starts: int = 0) -> str:
+    """A python that makes environments of itself; exit statuses of its parts are the test's."""
+    program = folder / "python3"
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+  *version_info*) exit {version} ;;
+  "-m venv "*) mkdir -p "$3/bin"; printf '#!/bin/sh\\nexit {pip}\\n' > "$3/bin/pip"
+     printf '#!/bin/sh\\nexit {kit_starts}\\n' > "$3/bin/python"; chmod 755 "$3/bin/pip" "$3/bin/python" ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
+    ended = install(tmp_path, a_python(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    found = subprocess.run(
+        ["dash", "-c", kit.state_command(str(tmp_path / "kit"))], capture_output=True, text=True, timeout=10
+    )
+    assert len(found.stdout.strip()) == 64
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"version": 1}, "is older than Python 3.11; name a newer one in health_check.python"),
+        ({"pip": 1}, "pip could not install what the kit needs"),
+        ({"kit_starts": 1}, "the kit does not start"),
+    ],
+)
+def test_installation_that_fails_leaves_no_stamp(tmp_path: Path, parts: dict[str, int], complaint: str) -> None:
+    ended = install(tmp_path, a_python(tmp_path, **parts))
+    assert ended.returncode == 1
+    assert complaint in ended.stderr
+    assert not (tmp_path / "kit" / kit.STAMP).exists()
+
+
+def test_no_python(tmp_path: Path) -> None:
+    ended = install(tmp_path, "/usr/bin/python3.99")
+    assert ended.returncode == 1
+    assert "no /usr/bin/python3.99 here" in ended.stderr
+
+
+def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) -> None:
+    nodes = (Node("gpu-01", ("gpu",), {"fabric_addresses": ["10.0.0.1/24"], "password": "hunter2", "ssh_key": "k"}),)
+    text = kit.rack_file(Rack("x", nodes), "architecture.yaml")
+    assert "hunter2" not in text
+    (tmp_path / "rack.yaml").write_text(text)
+    found, named = read_rack(tmp_path / "rack.yaml")
+    assert named == "architecture.yaml"
+    assert own_node(found, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
+
+
+def test_files_of_a_node_and_where_they_apply() -> None:
+    here = site("gpu-01")
+    chosen = HealthInputs()
+    paths = {entry.path: entry for entry in deploy.files(here, chosen, "text")}
+    assert PROGRAM in paths
+    assert json.loads(paths["/etc/rackproof/rack.yaml"].content)["nodes"]["gpu-02"]["groups"] == ["gpu"]  # type: ignore[union-attr]
+    own = Slurm.model_validate({"health_check": PROGRAM})
+    theirs = Slurm.model_validate({"health_check": "/usr/sbin/nhc"})
+    for declared, name, expected in ((own, "gpu-01", True), (own, "storage-01", False), (theirs, "gpu-01", False)):
+        assert deploy.applies(site(name, architecture().model_copy(update={"slurm": declared}), rack())) is expected
+
+
+def test_a_virtual_rack_does_without_the_kit_unless_told() -> None:
+    assert deploy.inputs_here(site("gpu-01")).install is False
+    told = site("gpu-01")
+    told.node.data["health_check"] = {"install": True}  # type: ignore[index]
+    assert deploy.inputs_here(told).install is True
+
+
+SCONTROL = """#!/bin/sh
+case "$*" in
+  *update*) echo "$*" >> "$LOG" ;;
+  *) [ -n "$SLURM" ] || exit 1; echo "NodeName=gpu-01 Arch=x86_64 State=$SLURM ThreadsPerCore=1 $TAIL" ;;
+esac
+"""
+OURS = "Reason=rackproof: gpu.count: expected 8, actual 7 [root@2026-11-20T22:14:09]"
+THEIRS = "Reason=new DIMM on Monday [jane@2026-11-20T22:14:09]"
+
+
+def health(
+    folder: Path, status: int, line: str, slurm: str = "IDLE", tail: str = "", drain_on: tuple[str, ...] | None = None
+) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run the program with a kit that ends like this, and a controller that has the node like that."""
+    chosen = HealthInputs(directory=str(folder / "kit"))
+    text = templates.text(
+        PROGRAM, node="gpu-01", directory=chosen.directory, time_limit=chosen.time_limit_s,
+        arguments=kit.check_arguments(chosen), drain_on=chosen.drain_on if drain_on is None else drain_on,
+    )  # fmt: skip
+    bin_, log = folder / "bin", folder / "log"
+    bin_.mkdir()
+    (folder / "kit/bin").mkdir(parents=True)
+    log.write_text("")
+    for path, body in (
+        (bin_ / "scontrol", SCONTROL),
+        (bin_ / "logger", "#!/bin/sh\n"),
+        (
+            folder / "kit/bin/rackproof",
+            f"#!/bin/sh\nprintf '%s\\n' '{line}'\n[ {status} -ne 3 ] || echo broken >&2\nexit {status}\n",
+        ),
+    ):
+        path.write_text(body)
+        path.chmod(0o755)
+    text = text.replace("PATH=/usr/local/sbin", f"PATH={bin_}:/usr/local/sbin").replace(
+        "state=/run/rackproof/health", f"state={folder}/state"
+    )
+    environment = {"LOG": str(log), "SLURM": slurm, "TAIL": tail}
+    ended = subprocess.run(
+        ["dash", "-c", text, "rackproof-health", "--run"], env=environment, capture_output=True, text=True, timeout=30
+    )
+    return ended, log.read_text()
+
+
+BAD = "gpu.count: expected 8, actual 7"
+
+
+@pytest.mark.parametrize(
+    ("status", "slurm", "tail", "rc", "update"),
+    [
+        (0, "IDLE", "", 0, ""),
+        (1, "IDLE", "", 0, f"State=DRAIN Reason=rackproof: {BAD}"),
+        (2, "MIXED", "", 0, f"State=DRAIN Reason=rackproof: {BAD}"),
+        (124, "IDLE", "", 0, "State=DRAIN Reason=rackproof: no result within 300 s"),
+        (3, "IDLE", "", 3, ""),
+        (1, "IDLE+DRAIN", OURS, 0, ""),
+        (1, "IDLE+DRAIN", THEIRS, 0, ""),
+        (0, "IDLE+DRAIN", OURS, 0, "State=RESUME"),
+        (0, "IDLE+DRAIN", THEIRS, 0, ""),
+        (0, "DOWN", OURS, 0, ""),
+        (1, "", "", 1, ""),
+        (0, "", "", 0, ""),
+    ],
+)
+def test_the_program_drains_and_takes_back_only_its_own(
+    tmp_path: Path, status: int, slurm: str, tail: str, rc: int, update: str
+) -> None:
+    ended, log = health(tmp_path, status, "" if status == 0 else BAD, slurm, tail)
+    assert ended.returncode == rc, ended.stderr
+    assert log.strip().removeprefix("update NodeName=gpu-01 ") == update
+    assert ended.stderr == ""
+
+
+def test_what_takes_a_node_out_is_an_input(tmp_path: Path) -> None:
+    ended, log = health(tmp_path, 2, BAD, drain_on=("failed",))
+    assert (ended.returncode, log) == (0, "")
+    assert f"unmeasured: {BAD}" in ended.stdout
+
+
+def test_no_kit_is_not_health(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    text = templates.text(PROGRAM, node="x", directory=str(tmp_path), time_limit=10, arguments=[], drain_on=[])
+    text = text.replace("state=/run/rackproof/health", f"state={tmp_path}/state")
+    ended = subprocess.run(["dash", "-c", text, "p", "--run"], capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 3
+    assert "this node is not checked" in ended.stdout
