@@ -1,0 +1,201 @@
+"""What the deploy makes of the written racks: first installation, and nothing the second time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from deploys import container_toolkit, gpu_driver
+from rackproof import architectures
+from rackproof.configure.files import Absent, RemoteFile
+from rackproof.configure.gpu import install
+from rackproof.configure.gpu.generations import UnsupportedGpu
+from rackproof.configure.gpu.state import GpuState, parse_state, state_command
+from rackproof.configure.settings import node_settings
+from rackproof.configure.site import Site
+from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.rack import Rack
+from rackproof.core.versions.models import Component, Components, Driver, Platform, Repository
+from rackproof.core.versions.select import LockedPackage
+from rackproof.remote.written import read_written
+from tests.unit.configure.gpu.test_install import converged
+
+PLANS = Path(__file__).parents[3] / "data/plans"
+RACKS = (
+    "a100-rocky9-scale",
+    "debian13-l40s",
+    "dgx-b200-rocky94-ib",
+    "dgx1-v100-debian12",
+    "hgx-h100-ubuntu2204-weka",
+    "hgx-h200-ubuntu2404-roce",
+)
+
+
+@pytest.fixture(autouse=True)
+def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_driver, "platform_here", lambda: None)
+
+
+def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
+    found = read_written(PLANS / name)
+    architecture = architectures.load(str(found.architecture)).model
+    nodes = found.nodes
+    if data:
+        nodes = (type(nodes[0])(nodes[0].name, nodes[0].groups, {**nodes[0].data, **data}), *nodes[1:])
+    answers = found.answers["gpu-01"]
+
+    def ask(command: str) -> list[str]:
+        lines = answers.run(f"{command}; echo rackproof-end", 1).stdout.decode().splitlines()
+        assert lines[-1] == "rackproof-end"
+        return lines[:-1]
+
+    machine = parse_machine(ask(MACHINE_COMMAND))
+    state = parse_state(ask(state_command((), machine.family, smi=True)))
+    return Site(Rack(name, nodes), architecture, nodes[0], node_settings(nodes[0], architecture.rails)), machine, state
+
+
+def plan(name: str, **data: object) -> tuple[Site, gpu_driver.Plan, install.Wanted, dict[str, str], GpuState]:
+    site, machine, state = written(name, **data)
+    made = gpu_driver.plan_of(site, machine)
+    entries = gpu_driver.files(site, made)
+    contents = {each.path: each.content for each in entries if isinstance(each, RemoteFile)}
+    assert len(contents) + sum(isinstance(each, Absent) for each in entries) == len(entries)
+    return site, made, gpu_driver.wanted(made, entries), contents, state
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_first_installation_and_then_nothing(name: str) -> None:
+    _, _, target, _, bare = plan(name)
+    first = install.plan_driver(target, bare)
+    assert [each.name for each in first.install] == [each.name for each in target.packages]
+    assert first.initramfs
+    second = install.plan_driver(target, converged(target))
+    assert not second, second.reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "units"),
+    [
+        ("a100-rocky9-scale", "driver 580.126.20 (open, cuda)",
+         ["nvidia-persistenced", "nvidia-fabricmanager", "rackproof-gpu"]),
+        ("debian13-l40s", "driver 550 (proprietary, distribution)", ["nvidia-persistenced", "rackproof-gpu"]),
+        ("dgx-b200-rocky94-ib", "driver 580.126.20 (open, cuda)",
+         ["nvidia-persistenced", "nvidia-fabricmanager", "rackproof-gpu"]),
+        ("dgx1-v100-debian12", "driver 535 (proprietary, distribution)", ["nvidia-persistenced", "rackproof-gpu"]),
+        ("hgx-h100-ubuntu2204-weka", "driver 570.158.01 (open, cuda)",
+         ["nvidia-persistenced", "nvidia-fabricmanager", "rackproof-gpu"]),
+        ("hgx-h200-ubuntu2404-roce", "driver 580.126.20 (open, cuda)",
+         ["nvidia-persistenced", "nvidia-fabricmanager", "rackproof-gpu", "nvidia-dcgm"]),
+    ],
+)  # fmt: skip
+def test_drivers_and_services(name: str, label: str, units: list[str]) -> None:
+    _, made, _, _, _ = plan(name)
+    assert made.choice.label == label
+    assert [unit.name.removesuffix(".service") for unit in gpu_driver.units(made)] == units
+
+
+def test_files_of_a_node_with_everything() -> None:
+    _, _, target, files, _ = plan("hgx-h200-ubuntu2404-roce")
+    assert "blacklist nouveau\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"]
+    assert files["/etc/modules-load.d/rackproof-gpu.conf"].split()[-3:] == ["nvidia", "nvidia-uvm", "nvidia-fs"]
+    assert "NCCL_IB_TC=106\n" in files["/etc/nccl.conf"]
+    assert '"allow_compat_mode": false' in files["/etc/cufile.json"]
+    assert "ConditionPathExistsGlob=/dev/nvidia-nvswitch*" in files[
+        "/etc/systemd/system/nvidia-fabricmanager.service.d/rackproof.conf"
+    ]  # fmt: skip
+    assert "Pin: release o=Ubuntu\nPin-Priority: -1" in files["/etc/apt/preferences.d/60-rackproof-nvidia"]
+    assert "Signed-By: /etc/apt/keyrings/rackproof-cuda.asc" in files["/etc/apt/sources.list.d/rackproof-cuda.sources"]
+    assert "smi -pl 700" in files["/usr/local/sbin/rackproof-gpu"]
+    assert target.modules == ("nvidia", "nvidia_uvm")
+
+
+def test_files_of_others() -> None:
+    _, _, target, files, _ = plan("dgx1-v100-debian12")
+    assert target.modules == ("nvidia", "nvidia_uvm", "nvidia_peermem")
+    assert "/etc/cufile.json" not in files
+    assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in files["/etc/apt/preferences.d/60-rackproof-nvidia"]
+    _, _, _, files, _ = plan("dgx-b200-rocky94-ib")
+    assert "gpgkey=file:///etc/pki/rpm-gpg/rackproof-cuda.asc" in files["/etc/yum.repos.d/rackproof-cuda.repo"]
+    assert "ConditionPathExistsGlob" not in files["/etc/systemd/system/nvidia-fabricmanager.service.d/rackproof.conf"]
+    _, _, _, files, _ = plan("a100-rocky9-scale")
+    assert '"10.64.7.1"' in files["/etc/cufile.json"]
+
+
+def test_options_of_the_driver_follow_the_architecture() -> None:
+    site, machine, _ = written("debian13-l40s")
+    assert site.architecture.gpu is not None
+    declared = site.architecture.gpu.model_copy(update={"parameters": {"RmProfilingAdminOnly": "0"}})
+    made = gpu_driver.plan_of(site, machine)
+    stack = made.stack.model_copy(update={"module_options": {"NVreg_EnableResizableBar": "1"}})
+    assert gpu_driver.module_options(declared, stack, made.choice) == {
+        "NVreg_EnableResizableBar": "1",
+        "NVreg_RestrictProfilingToAdminUsers": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"locked_clocks": [1, 2]}, "gpu_stack.locked_clocks: no such input; did you mean 'locked_clocks_mhz'"),
+        ({"driver": "newest"}, "gpu_stack.driver"),
+        ("580", "expected a mapping"),
+    ],
+)
+def test_contradictions_stop_the_run(inputs: object, words: str) -> None:
+    site, machine, _ = written("debian13-l40s", gpu_stack=inputs)
+    with pytest.raises(DeployError, match=words):
+        gpu_driver.plan_of(site, machine)
+
+
+def test_warnings() -> None:
+    _, made, _, _, _ = plan("debian13-l40s")
+    assert any("adapters cannot reach GPU memory" in each for each in gpu_driver.warnings(made))
+    _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
+    assert gpu_driver.warnings(made) == ()
+
+
+def test_which_runtimes_hand_out_gpus() -> None:
+    site, _, _ = written("dgx-b200-rocky94-ib")
+    stack = gpu_driver.stack_of(site)
+    assert container_toolkit.handing_out(site, stack) == ("podman",)
+    assert "nvidia-ctk cdi generate" in container_toolkit.cdi_unit().content
+
+
+def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        "driver": Driver(version="580.126.20", flavour="open", repository="cuda"),
+        "fabric_manager": Component(version="580.126.20", repository="cuda"),
+        "nvlsm": Component(version="2025.10", repository="cuda"),
+    }
+    repository = Repository.model_validate(
+        {"kind": "apt", "url": "https://x.example/cuda", "suites": ["/"], "key": {"url": "https://x.example/key"}}
+    )
+    platform = Platform(repositories={"cuda": repository}, components=Components(**parts))  # type: ignore[arg-type]
+    packages = {
+        "driver": [
+            LockedPackage("nvidia-dkms-580-open", "580.126.20-0ubuntu1", "driver", "cuda"),
+            LockedPackage("nvidia-fabricmanager", "580.126.20-1", "fabric_manager", "cuda"),
+            LockedPackage("nvlsm", "2025.10-1", "nvlsm", "cuda"),
+        ],
+        "gpu": [LockedPackage("libnccl2", "2.28.3-1+cuda13.0", "nccl", "cuda")],
+        "gds": [LockedPackage("nvidia-gds-13-0", "13.0.2-1", "gds", "cuda")],
+    }
+    monkeypatch.setattr(gpu_driver, "platform_here", lambda: platform)
+    monkeypatch.setattr(gpu_driver, "locked", lambda part: tuple(packages[part]))
+    _, made, target, files, _ = plan("hgx-h200-ubuntu2404-roce")
+    # NVLSM is in the set for other nodes: these switches have no need of it.
+    assert [(each.name, each.version) for each in target.packages] == [
+        ("nvidia-dkms-580-open", "580.126.20-0ubuntu1"),
+        ("nvidia-fabricmanager", "580.126.20-1"),
+    ]
+    assert not target.hold
+    assert "/etc/apt/sources.list.d/rackproof-cuda.sources" not in files
+    versions = {each.name: each.version for each in made.tools}
+    assert versions["libnccl2"] == "2.28.3-1+cuda13.0"
+    assert versions["nvidia-gds-13-0"] == "13.0.2-1"
+    packages["driver"] = packages["driver"][:1]
+    site, machine, _ = written("hgx-h200-ubuntu2404-roce")
+    with pytest.raises(UnsupportedGpu, match=r"nothing about fabric_manager, which these GPUs need \(4 NVSwitches"):
+        gpu_driver.plan_of(site, machine)
