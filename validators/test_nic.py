@@ -16,14 +16,18 @@ from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
 from rackproof.parse.rdma import parse_ibv_devinfo
+from rackproof.parse.sysfs import files_of
 from rackproof.validation import announce, check, read
 from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import named
 from rackproof.validation.gids import GIDS, gids_of, wrong_gid
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, Port
+from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
 from rackproof.validation.nics import answered, expect_in_order, expect_ports, judge_ports, meant_on, version_numbers
 
 DEVINFO = f"ibv_devinfo{STATUS}"
+MODES = sysfs("/sys/class/net", "*/mode")
+PKEYS = sysfs("/sys/class/infiniband", "*/ports/*/pkeys/*")
+FULL_MEMBER = 0x8000
 
 
 def pci_devices(host: Host) -> Mapping[str, PciDevice]:
@@ -232,6 +236,73 @@ def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str)
     nic, found = meant_on(host, arch, node, item)
     values = {port: devices[port.slot or ""].max_read_request for port in found.ports if port.slot in devices}
     expect_ports(found, nic.max_read_request, values.get)
+
+
+@check(
+    "nic.relaxed_ordering",
+    reads="roles.{role}.expect.nics.*.relaxed_ordering",
+    each=named("nics", "relaxed_ordering"),
+    protects="Without it, on hosts that keep every write in order, GPUDirect stays far below the line rate.",
+    hint="setpci -s SLOT CAP_EXP+8.w: bit 4 allows it. It is lost at every boot: set it from a unit.",
+)
+def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    devices = pci_devices(host)
+    nic, found = meant_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].relaxed_ordering for port in found.ports if port.slot in devices}
+    words = {True: "on", False: "off", None: None}
+    expect_ports(found, words[nic.relaxed_ordering], lambda port: words[values.get(port)])
+
+
+@check(
+    "nic.ipoib_mode",
+    reads="roles.{role}.expect.nics.*.ipoib_mode",
+    each=named("nics", "ipoib_mode"),
+    protects="Nodes in different modes have different MTUs: large messages hang while ping and ssh work.",
+    hint="cat /sys/class/net/PORT/mode; with enhanced IPoIB (ipoib_enhanced=1) there is datagram only.",
+)
+def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, MODES)
+    nic, found = meant_on(host, arch, node, item)
+    said = files(host, MODES)
+    expect_ports(found, nic.ipoib_mode, lambda port: _line(said.get(f"{port.interface}/mode")))
+
+
+@check(
+    "nic.pkeys",
+    reads="roles.{role}.expect.nics.*.pkeys",
+    each=named("nics", "pkeys"),
+    protects="A port that the subnet manager did not put into a partition reaches nobody there.",
+    hint="cat /sys/class/infiniband/DEVICE/ports/1/pkeys/*; the subnet manager's partitions.conf lists port GUIDs.",
+)
+def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    announce(host, RDMA_DEVICES, INTERFACES, PKEYS)
+    nic, found = meant_on(host, arch, node, item)
+    said = files(host, PKEYS)
+    tables = {port: _pkeys(port, said) for port in found.ports}
+    full = [pkey | FULL_MEMBER for pkey in nic.pkeys]
+    words = " and ".join(f"0x{pkey:04x}" for pkey in full)
+
+    def has(port: Port) -> str | None:
+        missing = [f"0x{pkey:04x}" for pkey in full if pkey not in tables[port]]
+        return None if not tables[port] else f"without {', '.join(missing)}" if missing else words
+
+    expect_ports(found, words, has)
+
+
+def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
+    body = answered(host, command, "grep", GREP_DONE).body
+    return files_of(body) if body else {}
+
+
+def _pkeys(port: Port, said: Mapping[str, tuple[str, ...]]) -> set[int]:
+    """Of the port's table; without the empty places."""
+    here = f"{port.device}/ports/{port.number}/pkeys/"
+    lines = (line for path, lines in said.items() if path.startswith(here) for line in lines)
+    return {int(line, 16) for line in lines if re.fullmatch(r"0x[0-9a-f]{4}", line)} - {0}
+
+
+def _line(lines: tuple[str, ...] | None) -> str | None:
+    return lines[0] if lines and len(lines) == 1 and lines[0] else None
 
 
 @check(

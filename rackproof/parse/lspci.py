@@ -45,6 +45,8 @@ class PciDevice:
     max_payload: int | None
     max_read_request: int | None
     """Bytes."""
+    relaxed_ordering: bool | None
+    """None where lspci does not print it."""
     acs: dict[str, bool] | None = field(hash=False)
     """Functions of access control in force: ``{"ReqRedir": False, …}``; None where the device has none."""
     acs_can: dict[str, bool] | None = field(hash=False)
@@ -95,6 +97,7 @@ def _device(block: list[str]) -> PciDevice:
     sizes = re.findall(r"MaxPayload (\d+) bytes(?:, MaxReadReq (\d+) bytes)?", text)
     control = [entry for entry in sizes if entry[1]]
     capability = [entry for entry in sizes if not entry[1]]
+    ordering = re.search(r"\bRlxdOrd([+-])", text)
     return PciDevice(
         slot=slot,
         kind=match[3],
@@ -106,6 +109,7 @@ def _device(block: list[str]) -> PciDevice:
         max_payload_can=int(capability[0][0]) if capability else None,
         max_payload=int(control[0][0]) if control else None,
         max_read_request=int(control[0][1]) if control else None,
+        relaxed_ordering=ordering[1] == "+" if ordering else None,
         acs=_flags(text, "ACSCtl"),
         acs_can=_flags(text, "ACSCap"),
         hidden=True if "access denied" in text else False if "DevCap:" in text or "Capabilities: [" in text else None,

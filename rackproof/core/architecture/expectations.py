@@ -16,7 +16,7 @@ from rackproof.core.architecture.gpu import GPU_CHECKS
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import CPU_CHECKS, DRIVES_CHECKS, MEMORY_CHECKS
 from rackproof.core.architecture.models import Architecture
-from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, Nic
+from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, RAIL_CHECKS, Nic
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.architecture.system import SYSTEM_CHECKS
@@ -234,6 +234,9 @@ def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
         yield ExpectedCheck("gpu", "fabric.mtu", port, "fabric.mtu", fabric.claim, fabric.source)
         if fabric.loss_max_pct is not None:
             yield ExpectedCheck("gpu", "fabric.loss", port, "fabric.loss_max_pct", fabric.claim, fabric.source)
+    for key, check in RAIL_CHECKS.items():
+        if getattr(fabric, key) not in NOTHING:
+            yield ExpectedCheck("gpu", check, "", f"fabric.{key}", fabric.claim, fabric.source)
     if fabric.lossless is None:
         return
     for key, check in FABRIC_CHECKS.items():

@@ -67,6 +67,12 @@ class Nic(Model):
     """Bytes that the adapter asks the memory for at once; lost at every boot."""
     max_payload: int | None = Field(default=None, ge=128, le=4096)
     """Bytes in one PCIe packet."""
+    relaxed_ordering: bool | None = None
+    """Whether the adapter may let its PCIe writes overtake each other."""
+    ipoib_mode: Literal["datagram", "connected"] | None = None
+    """Of the ports' IPoIB interfaces."""
+    pkeys: tuple[int, ...] = ()
+    """Partitions that the subnet manager has put the ports into, beside the default one; 15 bits of each."""
     firmware: str | None = None
     """Exact version, or the oldest allowed one as ``>=28.39.1002``."""
     firmware_settings: dict[str, str] | None = Field(default=None, min_length=1)
@@ -97,6 +103,10 @@ class Nic(Model):
             raise ValueError(f"mtu is {self.mtu}: on InfiniBand it is the port's, {INFINIBAND_MTU} at most")
         if self.link_layer == "InfiniBand" and self.gid_index is not None:
             raise ValueError("gid_index is said of ports on Ethernet only")
+        if self.link_layer != "InfiniBand" and (self.ipoib_mode is not None or self.pkeys):
+            raise ValueError("ipoib_mode and pkeys are said of ports on InfiniBand only")
+        if any(not 0 < pkey < 0x7FFF for pkey in self.pkeys):
+            raise ValueError("a pkey has 15 bits, and 0x7fff is the default partition")
         return self
 
 
@@ -162,6 +172,10 @@ class Fabric(Model):
     topology: str | None = None
     """In words: rail-optimised full fat tree …"""
     lossless: Lossless | None = None
+    rail_tables: Literal[True] | None = None
+    """What leaves with a rail's address leaves by that rail: each has a routing table and a rule of its own."""
+    subnet_manager: bool | None = None
+    """Whether opensm runs on the nodes themselves; false where switches or a manager of their own do it."""
     source: str | None = None
     claim: Claims = ()
 
@@ -180,6 +194,9 @@ NIC_CHECKS: Final = {
     "pcie_width": "nic.pcie_width",
     "max_read_request": "nic.max_read_request",
     "max_payload": "nic.max_payload",
+    "relaxed_ordering": "nic.relaxed_ordering",
+    "ipoib_mode": "nic.ipoib_mode",
+    "pkeys": "nic.pkeys",
     "firmware": "nic.firmware",
     "firmware_settings": "nic.firmware_settings",
     "counters": "nic.counters",
@@ -197,6 +214,12 @@ PCIE_CHECKS: Final = {
     "messages_max": "pcie.messages",
 }
 """Key of ``pcie``: check."""
+
+RAIL_CHECKS: Final = {
+    "rail_tables": "fabric.rail_tables",
+    "subnet_manager": "fabric.subnet_manager",
+}
+"""Key of ``fabric``: check of the whole node."""
 
 FABRIC_CHECKS: Final = {
     "pfc_priority": "fabric.pfc",

@@ -1,0 +1,57 @@
+"""Routing tables and the rules that lead to them: ``ip -j -4 rule show`` and ``ip -j -4 route show table all``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+
+TOOL: Final = "ip"
+MAIN: Final = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    priority: int
+    source: str
+    """``all``, an address or a network."""
+    table: str
+    """Name or number; empty for a rule that leads to none (``blackhole``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    destination: str
+    """``default``, an address or a network."""
+    device: str | None
+    table: str
+
+
+def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
+    """In the order in which the kernel looks. Raises ParseError: there is always a rule."""
+    rules = []
+    for each in _entries(output):
+        source = each.string("src")
+        length = each.values.get("srclen")
+        if isinstance(length, int) and source != "all" and length != 32:
+            source = f"{source}/{length}"
+        rules.append(Rule(each.integer("priority"), source, str(each.values.get("table", ""))))
+    if not rules:
+        raise ParseError(TOOL, "no rule listed")
+    return tuple(sorted(rules, key=lambda rule: rule.priority))
+
+
+def parse_routes(output: str | bytes) -> tuple[Route, ...]:
+    """Raises ParseError."""
+    return tuple(
+        Route(each.string("dst"), str(device) if (device := each.values.get("dev")) else None,
+              str(each.values.get("table", MAIN)))
+        for each in _entries(output)
+    )  # fmt: skip
+
+
+def _entries(output: str | bytes) -> list[Json]:
+    found = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    return Json(TOOL, "", {"entries": found.value}).children("entries")

@@ -1,0 +1,70 @@
+"""The rails of a node together: tables that keep them apart, and who manages the subnet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Interface
+
+from testinfra.host import Host
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.routes import parse_routes, parse_rules
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.answers import STATUS
+from rackproof.validation.nics import answered
+
+RULES = "ip -j -4 rule show"
+ROUTES = "ip -j -4 route show table all"
+MANAGERS = f"pgrep -x opensm{STATUS}"
+SHARED_TABLES = ("local", "main", "default")
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    return lambda arch, node, rack: arch.fabric is not None and getattr(arch.fabric, key) is not None
+
+
+@check(
+    "fabric.rail_tables",
+    reads="fabric.rail_tables",
+    roles=("gpu",),
+    when=says("rail_tables"),
+    protects="With rails in one subnet all traffic leaves by the first one, and eight cables carry what one can.",
+    hint="ip rule; ip route show table 100: a rule from the rail's address to a table with its subnet on its port.",
+)
+def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
+    announce(host, RULES, ROUTES)
+    rules, routes = parse_rules(read(host, RULES)), parse_routes(read(host, ROUTES))
+    addresses = [IPv4Interface(str(address)) for address in node.data.get("fabric_addresses") or ()]
+    if len(addresses) != arch.rails:
+        raise Unmeasured("the inventory does not say every rail's address (fabric_addresses)")
+    problems = []
+    for rail, address in enumerate(addresses):
+        port = f"{arch.fabric.interface_prefix}{rail}"
+        chosen = next((rule for rule in rules if rule.source == str(address.ip)), None)
+        if chosen is None or chosen.table in SHARED_TABLES:
+            problems.append(f"{port}: expected a rule from {address.ip} to a table of its own, actual none")
+            continue
+        devices = [
+            route.device
+            for route in routes
+            if route.table == chosen.table and route.destination in (str(address.network), "default")
+        ]
+        if not devices or set(devices) != {port}:
+            found = ", ".join(str(device) for device in dict.fromkeys(devices)) or "nothing"
+            problems.append(f"{port}: expected {address.network} on {port} in table {chosen.table}, actual {found}")
+    expect_all(problems)
+
+
+@check(
+    "fabric.subnet_manager",
+    reads="fabric.subnet_manager",
+    roles=("gpu",),
+    when=says("subnet_manager"),
+    protects="A subnet manager that nobody planned takes a whole fabric over, with other routes and no partitions.",
+    hint="systemctl status opensm opensmd; systemctl mask --now the one that nobody declared.",
+)
+def test_subnet_manager(host: Host, arch: Architecture) -> None:
+    answer = answered(host, MANAGERS, "pgrep", (0, 1))
+    words = {True: "opensm runs", False: "no opensm"}
+    expect(words[answer.status == 0], words[bool(arch.fabric.subnet_manager)])
