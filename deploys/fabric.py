@@ -16,7 +16,7 @@ from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.nic.declared import Declared, declared_here
-from rackproof.configure.nic.links import rail_routes, vlans_of
+from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 
@@ -54,6 +54,8 @@ def _real(site: Site, declared: Declared) -> None:
     operations.units(name="Services", wanted=units(site.ports, declared))
     nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
     nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
+    if routes := rail_tables(site, declared):
+        nic_operations.rail_tables(name="Tables of rails", wanted=routes, manager=declared.manager)
     rdma_connectx.rdma_connectx()
 
 
@@ -61,10 +63,7 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
     """``declared`` is about real adapters."""
     entries: list[Entry] = []
     named_by_guid = []
-    try:
-        routes = rail_routes(site.ports, declared.stack) if declared else {}
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    routes = rail_tables(site, declared) if declared else {}
     for port in site.ports:
         if declared and site.architecture.fabric.kind == "infiniband" and port.mac:
             named_by_guid.append(port)
@@ -86,6 +85,14 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
         RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True),
     ]
     return tuple(entries)
+
+
+def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
+    """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
+    try:
+        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables))
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:

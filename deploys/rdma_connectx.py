@@ -79,6 +79,12 @@ def rdma_connectx() -> None:
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
     """What every rail forgets at boot, by port. Raises DeployError where architecture and inventory contradict."""
     fabric = site.architecture.fabric
+    if fabric.subnet_manager is not None and fabric.subnet_manager != declared.stack.subnet_manager:
+        # Where it runs is the inventory's business; that it runs nowhere, or everywhere, the architecture's.
+        raise DeployError(
+            f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
+            f" nic_stack.subnet_manager {str(declared.stack.subnet_manager).lower()}: correct one"
+        )
     settings = ports.infiniband_settings if fabric.kind == "infiniband" else ports.roce_settings
     try:
         values = settings(fabric, declared.stack, declared.rail_nic, declared.nvidia)
@@ -117,7 +123,7 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
             RemoteDirectory("/etc/infiniband"),
             RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
         ]
-    if is_infiniband and declared.stack.ipoib_mode == "connected":
+    if is_infiniband and ports.ipoib_mode(declared.stack, declared.rail_nic) == "connected":
         entries.append(
             RemoteFile(
                 "/etc/modprobe.d/rackproof-ipoib.conf",
@@ -270,7 +276,7 @@ def _children(site: Site, declared: Declared) -> list[Entry]:
             name = f"{port.name}.{ports.full_key(child.pkey)}"
             if declared.manager == "NetworkManager":
                 key = {"p-key": str(child.pkey | 0x8000), "parent": port.name}
-                key["transport-mode"] = declared.stack.ipoib_mode
+                key["transport-mode"] = ports.ipoib_mode(declared.stack, declared.rail_nic)
                 entries.append(keyfile(name, "infiniband", {"infiniband": key}, interface=name, address=str(address)))
             else:
                 path = f"/etc/systemd/network/20-{name}.network"
@@ -283,7 +289,10 @@ def rail_keyfile(site: Site, declared: Declared, port: Port, route: links.RailRo
     """NetworkManager's file of a rail."""
     sections: Mapping[str, Mapping[str, str]]
     if site.architecture.fabric.kind == "infiniband":
-        kind, sections = "infiniband", {"infiniband": {"transport-mode": declared.stack.ipoib_mode}}
+        kind, sections = (
+            "infiniband",
+            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, declared.rail_nic)}},
+        )
     else:
         kind, sections = "ethernet", {"ethernet": {"mtu": str(port.mtu)}}
     return keyfile(port.name, kind, sections, interface=port.name, address=port.address, route=route)

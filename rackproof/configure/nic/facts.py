@@ -9,6 +9,7 @@ from rackproof.configure.files import pending_command
 from rackproof.configure.nic import baseline, firmware, links, ports, stack
 from rackproof.parse import ParseError
 from rackproof.parse.bonding import Bond, parse_bonds
+from rackproof.parse.routes import Route, Rule, parse_routes, parse_rules
 
 
 class PortStates(Answer[dict[str, ports.PortState]]):
@@ -88,6 +89,20 @@ class Bonds(Answer[dict[str, Bond]]):
     def parse(self, lines: list[str]) -> dict[str, Bond]:
         try:
             return {bond.name: bond for bond in parse_bonds("".join(f"{line}\n" for line in lines))}
+        except ParseError as error:
+            raise ValueError(str(error)) from None
+
+
+class RailTables(Answer[tuple[tuple[Rule, ...], tuple[Route, ...]]]):
+    """Rules and routes of IPv4."""
+
+    def command(self) -> str:
+        return complete("ip -j -4 rule show; echo --; ip -j -4 route show table all")
+
+    def parse(self, lines: list[str]) -> tuple[tuple[Rule, ...], tuple[Route, ...]]:
+        split = lines.index("--")
+        try:
+            return parse_rules("\n".join(lines[:split])), parse_routes("\n".join(lines[split + 1 :]))
         except ParseError as error:
             raise ValueError(str(error)) from None
 

@@ -16,6 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 from rackproof.configure.network import Link, Port, PortProblem, find_link
 from rackproof.configure.nic.inputs import Bond, NicStack
 from rackproof.parse.bonding import Bond as BondState
+from rackproof.parse.routes import Route, Rule
 
 Manager = Literal["networkd", "NetworkManager"]
 
@@ -52,8 +53,10 @@ def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
     return {subnet: tuple(names) for subnet, names in found.items() if len(names) > 1}
 
 
-def rail_routes(ports: Sequence[Port], stack: NicStack) -> dict[str, RailRoute]:
+def rail_routes(ports: Sequence[Port], stack: NicStack, always: bool = False) -> dict[str, RailRoute]:
     """Tables of the rails that need one, by port: those that share a subnet, and those that are routed.
+
+    ``always``: every rail has one.
 
     Raises ValueError, one line, when the gateways are not one a rail.
     """
@@ -68,7 +71,7 @@ def rail_routes(ports: Sequence[Port], stack: NicStack) -> dict[str, RailRoute]:
         gateway = stack.rail_gateways[rail] if stack.rail_gateways else None
         if gateway is not None and gateway not in interface.network:
             raise ValueError(f"nic_stack.rail_gateways: {gateway} is not in {interface.network} of {port.name}")
-        if gateway is None and port.name not in shared:
+        if gateway is None and port.name not in shared and not always:
             continue
         routes[port.name] = RailRoute(
             table=stack.rail_table + rail,
@@ -78,6 +81,38 @@ def rail_routes(ports: Sequence[Port], stack: NicStack) -> dict[str, RailRoute]:
             destinations=tuple(map(str, stack.rail_routes)) if gateway else (),
         )
     return routes
+
+
+def missing_routes(wanted: Mapping[str, RailRoute], rules: Sequence[Rule], routes: Sequence[Route]) -> dict[str, str]:
+    """Port: what the kernel does not have of its table."""
+    missing = {}
+    for port, route in wanted.items():
+        rule = next((rule for rule in rules if rule.source == route.source), None)
+        if rule is None or rule.table != str(route.table):
+            missing[port] = f"no rule from {route.source} to table {route.table}"
+            continue
+        there = {each.destination for each in routes if each.table == str(route.table) and each.device == port}
+        needed = [route.subnet, *("default" if each == "0.0.0.0/0" else each for each in route.destinations)]
+        if lost := [destination for destination in needed if destination not in there]:
+            missing[port] = f"no route to {', '.join(lost)} in table {route.table}"
+    return missing
+
+
+def apply_routes(missing: Mapping[str, str], wanted: Mapping[str, RailRoute], manager: Manager) -> str:
+    """Have ports configured again from their files, and wait for their rules."""
+    lines = ["set -eu", "nmcli connection reload" if manager == "NetworkManager" else "networkctl reload"]
+    for port in missing:
+        if manager == "NetworkManager":
+            lines.append(f"nmcli --wait 60 connection up {shlex.quote(connection_id(port))} >/dev/null")
+        else:
+            lines.append(f"networkctl reconfigure {shlex.quote(port)}")
+    for port in missing:
+        route = wanted[port]
+        rule = f"ip -4 rule show from {route.source} table {route.table} | grep -q ."
+        lines.append(_wait(rule, port, f"has no rule to table {route.table}"))
+        table = f"ip -4 route show table {route.table} | grep -qF {shlex.quote(f'{route.subnet} dev {port}')}"
+        lines.append(_wait(table, port, f"has no route to {route.subnet} in table {route.table}"))
+    return "\n".join(lines)
 
 
 def connection_id(name: str) -> str:

@@ -151,6 +151,23 @@ def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
 
 
 @operation()
+def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -> Commands:
+    """A routing table and a rule for each of these rails, as their files say."""
+    found = host.get_fact(facts.RailTables)
+    if found is None:
+        yield from unreadable("the routing tables")
+        return
+    missing = links.missing_routes(wanted, *found)
+    if not missing:
+        host.noop(f"all {len(wanted)} rails have their tables")
+    elif state.is_executing and (waiting := _reboots()):
+        host.noop(f"tables of rails wait for the reboot ({', '.join(waiting)})")
+    else:
+        _log(f"{port}: {reason}" for port, reason in missing.items())
+        yield StringCommand(links.apply_routes(missing, wanted, manager))
+
+
+@operation()
 def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
     """Bonds and VLANs, from the files that are there already."""
     found = host.get_fact(common.Links, with_paths=any(upper.paths for upper in wanted))

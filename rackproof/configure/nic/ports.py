@@ -131,18 +131,17 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
 
 def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
     """What every InfiniBand rail shall have. Raises Contradiction for a mode or an MTU that cannot be."""
-    connected = stack.ipoib_mode == "connected"
+    mode = ipoib_mode(stack, nic)
+    connected = mode == "connected"
     if connected and not nvidia:
         raise Contradiction(
-            "nic_stack.ipoib_mode: with the distribution's driver ConnectX-4 and later are in datagram mode only; put"
+            "IPoIB in connected mode: with the distribution's driver ConnectX-4 and later are in datagram mode only; put"
             " DOCA into the version set, or take datagram"
         )
     most = CONNECTED_MTU_MAX if connected else DATAGRAM_MTU_MAX
     if fabric.mtu > most:
-        raise Contradiction(
-            f"fabric.mtu is {fabric.mtu}: IPoIB in {stack.ipoib_mode} mode carries {most} bytes at most"
-        )
-    values = {"ipoib_mode": stack.ipoib_mode, "mtu": str(fabric.mtu)}
+        raise Contradiction(f"fabric.mtu is {fabric.mtu}: IPoIB in {mode} mode carries {most} bytes at most")
+    values = {"ipoib_mode": mode, "mtu": str(fabric.mtu)}
     values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
     return values | pcie_settings(stack, nic)
 
@@ -152,9 +151,15 @@ def pcie_settings(stack: NicStack, nic: Nic | None) -> dict[str, str]:
     request = stack.max_read_request or (nic.max_read_request if nic else None)
     if request:
         values["max_read_request"] = str(request)
-    if stack.relaxed_ordering is not None:
-        values["relaxed_ordering"] = str(int(stack.relaxed_ordering))
+    ordering = nic.relaxed_ordering if nic and nic.relaxed_ordering is not None else stack.relaxed_ordering
+    if ordering is not None:
+        values["relaxed_ordering"] = str(int(ordering))
     return values
+
+
+def ipoib_mode(stack: NicStack, nic: Nic | None) -> str:
+    """What the architecture promises goes before the inventory."""
+    return (nic.ipoib_mode if nic else None) or stack.ipoib_mode
 
 
 def full_key(pkey: int) -> str:
