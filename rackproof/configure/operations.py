@@ -20,7 +20,7 @@ from rackproof.configure import mounts as mount_plans
 from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
-from rackproof.configure.rollback.journal import unit_line, value_line
+from rackproof.configure.rollback.journal import file_line, unit_line, value_line
 from rackproof.configure.rollback.run import journal_here
 
 Commands = Generator[StringCommand, None, None]
@@ -158,6 +158,12 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
         yield from refuse(str(error))
 
 
+def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
+    """What a rollback needs: what was mounted, and the units that go."""
+    gone = [line for unit in plan.gone for line in (unit_line(unit), file_line(f"/etc/systemd/system/{unit}", None))]
+    return [*(unit_line(mount.unit) for mount, _ in plan.changes), *gone]
+
+
 @operation()
 def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Commands:
     """Mount what is not mounted, and mount again what the kernel has with other options than declared.
@@ -176,7 +182,7 @@ def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Comm
         logger.debug("%s: %s: %s", host.name, mount.where, "; ".join(reasons))
     for where in plan.gone.values():
         logger.debug("%s: %s: nobody declares it", host.name, where)
-    yield StringCommand(mount_plans.apply_script(plan))
+    yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
     # The kernel may have mounted something else than it was asked for.
     table = host.get_fact(facts.MountTable) or mount_plans.Table()
     wrong = [
@@ -197,7 +203,8 @@ def unmounted(keep: Sequence[mount_plans.Mount]) -> Commands:
         return
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone
     if gone:
-        yield StringCommand(mount_plans.apply_script(mount_plans.MountPlan(gone=gone)))
+        plan = mount_plans.MountPlan(gone=gone)
+        yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
     else:
         host.noop("nothing is mounted that should not be")
 

@@ -28,6 +28,8 @@ from rackproof.configure.rollback.journal import (
 )
 
 _SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
+_MANAGER = "/etc/systemd/system.conf.d/"
+_NETWORK = "/etc/systemd/network/"
 STOP_S = 90
 """Seconds that a unit may take to stop."""
 
@@ -176,7 +178,9 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
     ]
     touched = bool(files or values)
     grubby = _by_path(entries, "grubby").get("arguments", [None])[0]
-    marks = tuple(dict.fromkeys(entry.path for entry in entries if entry.kind == "mark")) if touched or grubby else ()
+    marks = [entry.path for entry in entries if entry.kind == "mark"] if touched or grubby else []
+    if any(entry.path.startswith(_NETWORK) for entry in files):
+        marks.append(f"{REBOOT}network ports as they were")  # a port keeps its name and addresses until then
     return RestorePlan(
         files=tuple(files),
         directories=tuple(sorted(directories, key=lambda e: e.path.count("/"), reverse=True)),
@@ -184,7 +188,7 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
         values=tuple(values),
         holds=tuple(chain[0] for chain in _by_path(entries, "hold").values()),
         grubby=grubby,
-        marks=marks,
+        marks=tuple(dict.fromkeys(marks)),
     )
 
 
@@ -349,6 +353,8 @@ def _units(plan: RestorePlan) -> list[str]:
                          f" systemctl unmask --no-reload -- {unit}")  # fmt: skip
     if plan.units or any(entry.path.startswith(_SYSTEMD) for entry in plan.files):
         lines += ["systemctl daemon-reload", f"rm -f -- {PENDING}/daemon-reload"]
+    if any(entry.path.startswith(_MANAGER) for entry in plan.files):
+        lines.append("systemctl daemon-reexec")
     lines += [f"systemctl start -- {shlex.quote(entry.path)}" for entry in plan.units if entry.mode == "active"]
     return lines
 
