@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.problem import KeyPath
@@ -104,7 +105,11 @@ def to_text(versions: VersionSet) -> str:
 
 
 def _complaint(error: ValidationError, document: Document) -> str:
-    first, *others = sorted(error.errors(include_url=False), key=lambda each: document.place(each["loc"])[1])
+    found: list[ErrorDetails] = error.errors(include_url=False)
+    misspelled = {each["loc"][:-1] for each in found if each["type"] == "extra_forbidden"}
+    # a required key that was misspelled is one mistake, and the misspelling says more
+    found = [each for each in found if each["type"] != "missing" or each["loc"][:-1] not in misspelled]
+    first, *others = sorted(found, key=lambda each: document.place(each["loc"])[1])
     path: KeyPath = tuple(first["loc"])
     name, line = document.place(path)
     message = first["msg"].removeprefix("Value error, ")

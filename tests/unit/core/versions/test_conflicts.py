@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.versions import Components
+from rackproof.core.versions.conflicts import RULES, Choices, find_conflicts
+from tests.unit.core.versions.sets import Change, changed
+
+BASE = """\
+apiVersion: refarch/v1
+metadata:
+  id: conflicts
+  version: 1.0.0
+  title: For tests of conflicts
+  scope: Says nothing about any rack.
+  sources: {written: {doc: Written for the tests, status: proposed}}
+roles:
+  gpu: {count: {min: 1}, source: written}
+fabric:
+  kind: roce
+  rails: 1
+  mtu: 9000
+  lossless: {pfc_priority: 3, cnp_dscp: 48, tos: 106, traffic_class: 106}
+  source: written
+gpu: {count: 8, model: NVIDIA H200, memory_mib: null, fabric_manager: active, source: written}
+storage: {}
+"""
+WEKA = {"class": "parallel", "mountpoint": "/mnt/w", "fstype": "wekafs", "source": "fs", "managed": False}
+NFS = {"class": "nfs", "mountpoint": "/mnt/n", "fstype": "nfs", "source": "/e", "transport": "rdma",
+       "servers": ["192.0.2.1"], "managed": False}  # fmt: skip
+
+
+def architecture(changes: Change) -> Architecture:
+    data: dict[str, Any] = yaml.safe_load(BASE)
+    for path, value in changes.items():
+        *parents, last = path.split("/")
+        place = data
+        for key in parents:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return Architecture.model_validate(data)
+
+
+def components(changes: Change | None) -> Components:
+    if changes is None:
+        return Components()
+    return changed(changes).platforms["ubuntu-24.04"].components
+
+
+def ids(arch: Change, versions: Change | None = None, choices: Choices | None = None) -> set[str]:
+    return {each.id for each in find_conflicts(architecture(arch), components(versions), choices)}
+
+
+C = "components"
+CLOSED = {f"{C}/driver/flavour": "proprietary"}
+V100 = {"gpu/model": "Tesla V100-SXM2-32GB"}
+CASES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
+    # id: what fires it, what is near to it and does not
+    ("weka-iommu", ({"storage/w": WEKA},), ({"storage/w": WEKA, "system/cmdline_required": ["iommu=off"]},)),
+    ("weka-ofed", ({"storage/w": WEKA}, {}),
+     ({"storage/w": WEKA}, {f"{C}/network": {"version": "24.04-0.7.0.0", "stack": "mlnx_ofed"}})),
+    ("weka-secure-boot", ({"storage/w": WEKA, "system/secure_boot": True},),
+     ({"storage/w": WEKA, "system/secure_boot": False},)),
+    ("weka-kernel", ({"storage/w": WEKA}, {f"{C}/kernel/flavour": "hwe"}), ({"storage/w": WEKA}, {})),
+    ("roce-ofed", ({}, {f"{C}/network": {"version": "24.10-1.1.4.0", "stack": "mlnx_ofed"}}), ({}, {})),
+    ("roce-iommu", ({"system/cmdline_required": ["iommu=off"]},), ({"system/cmdline_required": ["iommu=pt"]},)),
+    ("gsp-open-modules", ({}, {}, Choices(driver_options={"NVreg_EnableGpuFirmware": "0"})),
+     ({}, CLOSED, Choices(driver_options={"NVreg_EnableGpuFirmware": "0"}))),
+    ("driver-generation", (V100, {}), (V100, CLOSED)),
+    ("driver-generation", ({"gpu/model": "NVIDIA B200"}, CLOSED), ({"gpu/model": "NVIDIA B200"}, {})),
+    ("driver-branch", ({"gpu/model": "NVIDIA B200"}, {f"{C}/driver/version": "550.90.07"}),
+     ({"gpu/model": "NVIDIA B200"}, {})),
+    ("driver-branch", (V100, {f"{C}/driver/version": "610.57.04", f"{C}/cuda/version": "12.9"}),
+     (V100, {f"{C}/cuda/version": "12.9"})),
+    ("driver-branch", (V100, {f"{C}/cuda/version": "13.0"}), (V100, {f"{C}/cuda": None})),
+    ("secure-boot-dkms", ({"system/secure_boot": True}, {}), ({"system/secure_boot": True}, None)),
+    ("secure-boot-dkms", ({}, {}, Choices(secure_boot=True)), ({}, {}, Choices(secure_boot=False))),
+    ("cnp-dscp", ({}, None, Choices(switch_cnp_dscp=4)), ({}, None, Choices(switch_cnp_dscp=48))),
+    ("cnp-dscp", ({"fabric/lossless": {"cnp_dscp": 48}, "roles/gpu/expect": {"nics": [{
+        "purpose": "compute", "count": 1, "speed_gbps": 400, "link_layer": "Ethernet", "source": "written",
+        "firmware_settings": {"CNP_DSCP_P1": "4"}}]}},),
+     ({"roles/gpu/expect": {"nics": [{
+         "purpose": "compute", "count": 1, "speed_gbps": 400, "link_layer": "Ethernet", "source": "written",
+         "firmware_settings": {"CNP_DSCP_P1": "48"}}]}},)),
+    ("traffic-class", ({}, None, Choices(nccl={"NCCL_IB_TC": "41"})), ({}, None, Choices(nccl={"NCCL_IB_TC": "106"}))),
+    ("traffic-class", ({"fabric/lossless": {"tos": 0}}, None, Choices(nccl={"NCCL_IB_TC": "106"})),
+     ({"fabric/lossless": {"pfc_priority": 3}}, None, Choices(nccl={"NCCL_IB_TC": "106"}))),
+    ("gds-iommu", ({"system/cmdline_required": ["intel_iommu=on"]}, {}),
+     ({"system/cmdline_required": ["intel_iommu=on", "iommu=pt"]}, {})),
+    ("gds-acs", ({"roles/gpu/expect": {"pcie": {"acs": "enabled", "source": "written"}}}, {}),
+     ({"roles/gpu/expect": {"pcie": {"acs": "disabled", "source": "written"}}}, {})),
+    ("gds-acs", ({}, None, Choices(gds=True, virtualised=True)), ({}, None, Choices(gds=True))),
+    ("grace-iommu", ({"gpu/model": "NVIDIA GB200", "system/cmdline_required": ["iommu=off"]},),
+     ({"system/cmdline_required": ["iommu=off"]},)),
+    ("gpudirect", ({"gpu/gpudirect": "peermem"}, {f"{C}/network": {"version": "inbox", "stack": "inbox"}}),
+     ({"gpu/gpudirect": "peermem"}, {})),
+    ("gpudirect", ({"gpu/gpudirect": "dmabuf"}, CLOSED), ({"gpu/gpudirect": "dmabuf"}, {})),
+    ("nfs-modules", ({}, {f"{C}/clients/vastnfs": {"version": "4.0.33"}, f"{C}/network/nfsrdma": True}),
+     ({}, {f"{C}/clients/vastnfs": {"version": "4.0.33"}})),
+    ("nfs-modules", ({"storage/n": NFS}, None, Choices(clients=("vastnfs",), nfs_rdma="inbox")),
+     ({"storage/n": NFS}, None, Choices(clients=("vastnfs",)))),
+    ("nfs-rdma-missing", ({"storage/n": NFS}, {}), ({"storage/n": NFS}, {f"{C}/network/nfsrdma": True})),
+    ("client-ofed", ({}, {f"{C}/clients/beegfs": {"version": "8.3.1", "packages": {"beegfs-client": "8.3.1"}}}),
+     ({}, {f"{C}/clients/beegfs": {"version": "8.3.1", "ofed": "25.10", "packages": {"beegfs-client": "8.3.1"}}})),
+    ("nvlsm", ({"gpu/model": "NVIDIA B200"}, {}),
+     ({"gpu/model": "NVIDIA B200"}, {f"{C}/nvlsm": {"version": "2025.06"}})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "fires", "silent"), CASES, ids=[f"{rule}-{k}" for k, (rule, _, _) in enumerate(CASES)]
+)
+def test_a_conflict_is_found_where_it_is_and_not_beside_it(
+    rule: str, fires: tuple[Any, ...], silent: tuple[Any, ...]
+) -> None:
+    assert rule in ids(*fires)
+    assert rule not in ids(*silent)
+
+
+def test_every_rule_is_seen_to_fire() -> None:
+    assert {rule for rule, _, _ in CASES} == set(RULES)
+
+
+def test_both_sides_are_named_in_one_line_with_a_source() -> None:
+    (found,) = [each for each in find_conflicts(architecture({"storage/w": WEKA})) if each.id == "weka-iommu"]
+    assert found.sentence.startswith("weka-iommu: WEKA wants the IOMMU off, the RoCE profile wants iommu=pt: ")
+    assert found.source
+    assert "\n" not in found.sentence
+
+
+def test_a_rack_without_any_of_it_has_none() -> None:
+    assert ids({}, {}) == set()
