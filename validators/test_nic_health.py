@@ -9,13 +9,14 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
 from rackproof.parse.bonding import parse_bonds
 from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.sysfs import files_of
-from rackproof.validation import Unmeasured, announce, check, expect_all
-from rackproof.validation.answers import STATUS
+from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation.answers import STATUS, answer_of
 from rackproof.validation.expected import hardware, named
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
@@ -24,6 +25,9 @@ from rackproof.validation.nics import answered, judge_ports, meant_on
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose words are looked for in the kernel's log."""
 BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
+BASELINE = f"cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null{STATUS}"
+"""Where link counters stood when acceptance began (``nic_stack: {zero_link_counters: true}``): the boot, the boot that
+it holds for, and ``NAME NUMBER`` lines."""
 COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 
 
@@ -89,14 +93,37 @@ def _statistics(port: Port) -> str:
     hint="dmesg for 'Link down'; mlxlink -m -c: optics that are dirty or hot, a cable that is loose, the switch port.",
 )
 def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
+    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
     nic, found = meant_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
-    values = {port: port.link_downs for port in found.ports}
+    began = baseline(read(host, BASELINE))
+    values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in found.ports}
     if nic.link_layer == "InfiniBand":
         counted = rdma_counters(host)
-        values = {port: counted.get(_place(port), {}).get("link_downed") for port in found.ports}
+        values = {
+            port: _since(counted.get(_place(port), {}).get("link_downed"), began.get(f"{port.device}/{port.number}", 0))
+            for port in found.ports
+        }
     judge_ports(found, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
+
+
+def baseline(output: str) -> dict[str, int]:
+    """Counters to subtract; none where nobody set any, or for another boot. Raises ParseError."""
+    lines = answer_of("cat", output).body.splitlines()
+    if len(lines) < 2 or lines[0] != lines[1]:
+        return {}
+    found = {}
+    for line in lines[2:]:
+        match = re.fullmatch(r"(\S+) (\d{1,9})", line)
+        if match is None:
+            raise ParseError("cat", f"no baseline of link counters: {line[:60]!r}")
+        found[match[1]] = int(match[2])
+    return found
+
+
+def _since(counted: int | None, began: int) -> int | None:
+    """A counter that is below its baseline began anew with its driver."""
+    return counted if counted is None or counted < began else counted - began
 
 
 @check(
