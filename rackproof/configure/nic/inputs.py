@@ -125,13 +125,14 @@ class NicStack(Inputs):
     ring_tx: int | None = Field(default=None, ge=64, le=8192)
     """Descriptors of the send ring. Default: the driver's (1024)."""
     relaxed_ordering: bool | None = None
-    """PCIe relaxed ordering of the rails, where the architecture says nothing. Default: as the firmware has it (on, for ConnectX-5 and later); AMD hosts
-    and virtual machines need it on (NCCL_IB_PCI_RELAXED_ORDERING)."""
+    """PCIe relaxed ordering of the rails, where the architecture says nothing. Default: as the firmware has it (on, for
+    ConnectX-5 and later); AMD hosts and virtual machines need it on (NCCL_IB_PCI_RELAXED_ORDERING)."""
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
     """Bytes, of the rails. Default: the architecture's ``nics.*.max_read_request``."""
     ipoib_mode: Literal["datagram", "connected"] = "datagram"
-    """Of InfiniBand rails, where the architecture says nothing. Default: datagram, the only one that ConnectX-4 and later have with the distribution's
-    driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and ``ipoib_enhanced=0``."""
+    """Of InfiniBand rails, where the architecture says nothing. Default: datagram, the only one that ConnectX-4 and
+    later have with the distribution's driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and
+    ``ipoib_enhanced=0``."""
     subnet_manager: bool = False
     """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager takes a fabric over."""
     partitions: dict[PartitionName, Partition] = Field(default_factory=dict)

@@ -135,8 +135,8 @@ def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia
     connected = mode == "connected"
     if connected and not nvidia:
         raise Contradiction(
-            "IPoIB in connected mode: with the distribution's driver ConnectX-4 and later are in datagram mode only; put"
-            " DOCA into the version set, or take datagram"
+            "IPoIB in connected mode: with the distribution's driver ConnectX-4 and later are in datagram mode only;"
+            " put DOCA into the version set, or take datagram"
         )
     most = CONNECTED_MTU_MAX if connected else DATAGRAM_MTU_MAX
     if fabric.mtu > most:
