@@ -1,0 +1,30 @@
+"""Scripts with stand-ins for the programs that this machine lacks."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def run_with(folder: Path, script: str, programs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script; each program is the body of a shell script, which finds the folder in ``$F``."""
+    binaries = folder / "bin"
+    binaries.mkdir(exist_ok=True)
+    for name, body in programs.items():
+        (binaries / name).write_text(f"#!/bin/sh\nF={folder}\n{body}\n")
+        (binaries / name).chmod(0o755)
+    return subprocess.run(
+        ["sh", "-c", script],
+        env={"PATH": f"{binaries}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """What a script that ended with an error said last."""
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    return done.stderr.strip().splitlines()[-1]

@@ -1,0 +1,134 @@
+"""The same on RHEL's family. dnf and rpm are stand-ins here: their words are those of dnf 4."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.versions.holds import hold_script, to_hold
+from rackproof.configure.versions.install import Options, plan_install
+from rackproof.configure.versions.state import PackageState, differences, is_held, is_installed, parse_state
+from rackproof.core.versions import LockedPackage
+from tests.unit.configure.versions.programs import refusal, run_with
+
+DNF = Options("rhel", lock_wait_s=0)
+DRIVER = LockedPackage("nvidia-open", "3:580.126.20-1.el9", "driver")
+EMPTY = PackageState({}, frozenset(), (), {})
+RPM = 'case "$*" in *NAME*) echo "nvidia-open-3:580.126.20-1.el9.*";; *) [ -e $F/there ] && cat $F/there;; esac'
+
+
+def dnf(plan: str, status: int = 1, install: str = "echo '3:580.126.20-1.el9' >$F/there") -> dict[str, str]:
+    """A dnf whose transaction would be ``plan``; ``--assumeno`` ends with 1 after showing one."""
+    return {
+        "dnf": f'case "$*" in *assumeno*) printf "%b" "{plan}"; exit {status};; *" install "*) {install};; esac',
+        "rpm": RPM,
+        "systemctl": "",
+    }
+
+
+FINE = "Installing:\\n nvidia-open x86_64 3:580.126.20-1.el9 cuda 1 k\\nOperation aborted.\\n"
+
+
+def script(options: Options = DNF, state: PackageState = EMPTY) -> str:
+    return plan_install((DRIVER,), state, options).script
+
+
+def test_exactly_the_locked_version_is_asked_for_and_proven(tmp_path: Path) -> None:
+    assert "set -- nvidia-open-3:580.126.20-1.el9" in script()
+    done = run_with(tmp_path, script(), dnf(FINE))
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_version_afterwards_is_an_error(tmp_path: Path) -> None:
+    done = run_with(tmp_path, script(), dnf(FINE, install="echo '3:580.95.05-1.el9' >$F/there"))
+    assert refusal(done).startswith("asked for and not there afterwards: nvidia-open-3:580.126.20-1.el9")
+
+
+def test_a_version_that_no_repository_has_is_named(tmp_path: Path) -> None:
+    plan = "No match for argument: x\\nError: Unable to find a match: nvidia-open-3:580.126.20-1.el9\\n"
+    said = refusal(run_with(tmp_path, script(), dnf(plan)))
+    assert said.startswith("in none of the repositories: nvidia-open-3:580.126.20-1.el9; put them on the mirror")
+
+
+@pytest.mark.parametrize(
+    ("title", "option", "says"),
+    [("Downgrading", "allow_downgrade", "are newer than locked"), ("Removing", "allow_removal", "would be removed")],
+)
+def test_nothing_goes_back_or_away_unless_that_is_declared(tmp_path: Path, title: str, option: str, says: str) -> None:
+    plan = f"{title}:\\n nvidia-driver x86_64 3:590.1-1.el9 cuda 1 k\\n\\nOperation aborted.\\n"
+    said = refusal(run_with(tmp_path, script(), dnf(plan)))
+    assert said.startswith(f"nvidia-driver {says}")
+    allowed = script(dataclasses.replace(DNF, **{option: True}))
+    assert run_with(tmp_path, allowed, dnf(plan)).returncode == 0
+
+
+def test_another_signature_is_refused(tmp_path: Path) -> None:
+    install = "echo 'Public key for nvidia-open.rpm is not installed'; echo 'Error: GPG check FAILED'; exit 1"
+    said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
+    assert said.startswith("a package is not signed with the key of the version set")
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    install = "echo 'installing package x needs 40MB more space on the /usr filesystem'; exit 1"
+    said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
+    assert said.startswith("the disk is full: ")
+
+
+VERSIONLOCK = (
+    'case "$*" in *"versionlock add"*) [ -e $F/deaf ] || for l; do :; done; [ -e $F/deaf ] || echo "$l" >>$F/locks;;'
+    ' *"versionlock delete"*) : >$F/locks;; *"versionlock list"*) [ ! -e $F/locks ] || cat $F/locks;; esac'
+)
+INSTALLED = PackageState({"nvidia-open": ("3:580.126.20-1.el9",)}, frozenset(), (), {})
+
+
+def test_a_lock_on_another_version_is_replaced_and_read_back(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("nvidia-open-3:570.1-1.el9.*\n")
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": VERSIONLOCK, "rpm": RPM})
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "locks").read_text() == "nvidia-open-3:580.126.20-1.el9.*\n"
+
+
+def test_a_lock_that_is_not_listed_afterwards_fails(tmp_path: Path) -> None:
+    (tmp_path / "deaf").touch()
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": VERSIONLOCK, "rpm": RPM})
+    assert refusal(done) == "held, and not in the list of holds afterwards: nvidia-open"
+
+
+def test_without_the_plugin_nothing_can_be_held_and_that_is_said(tmp_path: Path) -> None:
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": "exit 1", "rpm": RPM})
+    assert refusal(done) == "dnf has no versionlock; install python3-dnf-plugin-versionlock"
+
+
+@pytest.mark.parametrize(
+    ("locked", "held", "expected"),
+    [
+        ("3:580.126.20-1.el9", "nvidia-open-3:580.126.20-1.el9.*", True),
+        ("580.126.20-1.el9", "nvidia-open-3:580.126.20-1.el9.*", True),
+        ("3:580.126.20-1.el9", "nvidia-open-3:580.126.2-1.el9.*", False),
+        ("3:580.126.20-1.el9", "nvidia-open-dkms-3:580.126.20-1.el9.*", False),
+        ("3:580.126.20-1.el9", "!nvidia-open-3:580.126.20-1.el9.*", False),
+    ],
+)
+def test_a_lock_counts_for_its_own_version_only(locked: str, held: str, expected: bool) -> None:
+    package = dataclasses.replace(DRIVER, version=locked)
+    assert is_held(package, PackageState({}, frozenset({held}), (), {}), "rhel") is expected
+
+
+def test_of_kernels_several_are_kept_and_of_everything_else_one() -> None:
+    versions = ("0:5.14.0-570.el9", "0:5.14.0-611.el9")
+    state = PackageState({"kernel-core": versions, "libnccl": versions}, frozenset(), (), {})
+    assert is_installed(LockedPackage("kernel-core", "5.14.0-570.el9", "kernel"), state, "rhel")
+    assert not is_installed(LockedPackage("libnccl", "5.14.0-570.el9", "nccl"), state, "rhel")
+
+
+def test_an_answer_of_rpm_is_read() -> None:
+    lines = [
+        "installed nvidia-open 3:580.126.20-1.el9", "package libnccl is not installed", "status 1", "--",
+        "nvidia-open-3:580.126.20-1.el9.*", "status 0", "--", "status 0", "--", "/usr 9000", "status 0",
+    ]  # fmt: skip
+    state = parse_state(lines, "rhel")
+    assert differences([DRIVER], state, "rhel", held=True) == ()
+    assert to_hold([DRIVER], INSTALLED, "rhel") == (DRIVER,)
+    assert state.free_mib == {"/usr": 9000}
