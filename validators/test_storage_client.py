@@ -31,6 +31,7 @@ from rackproof.validation.mounts import (
     server_of,
     statfs,
 )
+from rackproof.validation.storage_answers import at_boot_command, at_boot_of
 
 OPPOSITE = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
 BYTES_PER_GB = 1_000_000_000
@@ -52,6 +53,19 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
         for mountpoint, mount in found.items()
         if mount is None or mount.fstype != storage.fstype
     )
+
+
+@check(
+    "mount.at_boot",
+    reads="storage.*.at_boot",
+    each=clients("at_boot"),
+    protects="A mount that was made by hand is gone after the next reboot; the first job finds an empty folder.",
+    hint="systemctl is-enabled rackproof-mounts.service, or a line in fstab; deploy the storage client again.",
+)
+def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
+    storage = arch.storage[item]
+    missing = at_boot_of(read(host, at_boot_command(storage.mountpoints)), storage.mountpoints)
+    expect_all(f"{mountpoint}: expected a unit that mounts it at boot, actual none" for mountpoint in missing)
 
 
 @check(

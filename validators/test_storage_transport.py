@@ -11,10 +11,12 @@ from rackproof.parse.parallel_fs import (
     Import,
     parse_beegfs_nodes,
     parse_beegfs_targets,
+    parse_daos_providers,
     parse_gpfs_verbs,
     parse_lustre_imports,
     parse_mmgetstate,
     parse_weka_interface,
+    parse_weka_networks,
 )
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, answer_of
@@ -29,6 +31,12 @@ BEEGFS_TARGETS = f"timeout -k 2 15 beegfs-ctl --listtargets --state --nodetype=s
 GPFS_STATE = f"timeout -k 2 15 /usr/lpp/mmfs/bin/mmgetstate -Y 2>&1{STATUS}"
 GPFS_VERBS = f"timeout -k 2 15 /usr/lpp/mmfs/bin/mmfsadm test verbs status 2>&1{STATUS}"
 WEKA = f"cat /proc/wekafs/interface 2>&1{STATUS}"
+WEKA_NETWORKS = (
+    'timeout -k 2 15 weka cluster processes --filter "hostname=$(uname -n),role=FRONTEND" --output network'
+    f" --no-header 2>&1{STATUS}"
+)
+DAOS_PROVIDERS = f"timeout -k 2 15 daos_agent dump-attachinfo 2>&1{STATUS}"
+DAOS_RDMA = ("verbs", "dc_x", "dc_mlx5", "rc_x", "rc_mlx5", "ud_x", "cxi")
 
 
 def said(host: Host, tool: str, storage: Storage, command: str) -> str:
@@ -80,6 +88,12 @@ def _transports(host: Host, storage: Storage) -> set[str]:
         used = {name.lower() for node in nodes for name, count in node.connections.items() if count}
     elif storage.fstype == "gpfs":
         used = {"rdma" if parse_gpfs_verbs(said(host, "mmfsadm", storage, GPFS_VERBS)) else "tcp"}
+    elif storage.fstype == "wekafs":
+        networks = parse_weka_networks(said(host, "weka", storage, WEKA_NETWORKS))
+        used = {"rdma" if name.endswith("RDMA") else name.lower() for name in networks}
+    elif storage.fstype == "fuse.daos":
+        providers = parse_daos_providers(said(host, "daos_agent", storage, DAOS_PROVIDERS))
+        used = {"rdma" if any(word in name for word in DAOS_RDMA) else "tcp" for name in providers}
     else:
         raise Unmeasured(f"nothing tells what {storage.fstype} runs over")
     if not used:

@@ -178,6 +178,31 @@ class WekaDriver:
     """Names of file systems."""
 
 
+def parse_weka_networks(output: str | bytes) -> tuple[str, ...]:
+    """Network of each of a client's processes, a line each: ``DPDK / RDMA``, ``DPDK``, ``UDP``; never empty.
+
+    Processes that move no data (management) have none or UDP beside DPDK ones; what is asked for leaves them out.
+    """
+    tool = "weka"
+    found = [line.strip() for line in whole_lines(tool, output) if line.strip()]
+    wrong = [line for line in found if not re.fullmatch(r"(DPDK|UDP)( / RDMA)?", line)]
+    if wrong or not found:
+        raise ParseError(tool, f"no network of a process: {excerpt(wrong[0] if wrong else output)}")
+    return tuple(found)
+
+
+_PROVIDER: Final = re.compile(r"provider\W+([a-z+;_A-Z0-9]+)", re.IGNORECASE)
+
+
+def parse_daos_providers(output: str | bytes) -> tuple[str, ...]:
+    """``daos_agent dump-attachinfo``: providers of the servers, e.g. ``ofi+verbs;ofi_rxm``; never empty."""
+    tool = "daos_agent"
+    found = [match[1] for line in whole_lines(tool, output) if (match := _PROVIDER.search(line))]
+    if not found or any("+" not in name for name in found):
+        raise ParseError(tool, f"no provider: {excerpt(output)}")
+    return tuple(found)
+
+
 def parse_weka_interface(output: str | bytes) -> WekaDriver:
     """/proc/wekafs/interface."""
     tool = "wekafs"

@@ -158,6 +158,24 @@ CACHE_ACTIVE = "awk 'NR > 2 && $6 == \"A\" {found = 1} END {exit !found}' /proc/
 """Shell test: the kernel has a cache, and it takes data."""
 
 
+_CACHE_SERVICE = """\
+# Managed by rackproof. Without its mount the cache would fill the root disk.
+[Unit]
+Description=Local cache of network file systems
+RequiresMountsFor={}
+
+[Service]
+Type=exec
+ExecStartPre=-/sbin/modprobe -q cachefiles
+ExecStart=/usr/sbin/cachefilesd -n -f /etc/cachefilesd.conf
+Restart=on-failure
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
 def _cache_files(cache: Cache) -> list[Entry]:
     limits = "".join(
         f"{name} {getattr(cache, name)}%\n" for name in ("brun", "bcull", "bstop", "frun", "fcull", "fstop")
@@ -169,13 +187,8 @@ def _cache_files(cache: Cache) -> list[Entry]:
             f"# Managed by rackproof.\ndir {cache.directory}\ntag {cache.tag}\n{limits}",
             restart=(CACHE_UNIT,),
         ),
-        RemoteFile("/etc/default/cachefilesd", "# Managed by rackproof. Debian starts nothing without it.\nRUN=yes\n"),
-        RemoteFile(
-            f"/etc/systemd/system/{CACHE_UNIT}.d/rackproof.conf",
-            "# Managed by rackproof: on an empty folder of the root disk it would fill that.\n"
-            f"[Unit]\nRequiresMountsFor={cache.directory}\n",
-            restart=(CACHE_UNIT,),
-        ),
+        # Debian's is a script of the old kind, which cannot be enabled like a unit.
+        RemoteFile(f"/etc/systemd/system/{CACHE_UNIT}", _CACHE_SERVICE.format(cache.directory), restart=(CACHE_UNIT,)),
     ]
 
 

@@ -12,7 +12,7 @@ from rackproof.core.architecture.base import Claims, Model
 CLIENTS: Final = ("lustre", "beegfs", "gpfs", "wekafs")
 """Parallel file systems whose client says how it is, by fstype. Ceph's cluster is asked itself."""
 
-TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs")
+TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs", "wekafs", "fuse.daos")
 """Parallel file systems whose client says what it moves its data over."""
 
 TELL_TARGETS: Final = ("lustre", "beegfs")
@@ -64,6 +64,8 @@ class Storage(Model):
     """NFS: what is read is kept on a local drive (option ``fsc``, and a cache that is active)."""
     targets: int | None = Field(default=None, ge=1)
     """Parallel: data targets (OST, storage target) that every client must be connected to."""
+    at_boot: bool | None = None
+    """True: the node mounts it by itself when it starts."""
     managed: bool = True
     """False: an appliance; the deploys mount it and set nothing up behind it."""
     stat_timeout_s: float = Field(default=5.0, gt=0)
@@ -129,6 +131,7 @@ STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
     "max_retransmit_pct": ("mount.retransmissions", _nfs_set("max_retransmit_pct")),
     "max_timeouts": ("mount.timeouts", _nfs_set("max_timeouts")),
     "local_cache": ("mount.cache", _nfs_set("local_cache")),
+    "at_boot": ("mount.at_boot", lambda storage: bool(storage.at_boot)),
     "fstype": ("mount.client", lambda storage: storage.tells_state),
     "targets": ("mount.targets", lambda storage: storage.targets is not None and storage.tells_targets),
 }

@@ -94,7 +94,7 @@ def test_what_is_cached_needs_fsc_in_force_a_cache_that_is_active_and_a_drive_un
     client = nfs.client([cached], at(nfs={"cache": {"directory": "/raid/cache", "brun": 30}}))
     files = {file.path: file.content for file in client.files if isinstance(file, RemoteFile)}
     assert "dir /raid/cache\ntag rackproof\nbrun 30%\nbcull 10%\n" in files["/etc/cachefilesd.conf"]
-    assert "RequiresMountsFor=/raid/cache" in files["/etc/systemd/system/cachefilesd.service.d/rackproof.conf"]
+    assert "RequiresMountsFor=/raid/cache" in files["/etc/systemd/system/cachefilesd.service"]
     names = [unit.name for unit in client.units]
     # Version 3 with locks: its daemon remembers them.
     assert names == ["nfs-client.target", "rpcbind.socket", "rpc-statd.service", "cachefilesd.service"]
