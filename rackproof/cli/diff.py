@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.remote.difference import Difference, differences
+from rackproof.remote.drift import Deviation, deviations
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_recording
 from rackproof.validation.recordings import read_recordings
@@ -26,14 +28,18 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
     """Show what differs between BEFORE and AFTER: two folders of recordings, two files, or two runs.
 
     Folders are compared node by node. Two nodes are compared without what must differ: their own names and addresses,
-    hardware addresses, serial numbers. Nodes that differ in the same way are shown once. Exit status: 0 the same, 1
-    something differs, 3 usage.
+    hardware addresses, serial numbers. Nodes that differ in the same way are shown once. With --peers, a node whose
+    kernel, BIOS, firmware, MTU, sysctl or packages are not those of most of its peers is named in one line first;
+    `rackproof record --drift` asks for all of these. Exit status: 0 the same, 1 something differs, 3 usage.
     """
     if peers == (after is not None):
         raise click.UsageError("give two folders or files, or one folder with --peers")
     alone: list[str] = []
+    drifted: list[Deviation] = []
     if after is None:
-        pairs, alone = _peers(_read(before)), []
+        recordings = _read(before)
+        drifted = deviations(recordings)
+        pairs = _peers(recordings, {name for found in drifted for name in found.nodes})
     elif before.is_file() and after.is_file():
         pairs = [(read_recording(before), read_recording(after), ())]
     else:
@@ -45,13 +51,15 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
             folded.setdefault((against, difference), []).append(b.node.name)
     for line in alone:
         click.echo(line)
+    for found in drifted:
+        click.secho(found.line, fg="yellow")
     for (against, difference), nodes in folded.items():
         click.secho(f"{fold(nodes)}{against}: {difference.command}", bold=True)
         for line in difference.lines:
             click.secho(f"  {line}", fg=_COLOURS.get(line[:1]))
-    different = {name for names in folded.values() for name in names}
+    different = {name for names in folded.values() for name in names} | {n for found in drifted for n in found.nodes}
     click.echo(f"{len(pairs)} compared, " + (f"{fold(sorted(different))} differ" if different else "no difference"))
-    ctx.exit(EXIT_FAILED if folded or alone or not pairs else EXIT_OK)
+    ctx.exit(EXIT_FAILED if folded or alone or drifted or not pairs else EXIT_OK)
 
 
 Pair = tuple[Recording, Recording, "tuple[Recording, ...]"]
@@ -72,9 +80,13 @@ def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair
     return pairs, alone
 
 
-def _peers(recordings: list[Recording]) -> list[Pair]:
-    """Every node with the first one that has the same groups."""
+def _peers(recordings: list[Recording], drifted: Set[str]) -> list[Pair]:
+    """Every node with the first one that has the same groups and is like most of them."""
     groups: dict[tuple[str, ...], list[Recording]] = {}
     for recording in recordings:
         groups.setdefault(recording.node.groups, []).append(recording)
-    return [(same[0], other, tuple(same)) for same in groups.values() for other in same[1:]]
+    pairs: list[Pair] = []
+    for same in groups.values():
+        rule = next((each for each in same if each.node.name not in drifted), same[0])
+        pairs += [(rule, other, tuple(same)) for other in same if other is not rule]
+    return pairs

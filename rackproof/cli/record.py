@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -9,6 +10,8 @@ import click
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK, InventoryError
+from rackproof.remote.collect import fetch
+from rackproof.remote.drift import QUESTIONS
 from rackproof.remote.recording import Recording
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
@@ -28,9 +31,16 @@ LAB = INVENTORIES / "lab.py"
 @click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @click.option("--deploy", metavar="FILE", help="Also what a plan of this deploy asks: deploys/cluster.py.")
+@click.option("--drift", is_flag=True, help="Also kernel, BIOS, all packages and sysctl: for `diff --peers`.")
 @click.pass_context
 def record(
-    ctx: click.Context, nodeset: str, output: Path, inventory: str, architecture: str | None, deploy: str | None
+    ctx: click.Context,
+    nodeset: str,
+    output: Path,
+    inventory: str,
+    architecture: str | None,
+    deploy: str | None,
+    drift: bool,
 ) -> None:
     """Write down what the nodes of NODESET (gpu-[01-16], a group, `all`) answer to the validators.
 
@@ -48,6 +58,8 @@ def record(
         context.selection = selected(context.rack, nodeset, None, None)
         for _ in survey(context, checks):
             pass
+        if drift:
+            ask(context, QUESTIONS)
         if deploy is not None:
             from rackproof.run.plan_questions import ask_plan
 
@@ -66,6 +78,17 @@ def record(
     if unplanned:
         click.echo(f"{deploy}: not, or not completely, recorded: {unplanned}", err=True)
     ctx.exit(EXIT_INCOMPLETE if lost or unplanned else EXIT_OK)
+
+
+def ask(context: Context, questions: Sequence[str]) -> None:
+    """Put the same questions to all selected nodes, in one round trip each."""
+    if context.fleet is None:
+        return
+    chosen = [node.name for node in context.rack.nodes if context.selection.has_node(node.name)]
+    fetch(context.fleet, context.readers, {name: list(questions) for name in chosen})
+    for name in chosen:
+        for question in questions:
+            context.readers[name].read(question)
 
 
 def recordings_of(context: Context) -> list[Recording]:
