@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -17,7 +18,7 @@ from pydantic_core import ErrorDetails
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.problem import KeyPath
 from rackproof.core.nearest import suggestion
-from rackproof.core.versions.models import Components, FileSystemClient, VersionSet
+from rackproof.core.versions.models import VersionSet
 from rackproof.errors import ArchitectureError, VersionSetError
 
 WAY_OUT: Final = "take the change back, or look at it and lock the file again: `rackproof versions lock"
@@ -127,18 +128,19 @@ def _complaint(error: ValidationError, document: Document) -> str:
 
 def _keys_at(path: KeyPath) -> tuple[str, ...]:
     """Keys that may stand at a path, as files spell them; none where any may."""
-    kind: Any = VersionSet
+    kinds: list[Any] = [VersionSet]
     for key in path:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            field = next((f for name, f in kind.model_fields.items() if key in (name, f.alias)), None)
-            kind = field.annotation if field else None
-        elif kind == Components.model_fields["clients"].annotation:
-            kind = FileSystemClient
-        else:
-            kind = None
-        for each in getattr(kind, "__args__", ()):
-            if isinstance(each, type) and issubclass(each, BaseModel):
-                kind = each
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return ()
-    return tuple(field.alias or name for name, field in kind.model_fields.items())
+        kinds = [inner for kind in kinds for inner in _inside(kind, key)]
+    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return tuple(field.alias or name for model in models for name, field in model.model_fields.items())
+
+
+def _inside(kind: Any, key: str | int) -> Iterator[Any]:
+    """What may stand below ``key`` in a value of type ``kind``."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            if key in (name, field.alias):
+                yield from get_args(field.annotation) if get_origin(field.annotation) not in (dict, tuple) else ()
+                yield field.annotation
+    elif get_origin(kind) in (dict, tuple):
+        yield get_args(kind)[1 if get_origin(kind) is dict else 0]
