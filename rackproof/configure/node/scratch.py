@@ -60,11 +60,7 @@ def state_command(scratch: Scratch) -> str:
     """Ask for every drive, the array and its file system. Reads only."""
     parts = []
     for drive in scratch.drives:
-        parts.append(
-            f"echo member {shlex.quote(drive)}; {drives.state_command(drive)}"
-            f'for d in {shlex.quote(drive)}; do [ ! -b "$d" ] || {{ '
-            'mdadm --examine --export -- "$d" 2>/dev/null | sed -n "s/^MD_NAME=/array=/p"; }; done; '
-        )
+        parts.append(f"echo member {shlex.quote(drive)}; {drives.state_command(drive)}")
     array = shlex.quote(scratch.array)
     parts.append(
         f"echo array; [ ! -b {array} ] || {{ echo active=yes; "
@@ -89,10 +85,10 @@ def parse_state(lines: Sequence[str]) -> ScratchState:
         raise ValueError("nothing about the array")
     members = []
     for asked, body in sections[:-1]:
-        names = [line.removeprefix("array=") for line in body if line.startswith("array=")]
-        rest = [line for line in body if not line.startswith("array=")]
-        # mdadm says HOST:NAME where the array was made on a host that has a name.
-        members.append(Member(asked, drives.parse_state(rest), names[0].rpartition(":")[2] if names else ""))
+        state = drives.parse_state(body)
+        # blkid says HOST:NAME for a member; the host is "any" where the array is to be taken on every host.
+        array = state.label.rpartition(":")[2] if state.type == "linux_raid_member" else ""
+        members.append(Member(asked, state, array))
     found: dict[str, list[str]] = {}
     for line in sections[-1][1]:
         key, equals, value = line.partition("=")

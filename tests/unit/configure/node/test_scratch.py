@@ -17,7 +17,7 @@ def member(name: str, *said: str, kind: str = "disk") -> list[str]:
     return [f"member /dev/disk/by-id/nvme-{name}", f"device=/dev/{name}", f"name=/dev/x{name}", f"kind={kind}", *said]
 
 
-MD = ("type=linux_raid_member", "array=any:rp-scratch")
+MD = ("type=linux_raid_member", "label=any:rp-scratch")
 BLANK = ("zero=yes",)
 RUNNING = ["array", "active=yes", "type=xfs", "label=rp-scratch"]
 
@@ -50,7 +50,7 @@ def test_what_is_done(found: ScratchState, steps: tuple[str, ...]) -> None:
         (state(BLANK, (), ["array"]), "data without a known signature"),
         (state(BLANK, ("holder=/dev/b1", "signature=gpt"), ["array"]), "signature gpt, holds /dev/b1"),
         (state(MD, BLANK, ["array"]), "member of the array 'rp-scratch' already, /dev/b not"),
-        (state(("type=linux_raid_member", "array=other:home"), BLANK, ["array"]), "linux_raid_member"),
+        (state(("type=linux_raid_member", "label=other:home"), BLANK, ["array"]), "linux_raid_member"),
         (state(MD, MD, ["array", "active=yes", "type=ext4", "label=mine"]), "actual ext4 'mine'; nothing was done"),
         (state(MD, MD, ["array", "active=yes"]), "data without a known signature; nothing was done"),
         (parse_state(["member /dev/a", *member("b", *BLANK), "array"]), "expected exactly one drive, actual none"),
