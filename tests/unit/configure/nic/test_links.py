@@ -9,6 +9,7 @@ from rackproof.configure.network import Link, Port, PortProblem
 from rackproof.configure.nic import links
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.parse.bonding import Bond, Member
+from rackproof.parse.routes import Route, Rule
 
 BOND = {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"], "address": "192.168.40.1/24"}}
 
@@ -147,3 +148,24 @@ def test_other_tools_are_found_by_name_and_address(tmp_path: Path, monkeypatch: 
         " this node's tool apply it"
     )
     assert links.foreign_problem(()) is None
+
+
+def test_tables_that_the_kernel_does_not_have() -> None:
+    wanted = {
+        "rail0": links.RailRoute(100, "10.0.0.1", "10.0.0.0/16"),
+        "rail1": links.RailRoute(101, "10.0.0.2", "10.0.0.0/16", "10.0.0.254", ("0.0.0.0/0",)),
+    }
+    rules = (Rule(1100, "10.0.0.1", "100"), Rule(1101, "10.0.0.2", "101"))
+    routes = (
+        Route("10.0.0.0/16", "rail0", "100"),
+        Route("10.0.0.0/16", "rail1", "101"),
+        Route("default", "rail1", "101"),
+    )
+    assert links.missing_routes(wanted, rules, routes) == {}
+    assert links.missing_routes(wanted, rules[:1], routes) == {"rail1": "no rule from 10.0.0.2 to table 101"}
+    missing = links.missing_routes(wanted, rules, (*routes[1:2], Route("10.0.0.0/16", "rail1", "100")))
+    assert missing == {"rail0": "no route to 10.0.0.0/16 in table 100", "rail1": "no route to default in table 101"}
+    for manager in ("networkd", "NetworkManager"):
+        script = links.apply_routes(missing, wanted, manager)  # type: ignore[arg-type]
+        assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+        assert "ip -4 rule show from 10.0.0.2 table 101" in script
