@@ -124,30 +124,22 @@ def begins(version: str | None, wanted: str) -> bool:
     protects="Without a controller no job starts; without its backup none does after the next reboot.",
     hint="systemctl status slurmctld there; slurm.conf's SlurmctldHost and port 6817 from this node.",
 )
-def test_controller(host: Host) -> None:
+def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
     found = answer(host, "scontrol", PING)
     if found.timed_out:
         raise AssertionError("expected an answer of the controller within 15 s, actual none")
-    expect_all(
+    controllers = parse_scontrol_ping(found.body)
+    problems = [
         f"controller {controller.host} ({controller.role}): expected UP, actual DOWN"
-        for controller in parse_scontrol_ping(found.body)
+        for controller in controllers
         if not controller.up
-    )
-
-
-@check(
-    "slurm.served",
-    reads="slurm.controller_role",
-    when=says("controller_role"),
-    protects="Two controllers that know nothing of each other give the same node to two jobs.",
-    hint="SlurmctldHost in /etc/slurm/slurm.conf; slurmctld must be stopped everywhere else.",
-)
-def test_served(host: Host, arch: Architecture, rack: Rack) -> None:
-    servers = rack.group(slurm_of(arch).controller_role or "")
-    if not servers:
-        raise Unmeasured(f"no node of role {slurm_of(arch).controller_role} in {rack.source}")
-    primaries = [c.host for c in parse_scontrol_ping(answer(host, "scontrol", PING).body) if c.role == "primary"]
-    expect(", ".join(primaries) or "none", servers[0].name, "primary controller")
+    ]
+    # Two controllers that know nothing of each other give the same node to two jobs.
+    for expected in rack.group(slurm_of(arch).controller_role or "")[:1]:
+        primary = next((c.host for c in controllers if c.role == "primary"), "none")
+        if primary != expected.name:
+            problems.append(f"primary controller: expected {expected.name}, actual {primary}")
+    expect_all(problems)
 
 
 @check(

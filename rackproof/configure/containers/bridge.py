@@ -20,8 +20,9 @@ ROOT = "/var/lib/rackproof/host-root"
 
 DIRECTORIES = ("dev", "etc", "etc/alternatives", "etc/libibverbs.d", "mnt", "proc", "run", "sys", "tmp", "usr", "var",
                "var/tmp")  # fmt: skip
-LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
-FILES = ("etc/hostname", "etc/hosts", "etc/ld.so.cache", "etc/resolv.conf", "run/.containerenv")
+LINKS = {"bin": "usr/bin", "etc/mtab": "/proc/mounts", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
+FILES = ("etc/group", "etc/hostname", "etc/hosts", "etc/ld.so.cache", "etc/passwd", "etc/resolv.conf",
+         "run/.containerenv")  # fmt: skip
 """Places that are mounted over."""
 SHARED = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/libibverbs.d")
 """Of the node, read-only."""

@@ -88,7 +88,7 @@ SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "
 """Checks of every node of Slurm's roles, whatever else is said."""
 
 SLURM_CHECKS: Final = {
-    "controller_role": "slurm.served",
+    "controller_role": "slurm.controller",
     "version": "slurm.version",
     "gres": "slurm.gres",
     "partitions": "slurm.partition",

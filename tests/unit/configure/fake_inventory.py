@@ -36,6 +36,7 @@ _MACHINE = [
     "MemTotal: 1600000 kB",
     "2",
 ]
+_HARDWARE = "NodeName=x CPUs=2 Boards=1 SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=1536"
 _FOREIGN = ["device=/dev/nvme0n1", "kind=disk", "type=ext4", "label=data"]
 _BLANK = ["device=/dev/nvme0n1", "kind=disk", "zero=yes"]
 
@@ -70,6 +71,10 @@ def _responses(node: _Node) -> dict[str, _Any]:
         "boot_id; echo": ["boot 0f8a", "kernel 6.12.48+deb13-amd64", _END],
         # A refusal is a command that fails; to the fake connector every command succeeds unless it is told.
         "nothing was done": {"success": False, "stderr": "refused"},
+        "slurmd -C": ["1795284000.5", "--", _HARDWARE, "--", "--", "--", "--", _END],
+        "State|Reason": [_END],
+        "cut -d: -f1": ["--", "--", "--", "--", _END],
+        "rackproof/host-root": ["no", _END],
         "dpkg-query -W": [_END],
         "stat -c": ["--", "--", _END],
         "grep -sH": [_END],
@@ -92,9 +97,9 @@ def _unit_responses(name: str) -> dict[str, list[str]]:
     sets = [base.units(here), base.updates(here), own, fabric.units(here.ports), rdma_soft.units(here)]
     if name.startswith("storage"):
         plan = ceph.cluster_plan(here)
-        sets += [storage_server.units(here), ceph.units(plan)]
+        sets += [storage_server.units(here), ceph.units(plan), slurm.controller_units()]
     else:
-        sets.append(storage_client.units(here))
+        sets += [storage_client.units(here), slurm.node_units()]
     responses = {}
     for units in sets:
         names = [unit.name for unit in units]
