@@ -15,8 +15,8 @@ from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.sysfs import files_of
-from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.answers import STATUS, answer_of
+from rackproof.validation import Unmeasured, announce, check, expect_all
+from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import hardware, named
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
@@ -96,7 +96,7 @@ def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> No
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
     nic, found = meant_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
-    began = baseline(read(host, BASELINE))
+    began = baseline(answered(host, BASELINE, "cat", (0, 1)).body)
     values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in found.ports}
     if nic.link_layer == "InfiniBand":
         counted = rdma_counters(host)
@@ -109,7 +109,9 @@ def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> No
 
 def baseline(output: str) -> dict[str, int]:
     """Counters to subtract; none where nobody set any, or for another boot. Raises ParseError."""
-    lines = answer_of("cat", output).body.splitlines()
+    lines = output.splitlines()
+    if not lines or not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lines[0]):
+        raise ParseError("cat", "no boot id")
     if len(lines) < 2 or lines[0] != lines[1]:
         return {}
     found = {}
