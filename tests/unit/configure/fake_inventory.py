@@ -89,7 +89,7 @@ def _responses(node: _Node) -> dict[str, _Any]:
 
 
 def _unit_responses(name: str) -> dict[str, list[str]]:
-    from deploys import base, ceph, fabric, node, rdma_soft, storage_client, storage_server
+    from deploys import base, ceph, fabric, node, rdma_soft, slurm, storage_client, storage_server
     from tests.unit.configure.rack import site
 
     here = site(name)
