@@ -116,12 +116,12 @@ class _StorageStep:
 
     def _prepare(self, nodes: list[str]) -> list[str]:
         """Clients that are ready: mounted, with a directory and a server, their caches dropped."""
-        mount = shlex.quote(self.storage.mountpoint)
-        check = f"mountpoint -q {mount} || {{ echo '{self.storage.mountpoint} is not mounted' >&2; exit 1; }}"
+        points = " ".join(map(shlex.quote, self.storage.mountpoints))
+        check = f'for m in {points}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
         drop = "sync; echo 3 > /proc/sys/vm/drop_caches"
         commands = {}
         for node in nodes:
-            folder = shlex.quote(self._directory(node))
+            folder = " ".join(map(shlex.quote, self._directories(node)))
             commands[node] = (
                 f"{check}; mkdir -p {folder} && {{ {drop}; }} && {MEMORY} && {CACHED.format(folder=folder)}"
             )
@@ -150,14 +150,16 @@ class _StorageStep:
             "server_cache": "none" if local else "dropped before" if dropped else "unknown",
         }
 
-    def _directory(self, node: str) -> str:
-        return f"{self.storage.mountpoint}/rackproof-bench/{node}"
+    def _directories(self, node: str) -> tuple[str, ...]:
+        """One on every mount of the storage."""
+        return tuple(f"{point}/rackproof-bench/{node}" for point in self.storage.mountpoints)
 
     def _launch(self, nodes: list[str]) -> CommandResult:
         """Run fio on the launcher; its temporary job files live as long as the command."""
         parts, arguments = [], []
         for node in nodes:
-            text = render(f"{self.name}-{self.job.rw}", self.job, self._directory(node))
+            folders = ":".join(self._directories(node))  # fio gives them out in turn
+            text = render(f"{self.name}-{self.job.rw}", self.job, folders)
             parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
             arguments.append(f'--client={self.servers.address(node)},{PORT} "$d/{node}.fio"')
         run = f"fio --eta=never --output-format=json {' '.join(arguments)}"
