@@ -261,7 +261,7 @@ def restore_script(plan: RestorePlan, journal: Journal) -> str:
             *(f"printf '%s\\n' {shlex.quote(value)} >{shlex.quote(e.path)}" for e, value in plan.values),
             *_holds(plan.holds),
             *_boot(plan),
-            *_restarted(plan.marks),
+            *_restarted(plan),
         ]
     )
 
@@ -270,12 +270,8 @@ def _stopped(plan: RestorePlan) -> list[str]:
     """Units that were not there or not running before, while their files still are there. A busy mount ends it here."""
     running = ("active", "activating", "reloading")
     names = {e.path: None for e in plan.units if e.mode not in running}
-    for entry in plan.files:
-        folder, _, name = entry.path.rpartition("/")
-        if entry.state == "absent" and f"{folder}/" in _SYSTEMD and "." in name:
-            names[name] = None
     lines = []
-    for name in names:
+    for name in (*names, *(each for each in _units_that_go(plan) if each not in names)):
         unit = shlex.quote(name)
         message = shlex.quote(f"{name} could not be stopped (is it busy?): nothing was restored")
         lines.append(
@@ -283,6 +279,16 @@ def _stopped(plan: RestorePlan) -> list[str]:
             f" {{ echo {message} >&2; exit 1; }}"
         )
     return lines
+
+
+def _units_that_go(plan: RestorePlan) -> tuple[str, ...]:
+    """Units whose file was not there before."""
+    names = []
+    for entry in plan.files:
+        folder, _, name = entry.path.rpartition("/")
+        if entry.state == "absent" and f"{folder}/" in _SYSTEMD and "." in name:
+            names.append(name)
+    return tuple(names)
 
 
 def _marked(marks: Sequence[str]) -> list[str]:
@@ -382,15 +388,20 @@ def _boot(plan: RestorePlan) -> list[str]:
     return lines
 
 
-def _restarted(marks: Sequence[str]) -> list[str]:
-    """What runs sees its old files again; a reboot's mark stays until the reboot."""
+def _restarted(plan: RestorePlan) -> list[str]:
+    """What runs sees its old files again, and one that fails does not keep the others from it; reboots stay due."""
     lines = []
-    for mark in marks:
+    gone = _units_that_go(plan)
+    for mark in plan.marks:
         verb, _, name = mark.partition(":")
         if mark.startswith(REBOOT) or verb not in ("restart", "reload"):
             continue
-        unit = shlex.quote(name)
+        unit, done = shlex.quote(name), f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}"
+        if name in gone:
+            lines.append(done)
+            continue
         command = "restart" if verb == "restart" else "reload-or-restart"
-        lines.append(f"! systemctl is-active --quiet -- {unit} || systemctl {command} -- {unit}")
-        lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}")
-    return lines
+        lines.append(
+            f"{{ ! systemctl is-active --quiet -- {unit} || systemctl {command} -- {unit}; }} && {done} || failed=1"
+        )
+    return ["failed=0", *lines, "[ $failed = 0 ]"] if lines else []

@@ -424,6 +424,18 @@ def test_running_units_see_their_old_files_and_reboots_stay_due(node: Node) -> N
     assert [path.name for path in (node.folder / "pending").iterdir()] == ["reboot:kernel options"]
 
 
+def test_a_unit_that_goes_is_stopped_and_not_started_again() -> None:
+    path = "/etc/systemd/system/new.service"
+    plan = restore.RestorePlan(
+        files=(restore.Entry("file", "absent", "-", "-", "-", "x", "-", "-", path),),
+        marks=("restart:new.service", "restart:old.service"),
+    )
+    script = restore.restore_script(plan, Journal("r"))
+    assert script.index("systemctl stop -- new.service") < script.index(f"rm -f -- {path}")
+    assert "systemctl restart -- new.service" not in script
+    assert "systemctl restart -- old.service" in script
+
+
 def test_values_of_the_kernel_come_back(node: Node) -> None:
     value = node.root / "rmem"
     value.write_text("4096\t131072\t6291456\n")
