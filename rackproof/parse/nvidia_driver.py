@@ -80,7 +80,7 @@ def parse_nvidia_devices(output: str | bytes) -> tuple[PciDevice, ...]:
     return tuple(devices)
 
 
-_PARAMETER: Final = re.compile(r"(\w+): (.*)")
+_PARAMETER: Final = re.compile(r"([A-Z]\w*): (.*)")
 _BOUND: Final = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ?([\w-]*)")
 _NCCL: Final = re.compile(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*")
 
