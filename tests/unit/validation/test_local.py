@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rackproof.cli.main import main
+from rackproof.cli.validate import validate
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -103,7 +103,7 @@ def test_declared_checks_may_stay_unmeasured_and_not_fail() -> None:
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["validate", "--local", *arguments])
+    return CliRunner().invoke(validate, ["--local", *arguments])
 
 
 def test_a_role_without_an_inventory_says_what_is_wrong_and_fails() -> None:
@@ -138,5 +138,5 @@ def test_usage(arguments: tuple[str, ...], complaint: str) -> None:
 
 
 def test_options_of_a_health_check_need_local() -> None:
-    ended = CliRunner().invoke(main, ["validate", "inventories/lab.py", "--brief"])
+    ended = CliRunner().invoke(validate, ["inventories/lab.py", "--brief"])
     assert "go with --local" in ended.output
