@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from rackproof.core.versions.models import DISTRIBUTION, VersionSet
 
@@ -110,14 +110,13 @@ def _of_url(plain: Mapping[Any, Any], name: str, value: str, key: str) -> Iterat
 
 
 def without_secrets(url: str) -> str:
-    """A URL without user, password and query: it is printed."""
-    parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, place, parts.path, "", ""))
+    """A URL without user, password, query and fragment: it is printed."""
+    match = re.match(r"(\w+://)([^/?#]*)([^?#]*)", url)
+    return f"{match[1]}{match[2].rpartition('@')[2]}{match[3]}" if match else ""
 
 
 def _basename(url: str) -> str:
-    return urlsplit(url).path.rstrip("/").rpartition("/")[2] or url
+    return without_secrets(url).rstrip("/").rpartition("/")[2] or url
 
 
 def merged(items: Iterable[MirrorItem]) -> tuple[MirrorItem, ...]:
