@@ -42,8 +42,10 @@ rp_fail() {
   exit 1
 }
 rp_open() {
-  umask 077
   rp= rp_i=1 rp_k=0 rp_last=0
+  umask 022
+  mkdir -p -- "${rp_root%/*}" || rp_fail "$rp_root"  # others keep things there, too
+  umask 077
   mkdir -p -- "$rp_root" || rp_fail "$rp_root"
   for rp_d in "$rp_root"/[0-9]*."$1"; do [ ! -d "$rp_d" ] || rp=$rp_d; done
   if [ -z "$rp" ]; then

@@ -208,6 +208,9 @@ def test_what_is_kept_is_for_root_only(node: Node) -> None:
     (node.root / "key").write_text("hunter2\n")
     journal = node.apply([file(node, "key", "hunter3\n", mode="600", secret=True)])
     assert node.kept.stat().st_mode & 0o777 == 0o700
+    elsewhere = Journal("r", root=str(node.folder / "lib/rollback"))
+    node.sh(elsewhere.before([value_line(node.path("key"), "x")], "true"))
+    assert (node.folder / "lib").stat().st_mode & 0o777 == 0o755
     for path in node.kept.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0
     plan = node.plan_back(journal.run)
