@@ -1,0 +1,52 @@
+"""The same job on the node and inside a container: what is asked, and what is expected of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackproof.bench import containers
+from rackproof.core.architecture import ContainerProfile, FioJob
+from rackproof.core.rack import Node
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+from tests.unit.configure.rack import architecture, rack
+
+JOB = FioJob(rw="read", block_bytes=1048576, iodepth=4, file_bytes=16777216, runtime_s=3)
+
+
+def test_one_step_a_storage_with_three_numbers_a_node() -> None:
+    (step,) = containers.plan(architecture(), ContainerProfile(job=JOB, storages=("nfs-tcp",)), rack())
+    assert step.id == "container/nfs-tcp/read"
+    assert {(m.metric, m.members) for m in step.expects} == {
+        (metric, (node,))
+        for metric in (containers.HOST, containers.INSIDE, containers.RATIO)
+        for node in ("gpu-01", "gpu-02")
+    }
+
+
+def test_both_sides_run_the_same_words_as_the_same_user() -> None:
+    storage = architecture().storage["nfs-tcp"]
+    host, inside = containers.commands(storage, JOB, Node("gpu-01", ("gpu",)))
+    fio = host[host.index("fio ") :]
+    assert inside.endswith(f"rackproof-container --host-root -- {fio}")
+    assert host.count("runuser -u rackproof") == 2
+    assert "--directory=/mnt/nfs-tcp/rackproof-user/gpu-01" in fio
+
+
+def test_an_image_and_another_user() -> None:
+    node = Node("gpu-01", ("gpu",), {"containers": {"image": "tools:1", "user": "probe"}})
+    _, inside = containers.commands(architecture().storage["nfs-tcp"], JOB, node)
+    assert "runuser -u probe -- /usr/local/bin/rackproof-container --image tools:1 -- fio" in inside
+
+
+def test_only_reads_are_compared() -> None:
+    with pytest.raises(ValueError, match="rw must be read"):
+        ContainerProfile(job=JOB.model_copy(update={"rw": "write"}).model_dump())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rc", "stdout"), [(1, b""), (0, b""), (0, b'{"fio version": "fio-3.39", "jobs": []}'), (None, b"")]
+)
+def test_no_number_is_no_measurement(rc: int | None, stdout: bytes) -> None:
+    with pytest.raises(ParseError):
+        containers._bandwidth(CommandResult("gpu-01", "fio", rc, stdout, error=None if rc is not None else "lost"))
