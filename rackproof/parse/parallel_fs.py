@@ -187,7 +187,7 @@ def parse_weka_networks(output: str | bytes) -> tuple[str, ...]:
     found = [line.strip() for line in whole_lines(tool, output) if line.strip()]
     wrong = [line for line in found if not re.fullmatch(r"(DPDK|UDP)( / RDMA)?", line)]
     if wrong or not found:
-        raise ParseError(tool, f"no network of a process: {excerpt(wrong[0] if wrong else output)}")
+        raise ParseError(tool, f"no network of a process: {excerpt(wrong[0] if wrong else '')}")
     return tuple(found)
 
 
@@ -199,7 +199,7 @@ def parse_daos_providers(output: str | bytes) -> tuple[str, ...]:
     tool = "daos_agent"
     found = [match[1] for line in whole_lines(tool, output) if (match := _PROVIDER.search(line))]
     if not found or any("+" not in name for name in found):
-        raise ParseError(tool, f"no provider: {excerpt(output)}")
+        raise ParseError(tool, f"no provider: {excerpt(found[0] if found else '')}")
     return tuple(found)
 
 
