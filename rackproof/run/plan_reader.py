@@ -200,6 +200,15 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
     return found
 
 
+def _errors(said: Sequence[tuple[int, str, str]]) -> list[str]:
+    return [text for level, _, text in said if level >= logging.ERROR]
+
+
+def _refusal(commands: Sequence[str]) -> bool:
+    """Whether these are what ``rackproof.configure.operations.refuse`` sends, or nothing."""
+    return not commands or (len(commands) == 1 and commands[0].startswith("echo ") and commands[0].endswith("exit 1"))
+
+
 def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
     from pyinfra.api.exceptions import PyinfraError
 
@@ -209,11 +218,13 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
     with listener.during() as said:
         try:
             for command in state.get_op_data_for_host(host, op_hash).command_generator():
+                if commands and _errors(said):
+                    break  # it looked whether its commands had their effect; they have not run
                 commands.append(listener.shown(str(command)))
         except PyinfraError as error:
-            refused = _one_line(error)  # also "No hosts remaining!", which is no reason
-    errors = [text for level, _, text in said if level >= logging.ERROR]
-    refused = listener.shown(errors[-1]) if errors else refused
+            refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
+    errors = _errors(said) if len(commands) <= 1 else []
+    refused = listener.shown(errors[0]) if errors and _refusal(commands) else refused
     own = [(level, text) for level, path, text in said if "rackproof" in path]
     changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
     differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
