@@ -52,7 +52,7 @@ def _complaint(key: str, model: type[BaseModel], error: ValidationError) -> str:
 class NodeSettings(BaseModel):
     """Host data that deploys read. Other keys (ssh_*, site data) are left alone."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     fabric_addresses: tuple[IPv4Interface, ...]
     """Address with prefix length of rail k."""
@@ -61,13 +61,17 @@ class NodeSettings(BaseModel):
     fabric_paths: tuple[str, ...] = ()
     """Instead of MAC addresses: udev's ID_PATH of rail k's NIC, e.g. ``pci-0000:3b:00.0``."""
     simulated_gpus: bool = False
+    """The node replays nvidia-smi; every page says so."""
     virtual: bool = False
+    """The node is a virtual machine; every page says so."""
     data_drive: str | None = None
     """Local drive of a client: a path or a shell pattern that names exactly one drive."""
     scratch_drives: tuple[str, ...] = ()
     """Drives by id that make the local scratch array of a node; none where it is empty."""
     nfs_drive: str | None = None
+    """Drive that an NFS server exports, named likewise."""
     ceph_drive: str | None = None
+    """Drive of the virtual rack's Ceph, named likewise."""
 
     @field_validator("fabric_macs")
     @classmethod

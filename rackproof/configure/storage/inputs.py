@@ -90,8 +90,11 @@ class Cache(Inputs):
     bstop: int = Field(default=3, ge=0, le=99)
     """Blocks free below which nothing more is cached."""
     frun: int = Field(default=10, ge=1, le=99)
+    """As brun, of the files that the cache's file system can still make."""
     fcull: int = Field(default=7, ge=1, le=99)
+    """As bcull, of files."""
     fstop: int = Field(default=3, ge=0, le=99)
+    """As bstop, of files."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Cache:
@@ -120,6 +123,7 @@ class Nfs(Inputs):
     spread_reads: bool = True
     """One file's reads go over all connections (vastnfs 4.0.16 and later)."""
     spread_writes: bool = True
+    """One file's writes go over all connections (vastnfs 4.0.16 and later)."""
     cache: Cache = Cache()
     slot_table_entries: int | None = Field(default=None, ge=2, le=65536)
     """sunrpc.tcp_max_slot_table_entries: requests in flight on one connection. None: the kernel's own, which grows to
@@ -185,10 +189,15 @@ class Lustre(Inputs):
     peer_timeout: int = 180
     """o2ib: seconds. Defaults of the six: DDN's EXAScaler client configuration. They must match the servers'."""
     peer_credits: int = 32
+    """o2ib: requests in flight to one peer."""
     credits: int = 256
+    """o2ib: requests in flight to all peers."""
     peercredits_hiw: int = 16
+    """o2ib: credits that are kept back before they are returned to the peer at once."""
     concurrent_sends: int = 64
+    """o2ib: work requests posted to one peer."""
     ntx: int = 512
+    """o2ib: transmit descriptors."""
     discovery: bool = True
     """False: lnet_peer_discovery_disabled=1."""
     skip_mr_route_setup: bool = False
@@ -199,6 +208,7 @@ class BeeGfs(Inputs):
     """BeeGFS client 7 or 8."""
 
     version: Literal[7, 8] = 8
+    """Major version, which decides about packages and tools. Default: 8, the present one."""
     repository: Repository = Repository()
     packages: dict[str, str] = Field(default_factory=dict)
     """Name to exact version. Default: 8: beegfs-client, beegfs-tools; 7: beegfs-client, beegfs-helperd, beegfs-utils;
@@ -208,8 +218,9 @@ class BeeGfs(Inputs):
     auth_disabled: bool = False
     """The file system has none. Has to be said: BeeGFS refuses to start without either."""
     mgmtd_port: int = 8008
+    """Port of the management service. Default: BeeGFS's own."""
     client_port: int = 8004
-    """Both BeeGFS's own."""
+    """UDP port of the client. Default: BeeGFS's own."""
     interfaces: tuple[str, ...] = ()
     """connInterfacesFile: in the order of preference; none: all."""
     rdma_interfaces: tuple[str, ...] = ()
@@ -250,6 +261,7 @@ class Scale(Inputs):
     remote_cluster: str = ""
     """remote: name of the owning cluster."""
     remote_contacts: tuple[str, ...] = ()
+    """remote: nodes of the owning cluster that are asked first."""
     remote_key: Download = Download()
     """remote: the owning cluster's public key."""
     remote_device: str = ""
@@ -266,7 +278,9 @@ class CephFs(Inputs):
     """CephFS of a cluster that is not ours; of the architecture's own cluster, everything follows from it."""
 
     fsid: str = ""
+    """Of the cluster (``ceph fsid``)."""
     user: str = "rackproof"
+    """Ceph user without ``client.``. Default: the one that the kit makes on its own cluster."""
     secret: Secret = Secret()
     """The user's key."""
     ms_mode: Literal["legacy", "crc", "secure", "prefer-crc", "prefer-secure"] = "prefer-crc"
@@ -292,6 +306,7 @@ class Daos(Inputs):
     multi_user: bool = True
     """One dfuse for all users of the node (Google's toolkit)."""
     caching: bool = True
+    """False: dfuse --disable-caching, where several nodes write the same files. Default: dfuse's own."""
 
 
 class StorageClients(Inputs):

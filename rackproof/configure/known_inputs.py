@@ -1,0 +1,104 @@
+"""Every input of an inventory, with its default and where that comes from: for readers, and for misspelled keys."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from rackproof.configure.settings import Inputs, NodeSettings
+from rackproof.core.nearest import nearest
+
+MODELS: Mapping[str, str] = {
+    "containers": "rackproof.configure.containers.inputs:ContainerInputs",
+    "gpu_stack": "rackproof.configure.gpu.inputs:GpuStack",
+    "health_check": "rackproof.configure.health.inputs:HealthInputs",
+    "nic_stack": "rackproof.configure.nic.inputs:NicStack",
+    "node": "rackproof.configure.node.inputs:NodeInputs",
+    "preflight": "rackproof.configure.preflight.problem:PreflightInputs",
+    "rebooting": "rackproof.configure.reboot.inputs:RebootInputs",
+    "slurm": "rackproof.configure.slurm.inputs:SlurmInputs",
+    "storage_clients": "rackproof.configure.storage.inputs:StorageClients",
+    "versions": "rackproof.configure.versions.site:VersionInputs",
+}
+"""Key of the inventory's data: the model of its mapping."""
+
+PLAIN: Mapping[str, str] = {
+    "architecture": "The reference architecture that the rack shall be: an id or a file.",
+    "versions_lock": "The version set that is installed and held: a file, beside the inventory.",
+    "command_timeout_s": "Seconds that one command of a validator may take on this node.",
+    "nic_ports": "Purpose of ports: their names, where the architecture's are not this node's.",
+    "reboot": "``allowed``: the one reboot that changes need is done. Default ``refused``: it is said only.",
+    "reboot_serial": "Nodes that reboot at a time, instead of ``rebooting.serial``; for the command line.",
+    "ask_ahead": "False: a deploy asks one question after the other.",
+}
+"""Keys that are no mapping and not settings of a node, and what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One input: ``key`` with dots, the type and the default as text, and what its author says about it."""
+
+    key: str
+    type: str
+    default: str
+    text: str
+
+
+def model_of(key: str) -> type[BaseModel]:
+    """The model of a key's mapping. Raises KeyError."""
+    module, _, name = MODELS[key].partition(":")
+    model: type[BaseModel] = getattr(import_module(module), name)
+    return model
+
+
+def described(key: str) -> Iterator[Described]:
+    """Every input below a key, those of nested mappings after their own. Raises KeyError."""
+    yield from _of_model(key, model_of(key))
+
+
+def plain_inputs() -> Iterator[Described]:
+    """Keys that stand for themselves."""
+    for key, text in PLAIN.items():
+        yield Described(key, "", "", text)
+    yield from _of_model("", NodeSettings)
+
+
+def misspelled(keys: Iterable[str]) -> dict[str, str]:
+    """Keys of an inventory that look like one of ours and are none, with what was probably meant.
+
+    Other keys are the site's own, or pyinfra's.
+    """
+    ours = [*MODELS, *PLAIN, *NodeSettings.model_fields]
+    return {key: near[0] for key in keys if key not in ours and (near := nearest(key, ours))}
+
+
+def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:
+    for name, field in model.model_fields.items():
+        key = f"{prefix}.{name}" if prefix else name
+        inner = field.annotation if inspect.isclass(field.annotation) and issubclass(field.annotation, Inputs) else None
+        text = field.description or (inner.__doc__ if inner else None) or ""
+        yield Described(key, _type(field), _default(field), inspect.cleandoc(text))
+        if inner:
+            yield from _of_model(key, inner)
+
+
+def _type(field: FieldInfo) -> str:
+    annotation: Any = field.annotation
+    text = annotation.__name__ if inspect.isclass(annotation) and not hasattr(annotation, "__args__") else annotation
+    return str(text).replace("typing.", "").replace("rackproof.configure.", "").replace("ipaddress.", "")
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "required"
+    if isinstance(value, BaseModel):
+        return ""
+    return str(value)
