@@ -58,7 +58,7 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_secret(value: Any) -> bool:
-    from rackproof.inventories.secrets import Secret
+    from rackproof.core.secret import Secret
 
     if isinstance(value, dict):
         return any(map(_has_secret, value.values()))

@@ -6,16 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+from rackproof.core.secret import Secret
 from rackproof.inventories.records import SourceError
-
-
-class Secret(str):
-    """Text that is a secret: it is used as it is, and printed as ``‹secret›``."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "‹secret›"
 
 
 def secret(variable: str | None = None, *, file: str | Path | None = None) -> Secret:

@@ -159,7 +159,7 @@ def _meant(host: Any, limit: Sequence[str]) -> bool:
 
 def _secrets(data: Any) -> tuple[str, ...]:
     """Every secret in the inventory's data, long ones first."""
-    from rackproof.inventories.secrets import Secret
+    from rackproof.core.secret import Secret
 
     found: set[str] = set()
     waiting = [data]

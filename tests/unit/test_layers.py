@@ -20,7 +20,7 @@ LAYERS: dict[str, set[str]] = {
     "architectures": {"core", "errors"},
     "version_sets": {"core", "errors"},
     "inventory": {"core", "errors", "inventory_reader"},
-    "inventory_reader": {"core", "errors", "inventories"},
+    "inventory_reader": {"core", "errors"},
     "inventories": INNER,
     "remote": INNER,
     "lab": REACH,
