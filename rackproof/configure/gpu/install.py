@@ -17,6 +17,7 @@ from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP, GpuState
+from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.machine import Machine
 
@@ -26,6 +27,10 @@ PARAMETERS: Final[Mapping[str, str]] = {"RestrictProfilingToAdminUsers": "RmProf
 """Option without ``NVreg_``: its name in /proc/driver/nvidia/params where that is another one."""
 LOCK_WAIT_S: Final = 300
 """Seconds that another run of the package manager is waited for."""
+BUILD_TIMEOUT_S: Final = 1200
+"""Modules of all DKMS packages for one kernel."""
+INITRAMFS_TIMEOUT_S: Final = 1200
+"""A minute or two a kernel, and there are several."""
 NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
 OTHERS: Final = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same GPUs."""
@@ -44,6 +49,9 @@ class Wanted:
     hold: bool
     modules: tuple[str, ...]
     """Loaded now and at every boot."""
+    release: str | None = None
+    """Kernel that the next start brings, where it is not the one that runs: modules are built for it, none is
+    loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class DriverPlan:
 
 def wanted(
     choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
-    hold: bool, modules: Sequence[str],
+    hold: bool, modules: Sequence[str], release: str | None = None,
 ) -> Wanted:  # fmt: skip
     return Wanted(
         choice=choice,
@@ -79,6 +87,7 @@ def wanted(
         stamp=stamp(files),
         hold=hold,
         modules=tuple(modules),
+        release=release,
     )
 
 
@@ -108,9 +117,13 @@ def plan_driver(target: Wanted, state: GpuState) -> DriverPlan:
         reasons.append("rebuild the initial file system")
     marks = [] if install else _marks(target, state)
     known = set(state.reboots)
-    blocked = bool(marks) or NOUVEAU in known
+    blocked = bool(marks) or NOUVEAU in known or target.release is not None
     loaded = set(state.modules)
-    load = () if blocked and not install else tuple(name for name in target.modules if name not in loaded)
+    load = (
+        ()
+        if target.release or (blocked and not install)
+        else tuple(name for name in target.modules if name not in loaded)
+    )
     reasons += [f"load {name}" for name in load]
     new = tuple(mark for mark in marks if mark not in known)
     reasons += [f"reboot: {mark}" for mark in new]
@@ -146,6 +159,8 @@ def _marks(target: Wanted, state: GpuState) -> list[str]:
             marks.append(f"{_kind(state.loaded.open)} modules loaded, {_kind(state.available.open)} ones installed")
     if state.loaded and options_differ(target.options, state.parameters):
         marks.append(OPTIONS)
+    if target.release:
+        marks.append(reboot_reason(target.release))
     return marks
 
 
@@ -174,9 +189,7 @@ def packages_script(missing: Sequence[Package], hold: Sequence[str], family: str
     lines = ["set -eu", "export LC_ALL=C.UTF-8", 'fail() { echo "$1" >&2; exit 1; }']
     if missing:
         lines += _apt_lines(missing) if family == "debian" else _dnf_lines(missing)
-    if hold:
-        held = " ".join(shlex.quote(name) for name in hold)
-        lines.append(f"apt-mark hold {held} >/dev/null" if family == "debian" else _versionlock(held))
+    lines += _hold_lines(hold, family)
     return "\n".join(lines)
 
 
@@ -184,14 +197,18 @@ def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
     """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
     debian = machine.family == "debian"
-    if plan.stream:
-        lines += _stream_lines(plan.stream)
+    stream = _stream_lines(plan.stream) if plan.stream else []
     if plan.install:
         non_free = _non_free_lines(plan.install[0].name, machine) if target.choice.source == "distribution" else []
-        lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install)
-    if plan.hold:
-        held = " ".join(shlex.quote(name) for name in plan.hold)
-        lines.append(f"apt-mark hold {held} >/dev/null" if debian else _versionlock(held))
+        dkms = target.choice.dkms
+        lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install, stream, dkms)
+    elif stream:
+        lines += [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
+    hold = plan.hold
+    if not debian and target.hold:
+        # Locks on what is replaced had to go first.
+        hold = tuple(dict.fromkeys((*hold, *(each.name for each in plan.install if each.version))))
+    lines += _hold_lines(hold, machine.family)
     if plan.initramfs or plan.install:
         lines += _initramfs_lines(target.stamp, machine)
     if plan.fabric_unit or (plan.install and target.choice.fabric_manager):
@@ -281,17 +298,26 @@ def _stream_lines(stream: str) -> list[str]:
     ]
 
 
-def _dnf_lines(missing: Sequence[Package]) -> list[str]:
+def _dnf_lines(missing: Sequence[Package], stream: Sequence[str] = (), dkms: bool = False) -> list[str]:
     wanted_names = []
     for each in missing:
         version = (each.version or "").partition(":")[2] or each.version or ""
         wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
     listed = " ".join(wanted_names)
-    lines = [
-        *wait_for_lock("rhel", LOCK_WAIT_S),
-        f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed}"
-        f" || fail {shlex.quote('dnf could not install all of: ' + ' '.join(wanted_names).replace(chr(39), ''))}",
-    ]
+    locked = " ".join(shlex.quote(each.name) for each in missing if each.version)
+    lines = [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
+    if locked:
+        # dnf takes no other version of what is locked, not even of one that is asked for by name.
+        lines.append(f"dnf -q versionlock delete -- {locked} >/dev/null 2>&1 || :")
+    failed = shlex.quote("dnf could not install all of: " + " ".join(wanted_names).replace(chr(39), ""))
+    no_dkms = (
+        "fail 'dkms is in none of the repositories of this node: RHEL and its rebuilds have it from EPEL; enable that,"
+        " or mirror dkms'"
+    )
+    why = f'rpm -q -- dkms >/dev/null || [ -n "$(dnf -q repoquery dkms 2>/dev/null)" ] || {no_dkms}; ' if dkms else ""
+    lines.append(
+        f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed} || {{ {why}fail {failed}; }}"
+    )
     for each in missing:
         lines.append(
             f"rpm -q -- {shlex.quote(each.name)} >/dev/null"
@@ -300,18 +326,25 @@ def _dnf_lines(missing: Sequence[Package]) -> list[str]:
     return lines
 
 
-def _versionlock(names_: str) -> str:
-    return (
-        f"dnf -q versionlock add {names_} >/dev/null"
-        " || fail 'dnf versionlock failed: install python3-dnf-plugin-versionlock'"
-    )
+def _hold_lines(names_: Sequence[str], family: str) -> list[str]:
+    if not names_:
+        return []
+    held = " ".join(shlex.quote(name) for name in names_)
+    if family == "debian":
+        return [f"apt-mark hold {held} >/dev/null"]
+    return [
+        "dnf -q versionlock list >/dev/null 2>&1 || dnf -y -q install python3-dnf-plugin-versionlock || :",
+        f"dnf -q versionlock add {held} >/dev/null"
+        " || fail 'dnf versionlock failed: install python3-dnf-plugin-versionlock'",
+    ]
 
 
 def _initramfs_lines(stamp_: str, machine: Machine) -> list[str]:
-    build = "update-initramfs -u -k all" if machine.family == "debian" else 'dracut --force --kver "$(uname -r)"'
+    # Of all kernels: the next start may bring another one than runs.
+    build = "update-initramfs -u -k all" if machine.family == "debian" else "dracut --force --regenerate-all"
     return [
-        f"timeout 600 {build} >/dev/null || fail 'the initial file system could not be rebuilt: nouveau may come back"
-        " at the next start'",
+        f"timeout {INITRAMFS_TIMEOUT_S} {build} >/dev/null || fail 'the initial file system could not be rebuilt:"
+        " nouveau may come back at the next start'",
         f"mkdir -p {STAMP.rpartition('/')[0]}",
         f"printf '%s\\n' {stamp_} > {STAMP}.new && mv -f {STAMP}.new {STAMP}",
     ]
@@ -331,11 +364,16 @@ def _fabric_unit_lines() -> list[str]:
 
 def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str]:
     """Verify what is installed for the running kernel, and bring it into force or say what stands in the way."""
-    choice = target.choice
-    kernel = "the running kernel $(uname -r)"
-    lines = [
-        f'mark() {{ mkdir -p {PENDING}; : > "{PENDING}/{REBOOT}$1"; echo "reboot required: $1"; }}',
-        'want=$(modinfo -F version nvidia 2>/dev/null) || fail "no module nvidia for'
+    choice, release = target.choice, target.release
+    kernel = f"kernel {release}" if release else "the running kernel $(uname -r)"
+    modinfo = f"modinfo -k {shlex.quote(release)}" if release else "modinfo"
+    lines = [f'mark() {{ mkdir -p {PENDING}; : > "{PENDING}/{REBOOT}$1"; echo "reboot required: $1"; }}']
+    if release and choice.dkms:
+        # Packages build for the kernel that runs, and for the newest one at most.
+        build = f"timeout {BUILD_TIMEOUT_S} dkms autoinstall -k {shlex.quote(release)} >&2"
+        lines.append(f"{modinfo} nvidia >/dev/null 2>&1 || {build} || :")
+    lines += [
+        f'want=$({modinfo} -F version nvidia 2>/dev/null) || fail "no module nvidia for'
         f' {kernel}: dkms status and its make.log say why"',
     ]
     if choice.version:
@@ -348,13 +386,15 @@ def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str
             f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
             f' declared is branch {choice.branch}"'
         )
-    licence = "case $(modinfo -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
+    licence = f"case $({modinfo} -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
     lines += [
         licence,
         f'[ "$kind" = {choice.flavour} ] || fail "the module nvidia for {kernel} is the $kind one, these GPUs need the'
         f' {choice.flavour} one"',
         "blocked=",
     ]
+    if release:
+        lines.append(f"mark {shlex.quote(reboot_reason(release))}; blocked=1")
     for name in OTHERS:
         lines.append(f"if [ -d /sys/module/{name} ]; then mark {shlex.quote(NOUVEAU)}; blocked=1; fi")
     lines += [
@@ -362,7 +402,9 @@ def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str
         ' [ "$have" = "$want" ] || { mark "driver $have loaded, $want installed"; blocked=1; }; fi',
     ]
     lines += [
-        f"mark {shlex.quote(mark)}; blocked=1" for mark in plan.marks if mark not in (NOUVEAU,) and "loaded" not in mark
+        f"mark {shlex.quote(mark)}; blocked=1"
+        for mark in plan.marks
+        if mark != NOUVEAU and "loaded" not in mark and not (release and mark == reboot_reason(release))
     ]
     lines.append('if [ -n "$blocked" ]; then exit 0; fi')
     for module in target.modules:
