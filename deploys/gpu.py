@@ -11,12 +11,15 @@ from deploys.gpu_driver import gpu_driver
 from rackproof.configure import operations, simulated
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.site import Site, here
+from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
 
 # What a machine would measure is constant in a replay; the time says that it is none.
 TIMESTAMP = "Thu Jan  1 00:00:00 1970"
 POWER_W = 78
 POWER_CAP_W = 700
+DEVICES = "/etc/tmpfiles.d/rackproof-simulated-gpu.conf"
+DEVICES_UNIT = "systemd-tmpfiles-setup-dev.service"
 
 
 @deploy("GPU")
@@ -27,6 +30,7 @@ def gpu() -> None:
         return
     if site.settings.simulated_gpus:
         operations.files(name="Simulated GPUs", entries=files(site, declared))
+        operations.units(name="Devices of simulated GPUs", wanted=units(declared))
     else:
         gpu_driver()
 
@@ -53,4 +57,13 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
         for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
     ]
     program = templates.text(simulated.PROGRAM, recordings=simulated.RECORDINGS)
-    return (*answers, RemoteFile(simulated.PROGRAM, program, mode="755"))
+    devices = templates.text(DEVICES, device=simulated.DEVICE, count=declared.count)
+    return (
+        *answers,
+        RemoteFile(simulated.PROGRAM, program, mode="755"),
+        RemoteFile(DEVICES, devices, restart=(DEVICES_UNIT,)),
+    )
+
+
+def units(declared: Gpu) -> tuple[Unit, ...]:
+    return (Unit(DEVICES_UNIT, enabled=None, proof=f"test -c {simulated.DEVICE}{declared.count - 1}"),)

@@ -14,6 +14,8 @@ from rackproof.core.topology import NAMES
 
 RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
 PROGRAM = "/usr/local/bin/nvidia-smi"
+DEVICE = "/dev/rackproof-gpu"
+"""With the number of the GPU behind it: a device that nothing answers at."""
 
 _NAMESPACE = UUID("6f1d3c6e-50c3-5f0e-9b7a-3a8f4f1f6f10")
 # Buses of an eight-GPU baseboard; a rack with more of them a node counts on from there.

@@ -51,14 +51,10 @@ class Site:
         """Storage of a class that this node serves."""
         found = self.architecture.storage.items()
         return {
-            name: storage for name, storage in found if storage.class_ == class_ and self._serves(storage)
-        }  # fmt: skip
-
-    def _serves(self, storage: Storage) -> bool:
-        """One node serves, unless clients mount from several addresses: then all of its role do."""
-        if (storage.mounts_per_client or 1) > 1:
-            return self.has_role(storage.server_role)
-        return self.first(storage.server_role) == self.node
+            name: storage
+            for name, storage in found
+            if storage.class_ == class_ and self.first(storage.server_role) == self.node
+        }
 
     def client_storage(self) -> dict[str, Storage]:
         """Storage that this node mounts, in the architecture's order."""
@@ -105,7 +101,7 @@ class Site:
     def named_storage(self) -> tuple[Named, ...]:
         """What this node mounts, with the addresses that serve it."""
         return tuple(
-            Named(name, storage, self.rack.storage_addresses(storage.servers, storage.server_role))
+            Named(name, storage, self.rack.storage_addresses(storage.servers, storage.server_role, storage.managed))
             for name, storage in self.client_storage().items()
         )
 

@@ -57,11 +57,16 @@ class Rack:
             return self.nodes
         return tuple(node for node in self.nodes if name in node.groups)
 
-    def storage_addresses(self, servers: Sequence[str], role: str | None) -> tuple[str, ...]:
-        """Addresses of a storage: as given, or those of all nodes of the role that serves it."""
+    def storage_addresses(self, servers: Sequence[str], role: str | None, managed: bool) -> tuple[str, ...]:
+        """Addresses of a storage: as given, or of the nodes of the role that serves it.
+
+        An appliance has one file system behind all of its nodes; of servers that the deploys set up every one would
+        have its own, so the first serves alone.
+        """
         if servers:
             return tuple(dict.fromkeys(servers))
         nodes = self.group(role) if role else ()
+        nodes = nodes[:1] if managed else nodes
         return tuple(dict.fromkeys(address for node in nodes for address in node.server_addresses))
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:

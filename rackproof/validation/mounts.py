@@ -114,7 +114,7 @@ def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[
 
 def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
     """Addresses that the storage may be mounted from; none where neither file nor inventory says."""
-    return rack.storage_addresses(storage.servers, storage.server_role)
+    return rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
 
 
 def server_of(mount: Mount) -> str:

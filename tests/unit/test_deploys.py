@@ -69,7 +69,15 @@ def test_every_unit_that_a_file_restarts_is_managed(here: Site) -> None:
         managed |= {unit.name for unit in storage_server.units(here)}
         managed |= {unit.name for unit in ceph.units(ceph.cluster_plan(here))}
     if here.client_storage():
-        managed |= {unit.name for unit in storage_client.units(here)}
+        managed |= {
+            unit.name
+            for unit in (
+                *storage_client.early_units(storage_client.client_of(here, "debian")),
+                *storage_client.units(here),
+            )
+        }
+    if here.has_role("gpu"):
+        managed |= {unit.name for unit in gpu.units(here.architecture.gpu)}
     assert restarted <= managed
 
 
@@ -181,7 +189,7 @@ def test_the_nfs_server_is_not_up_until_it_listens_for_rdma_and_exports() -> Non
 
 def test_no_boot_waits_for_a_network_mount_and_every_one_is_tried_again() -> None:
     network = [mount for mount in GPU.client_mounts() if mount.network]
-    assert len(network) == 3
+    assert len(network) == 5
     script = content(GPU, "/usr/local/sbin/rackproof-mounts")
     for mount in network:
         unit = content(GPU, f"/etc/systemd/system/{mount.unit}")
@@ -234,6 +242,13 @@ def test_simulated_gpus_are_many_different_and_as_declared() -> None:
         assert each.findtext("ecc_mode/current_ecc") == declared.ecc
     other = ET.fromstring(content(site("gpu-02"), "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314
     assert not {each.findtext("uuid") for each in gpus} & {each.findtext("uuid") for each in other.findall("gpu")}
+
+
+def test_simulated_gpus_are_devices_for_who_counts_them() -> None:
+    lines = content(GPU, "/etc/tmpfiles.d/rackproof-simulated-gpu.conf").splitlines()
+    devices = [line.split() for line in lines if not line.startswith("#")]
+    assert [words[1] for words in devices] == [f"/dev/rackproof-gpu{k}" for k in range(8)]
+    assert len({words[-1] for words in devices}) == 8
 
 
 @pytest.mark.parametrize("name", NAMES)

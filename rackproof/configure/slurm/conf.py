@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+from rackproof.configure.simulated import DEVICE
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import NodeLine, folded
 
@@ -104,13 +105,14 @@ def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]
 
 
 def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
-    """gres.conf of one node. GPUs that are simulated have no device that Slurm could give to a job."""
+    """gres.conf of one node."""
     lines = [f"{HEADER}. What this node has to give to jobs beside processors and memory."]
     for name, count in cluster.declared.gres.items():
         if name != "gpu":
             lines.append(f"Name={name} Count={count}")
         elif simulated:
-            lines += ["# Simulated: counted, without devices.", f"Name=gpu Count={count}"]
+            # slurmd leaves out GPUs without a device, whatever their number.
+            lines += ["# Simulated: devices with nothing behind them.", "AutoDetect=off", _of_devices(DEVICE, count)]
         else:
             lines += _gpus(cluster.inputs.gres_autodetect, count, nvml)
     return "\n".join(lines) + "\n"
@@ -120,8 +122,7 @@ def _gpus(method: str, count: int, nvml: bool) -> list[str]:
     if method == "auto" and nvml:
         method = "nvml"
     if method in ("auto", "off"):
-        devices = f"/dev/nvidia[0-{count - 1}]" if count > 1 else "/dev/nvidia0"
-        return ["AutoDetect=off", f"Name=gpu File={devices}"]
+        return ["AutoDetect=off", _of_devices("/dev/nvidia", count)]
     return [f"AutoDetect={method}", "Name=gpu"]
 
 
@@ -148,3 +149,7 @@ def check_ours(node: str, before: Conf | None, cluster: Cluster) -> None:
             f" To move it: stop slurmctld there, copy {cluster.inputs.state_directory}/slurmctld over, and remove"
             " /etc/slurm/slurm.conf on every node"
         )
+
+
+def _of_devices(prefix: str, count: int) -> str:
+    return f"Name=gpu File={prefix}{f'[0-{count - 1}]' if count > 1 else 0}"

@@ -89,7 +89,7 @@ def _responses(node: _Node) -> dict[str, _Any]:
 
 
 def _unit_responses(name: str) -> dict[str, list[str]]:
-    from deploys import base, ceph, fabric, node, rdma_soft, slurm, storage_client, storage_server
+    from deploys import base, ceph, fabric, gpu, node, rdma_soft, slurm, storage_client, storage_server
     from tests.unit.configure.rack import site
 
     here = site(name)
@@ -99,7 +99,7 @@ def _unit_responses(name: str) -> dict[str, list[str]]:
         plan = ceph.cluster_plan(here)
         sets += [storage_server.units(here), ceph.units(plan), slurm.controller_units()]
     else:
-        sets += [storage_client.units(here), slurm.node_units()]
+        sets += [storage_client.units(here), slurm.node_units(), gpu.units(here.architecture.gpu)]
     responses = {}
     for units in sets:
         names = [unit.name for unit in units]

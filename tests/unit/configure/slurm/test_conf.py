@@ -146,10 +146,17 @@ def test_a_controller_elsewhere_is_left_alone() -> None:
     assert cluster_of(arch(controller_role=None), rack(), SlurmInputs()) is None
 
 
+SIMULATED = """\
+# Simulated: devices with nothing behind them.
+AutoDetect=off
+Name=gpu File=/dev/rackproof-gpu[0-7]
+"""
+
+
 @pytest.mark.parametrize(
     ("method", "simulated", "nvml", "expected"),
     [
-        ("auto", True, True, "# Simulated: counted, without devices.\nName=gpu Count=8\n"),
+        ("auto", True, True, SIMULATED),
         ("auto", False, True, "AutoDetect=nvml\nName=gpu\n"),
         ("auto", False, False, "AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]\n"),
         ("off", False, True, "AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]\n"),
