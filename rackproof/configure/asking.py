@@ -62,6 +62,10 @@ class Question(str):
     __slots__ = ()
 
 
+class Aside(StringCommand):
+    """A command that changes nothing that a question is about. It is never asked ahead, and no answer ages by it."""
+
+
 @dataclass
 class _Run:
     """What all nodes of one run share."""
@@ -137,6 +141,9 @@ class AskAhead:
         self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
     ) -> tuple[bool, CommandOutput]:
         shown = {"print_output": print_output, "print_input": print_input}
+        if isinstance(command, Aside):
+            self.round_trips += 1
+            return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
         if not isinstance(command, Question):
             self.round_trips += 1
             with self._run.change():

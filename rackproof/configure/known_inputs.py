@@ -37,6 +37,7 @@ PLAIN: Mapping[str, str] = {
     "reboot": "``allowed``: the one reboot that changes need is done. Default ``refused``: it is said only.",
     "reboot_serial": "Nodes that reboot at a time, instead of ``rebooting.serial``; for the command line.",
     "ask_ahead": "False: a deploy asks one question after the other.",
+    "take_over": "The run that a node may be taken from although it works there still; for the command line.",
 }
 """Keys that are no mapping and not settings of a node, and what they are."""
 

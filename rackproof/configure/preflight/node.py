@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from rackproof.configure.gpu.driver import Locked as LockedDriver
@@ -12,7 +12,7 @@ from rackproof.configure.gpu.generations import UnsupportedGpu
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, mount_differences
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
-from rackproof.configure.preflight.problem import PreflightInputs, Problem
+from rackproof.configure.preflight.problem import HELD, PreflightInputs, Problem
 from rackproof.configure.preflight.state import NodeState
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.machine import Machine
@@ -150,6 +150,13 @@ def _clock(clock_s: float, now_s: float, most_s: float) -> Iterator[Problem]:
         actual = f"{ahead:.0f} s ahead" if ahead > 0 else f"about {now_s - clock_s:.0f} s behind"
         what = f"clock: expected within {most_s:g} s of this machine's, actual {actual}"
         yield Problem("clock.offset", what, "set it (chronyc makestep, or date -s), and look at the time server")
+
+
+def run_problems(state: NodeState, own: Collection[str | None]) -> Iterator[Problem]:
+    """Another run at work. ``own``: this run, and the one that it may take the node from."""
+    if state.held is not None and state.held.run not in own:
+        way_out = f"wait for its end, or take the node from it: --data take_over={state.held.run}"
+        yield Problem(HELD, state.held.sentence, way_out)
 
 
 def mount_problems(mounts: Sequence[Mount], state: NodeState) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ from rackproof.configure.preflight.conflicts import choices_of, conflict_problem
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
+from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site
 from rackproof.configure.versions.site import platform_here
@@ -109,6 +110,8 @@ def judged(
         now = None if site.node.data.get(RECORDED) else time.time()
         found += node_checks.state_problems(site.node.name, state, given, now)
         found += node_checks.mount_problems(mounts, state)
+        own = (this_run(), take_over_of(site.node.data.get(TAKE_OVER)))
+        found += node_checks.run_problems(state, own)
     return found
 
 
@@ -135,7 +138,10 @@ def _unread(what: str) -> Problem:
 
 @operation()
 def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] = ()) -> Commands:
-    """Refuse to go on where a problem is not accepted. Changes nothing, ever."""
+    """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
+    if host.state.is_executing and (reason := take_node()):
+        yield from refuse(f"not begun: {reason}")
+        return
     stopping, accepted = divided(of_node(site, given), given.accept)
     if not host.state.is_executing:
         for line in (*accepted_of_rack, *accepted):

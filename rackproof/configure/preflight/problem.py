@@ -12,6 +12,8 @@ from rackproof.configure.settings import Inputs
 from rackproof.core.nearest import suggestion
 from rackproof.errors import InventoryError
 
+HELD: Final = "node.run"
+"""Not to be accepted: the other run would go on working."""
 CHECKS: Final = {
     # id: what it protects from
     "answer": "a node that cannot be read is not changed",
@@ -31,6 +33,7 @@ CHECKS: Final = {
     "nic.slots": "an adapter that is missing",
     "nic.unknown": "an adapter that nobody has tried",
     "node.rebooting": "a node that goes away in the middle",
+    HELD: "two runs on one node, of which neither gets what it declares",
     "os.architecture": "packages that do not exist for the processor",
     "os.kernel": "a kernel that drivers no longer build for",
     "os.supported": "packages and files that the operating system does not know",
@@ -74,6 +77,8 @@ def check_accepted(accepted: Mapping[str, str], further: Collection[str] = ()) -
     for id_, reason in accepted.items():
         if id_ not in known:
             raise InventoryError(f"preflight.accept.{id_}: no such check; {suggestion(id_, known)}")
+        if id_ == HELD:
+            raise InventoryError(f"preflight.accept.{id_}: cannot be accepted; take the node: --data take_over=RUN")
         if not reason.strip():
             raise InventoryError(f"preflight.accept.{id_}: why? a reason in words is expected")
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.mounts import Mounted, parse_mounts
+from rackproof.configure.run_lock import Holder, held_command, parse_held
 from rackproof.configure.versions.locks import LOCK_FILES, PID_FILES, wait_for_lock
 
 BUSY_SHOWN = 5
@@ -39,6 +40,8 @@ class NodeState:
     mounted: Mapping[str, Mounted]
     users: Mapping[str, tuple[str, ...]]
     """Mount point, of those that were asked about: processes that work in it, ``1234(python)``."""
+    held: Holder | None = None
+    """The run that works on the node."""
 
 
 def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
@@ -58,7 +61,7 @@ def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
             ' while read -r p; do printf " %s(%s)" "$p" "$(cat "/proc/$p/comm" 2>/dev/null)"; done; echo; fi; '
         )
     return (
-        "export LC_ALL=C; uname -n; date +%s; echo --; "
+        f"export LC_ALL=C; uname -n; date +%s; {held_command()}echo --; "
         f'for p in {quoted}; do echo "$p $(df -Pk -- "$p" 2>/dev/null | tail -n 1)"; done; echo --; '
         + "\n".join(holder)
         + "\nlock_holder; echo --; "
@@ -82,7 +85,7 @@ def parse_state(lines: Sequence[str]) -> NodeState:
     if len(sections) != _SECTIONS:
         raise ValueError(f"expected {_SECTIONS} sections, actual {len(sections)}")
     node, space, lock, packages, system, mounted, users = sections
-    if len(node) != 2 or not node[0] or not system or not system[0] or not mounted:
+    if len(node) < 2 or not node[0] or not system or not system[0] or not mounted:
         raise ValueError("no name, clock, state of the system or mount table in the answer")
     used = {}
     for line in users:
@@ -99,6 +102,7 @@ def parse_state(lines: Sequence[str]) -> NodeState:
         shutdown=_scheduled(system[1] if len(system) > 1 else ""),
         mounted=parse_mounts(mounted),
         users=used,
+        held=parse_held(node[2:]),
     )
 
 

@@ -28,6 +28,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rackproof.configure.run_lock import Holder, take_script
+
 ROOT = "/var/lib/rackproof/rollback"
 KEEP = 10
 """Runs that are kept on a node unless the inventory says otherwise (``rollback_keep``)."""
@@ -142,6 +144,10 @@ class Journal:
     run: str
     keep: int = KEEP
     root: str = ROOT
+    holder: Holder | None = None
+    """Who takes the node before anything is kept; None in a plan, which takes nothing."""
+    take_over: str | None = None
+    """The run that the node may be taken from."""
 
     def script(self, lines: Iterable[str]) -> str:
         """Shell text that keeps what the lines name, or ends the script. Nothing for no lines."""
@@ -151,6 +157,7 @@ class Journal:
         return "\n".join(
             (
                 "(",
+                *([take_script(self.holder, self.take_over)] if self.holder else []),
                 f"rp_root={shlex.quote(self.root)}",
                 _FUNCTIONS,
                 f"rp_open {shlex.quote(self.run)} {self.keep}",

@@ -19,7 +19,7 @@ from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.rack_operations import ask
 from rackproof.configure.rollback import restore as plans
 from rackproof.configure.rollback.facts import Kept
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journal_here, take_node
 
 
 def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
@@ -45,6 +45,9 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
 
     ``force``: paths that are restored although somebody else has changed them since.
     """
+    if state.is_executing and (reason := take_node()):
+        yield from refuse(reason)
+        return
     nodes = sorted(state.inventory.get_active_hosts(), key=lambda node: str(node.name))
     kept = {node.name: ask(node, "kept runs", _kept) for node in nodes}
     mine = kept.get(host.name)

@@ -1,16 +1,26 @@
-"""The run that is under way: one name for what it keeps on all nodes."""
+"""The run that is under way: one name for what it keeps on all nodes, and for who works on them."""
 
 from __future__ import annotations
 
+import getpass
 import secrets
+import socket
 import time
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state, host
 
+from rackproof.configure.asking import Aside
 from rackproof.configure.rollback.journal import KEEP, Journal
+from rackproof.configure.run_lock import Holder, take_script
+
+TAKE_OVER = "take_over"
+"""Key of the command line's data: the run that nodes may be taken from."""
+TAKE_TIMEOUT_S = 60
 
 _runs: WeakKeyDictionary[State, str] = WeakKeyDictionary()
 
@@ -26,10 +36,50 @@ def journal_here() -> Journal:
     Raises DeployError when the inventory's ``rollback_keep`` (runs that a node keeps) is no number from 1 on.
     """
     state: State = ctx_state.get()  # type: ignore[no-untyped-call]
-    if state not in _runs:
-        _runs[state] = run_id()
     data = getattr(host, "data", None)  # stand-ins of tests have none
     keep = data.get("rollback_keep", KEEP) if data is not None else KEEP
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise DeployError(f"{host.name}: rollback_keep: expected a number of runs from 1 on, actual {keep!r}")
-    return Journal(_runs[state], keep)
+    if data is None or not state.is_executing:
+        return Journal(this_run(), keep)
+    return Journal(this_run(), keep, holder=_holder(), take_over=take_over_of(data.get(TAKE_OVER)))
+
+
+def this_run() -> str:
+    """Name of the run that is under way."""
+    state: State = ctx_state.get()  # type: ignore[no-untyped-call]
+    if state not in _runs:
+        _runs[state] = run_id()
+    return _runs[state]
+
+
+def take_over_of(value: object) -> str | None:
+    """The inventory's ``take_over``. Raises DeployError."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise DeployError(f"{TAKE_OVER}: expected the name of a run, actual {value!r}")
+    return value
+
+
+def take_node() -> str | None:
+    """Take the node at hand for this run, outside of any operation's changes; or why not, in one line.
+
+    To be called while a run is carried out, before anything is asked that the run relies on.
+    """
+    said: dict[str, Any] = dict(host.current_op_global_arguments or {})
+    arguments = {key: said[key] for key in CONNECTOR_ARGUMENT_KEYS if said.get(key) is not None}
+    arguments["_timeout"] = TAKE_TIMEOUT_S
+    data = getattr(host, "data", None) or {}
+    script = take_script(_holder(), take_over_of(data.get(TAKE_OVER)))
+    taken, output = host.run_shell_command(Aside(script), print_output=False, print_input=False, **arguments)
+    if taken:
+        return None
+    lines = [line for line in output.output.splitlines() if line.strip()]
+    return lines[-1] if lines else "the node could not be taken for this run, so nothing was changed"
+
+
+def _holder() -> Holder:
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        who = "somebody"
+    return Holder(this_run(), who, socket.gethostname())

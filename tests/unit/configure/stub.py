@@ -25,6 +25,8 @@ class StubHost:
         self.noops: list[str] = []
         self.logged: list[str] = []
         self.connected = True
+        self.aside: list[str] = []
+        self.current_op_global_arguments: dict[str, Any] = {}
         self.state = StubState(executing)
 
     def get_fact(self, fact: type, **kwargs: Any) -> Any:
@@ -33,6 +35,11 @@ class StubHost:
 
     def noop(self, reason: str) -> None:
         self.noops.append(reason)
+
+    def run_shell_command(self, command: Any, **kwargs: Any) -> tuple[bool, Any]:
+        """Whatever is run aside goes well and says nothing."""
+        self.aside.append(command.get_raw_value())
+        return True, SimpleNamespace(output="")
 
     def log(self, message: str, log_func: Any = None) -> None:
         self.logged.append(message)

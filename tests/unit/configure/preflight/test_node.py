@@ -11,9 +11,11 @@ import pytest
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
 from rackproof.configure.preflight import node as checks
-from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem
+from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem, check_accepted
+from rackproof.configure.run_lock import Holder
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
+from rackproof.errors import InventoryError
 from tests.unit.configure.preflight import cases
 
 GIVEN = PreflightInputs()
@@ -145,6 +147,19 @@ def test_an_idle_mount_is_made_anew_without_a_word() -> None:
     assert judged(checks.mount_problems([NFS], cases.state(mounted=MOUNTED, users={"/mnt/home": ()}))) == {}
 
 
+def test_another_run_at_work_stops_and_cannot_be_accepted() -> None:
+    busy = cases.state(held=Holder("r1", "alice", "control01", "2026-11-21T18:00:00Z"))
+    (problem,) = checks.run_problems(busy, ("r2", None))
+    assert problem.id == "node.run"
+    assert "run r1 of alice on control01" in problem.what
+    assert problem.way_out.endswith("--data take_over=r1")
+    assert list(checks.run_problems(busy, ("r1", None))) == []  # its own
+    assert list(checks.run_problems(busy, ("r2", "r1"))) == []  # taken over
+    assert list(checks.run_problems(cases.state(), ("r2", None))) == []
+    with pytest.raises(InventoryError, match="cannot be accepted"):
+        check_accepted({"node.run": "in a hurry"})
+
+
 def test_every_check_of_a_node_is_tried_here() -> None:
-    tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy"}
+    tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run"}
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)
