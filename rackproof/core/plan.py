@@ -6,7 +6,7 @@ Plans of two nodes are the same when they differ in nothing but who the nodes ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,8 +89,11 @@ class Fold:
 def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """What stands for one node and no other, in its inventory data: names, addresses, hardware addresses."""
     found = [name]
-    for key in ("ssh_hostname", "fabric_addresses", "fabric_macs"):
-        value = data.get(key)
+    bonds = data.get("nic_stack")
+    bonds = bonds.get("bonds") if isinstance(bonds, Mapping) else None
+    bonds = bonds.values() if isinstance(bonds, Mapping) else ()
+    own = [data.get(key) for key in ("ssh_hostname", "fabric_addresses", "fabric_macs", "fabric_second_addresses")]
+    for value in (*own, *(bond.get("address") for bond in bonds if isinstance(bond, Mapping))):
         values = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
         for each in map(str, values):
             found += [each, each.split("/")[0]] if "/" in each else [each]
@@ -108,6 +111,16 @@ def anonymous(text: str, identity: Sequence[str]) -> str:
     return pattern.sub(lambda match: f"‹{number[match[0]]}›", text)
 
 
+_DIGEST = re.compile(r"^(rp_file \S.*) [0-9a-f]{64} -$", re.MULTILINE)
+"""As ``rackproof.configure.rollback.journal`` writes down what a file becomes."""
+
+
+def _comparable(text: str, identity: Sequence[str]) -> str:
+    """Digests of files go too: they differ with the node's address, and the differences show the content. A secret's
+    digest stays, for its content is not shown."""
+    return anonymous(_DIGEST.sub(r"\1", text), identity)
+
+
 def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
     """The largest first; of equally large ones the one with the first node."""
     folds: dict[tuple[object, ...], list[NodePlan]] = {}
@@ -119,7 +132,7 @@ def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
 
 def _key(plan: NodePlan) -> tuple[object, ...]:
     def lines(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(anonymous(text, plan.identity) for text in texts)
+        return tuple(_comparable(text, plan.identity) for text in texts)
 
     operations = tuple(
         (each.name, lines(each.changes), lines(each.commands), lines(each.differences), each.reboots, lines(each.notes),
@@ -131,9 +144,14 @@ def _key(plan: NodePlan) -> tuple[object, ...]:
 
 
 def peers_of(fold: Fold, folds: Sequence[Fold]) -> Fold | None:
-    """The largest fold of nodes with the same groups, when it is another one, and larger."""
+    """The largest fold of nodes with the same groups, of equally large ones the first, when it is another one.
+
+    One that refuses is not compared with a fold that is no larger: it says why by itself.
+    """
     same = next((each for each in folds if each.plan.groups == fold.plan.groups and not each.plan.lost), None)
-    return None if same is None or same is fold or len(same.nodes) <= len(fold.nodes) else same
+    if same is None or same is fold or (fold.plan.refusals and len(same.nodes) == len(fold.nodes)):
+        return None
+    return same
 
 
 def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
@@ -141,7 +159,7 @@ def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
 
     def said(of: NodePlan) -> dict[str, list[str]]:
         return {
-            each.name: [anonymous(text, of.identity) for text in (*each.changes, *each.differences, *each.commands)]
+            each.name: [_comparable(text, of.identity) for text in _lines(each)]
             for each in (*of.changing, *of.refusals)
         }
 
@@ -154,11 +172,12 @@ def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
             lines.append(f"- {name}")
         elif here[name] != there[name]:
             lines.append(f"~ {name}")
-            lines += [f"    + {_first(text)}" for text in here[name] if text not in there[name]]
-            lines += [f"    - {_first(text)}" for text in there[name] if text not in here[name]]
+            lines += [f"    + {text}" for text in here[name] if text not in there[name]]
+            lines += [f"    - {text}" for text in there[name] if text not in here[name]]
     return tuple(lines)
 
 
-def _first(text: str) -> str:
-    lines = text.splitlines()
-    return lines[0] + (f" … ({len(lines)} lines)" if len(lines) > 1 else "") if lines else ""
+def _lines(operation: PlannedOperation) -> Iterator[str]:
+    """What an operation does, line by line; scripts as well, whose first lines are all alike."""
+    for text in (*operation.changes, *operation.differences, *operation.commands):
+        yield from (line for line in text.splitlines() if line.strip())

@@ -66,16 +66,16 @@ def _reboots(plan: RackPlan) -> Iterator[str]:
 def summary(plan: RackPlan) -> str:
     """One line: how many nodes would change, and which are not planned to the end."""
     changing = [node for node in plan.nodes if node.changing]
-    text = f"{_counted(len(plan.nodes), 'node')}: " + (
-        f"{fold(node.node for node in changing)} would change ({_counted(plan.changes, 'operation')})"
-        if changing
-        else "no changes"
-    )
+    parts = []
+    if changing:
+        parts.append(f"{fold(node.node for node in changing)} would change ({_counted(plan.changes, 'operation')})")
+    elif same := [node.node for node in plan.nodes if not node.lost and not node.refusals]:
+        parts.append(f"no changes on {fold(same)}" if plan.incomplete else "no changes")
     if lost := [node.node for node in plan.nodes if node.lost]:
-        text += f"; {fold(lost)} not planned"
+        parts.append(f"{fold(lost)} not planned")
     if refusing := [node.node for node in plan.nodes if node.refusals]:
-        text += f"; {fold(refusing)} would refuse"
-    return text
+        parts.append(f"{fold(refusing)} would refuse")
+    return f"{_counted(len(plan.nodes), 'node')}: {'; '.join(parts)}"
 
 
 def whole(plan: NodePlan) -> str:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 PENDING_REBOOT = re.compile(r"/run/rackproof/pending/reboot:((?:[^'\n]|'\"'\"')+)")
-"""As ``rackproof.configure.files`` leaves its marks."""
+"""As ``rackproof.configure.files`` leaves its marks. One with a variable of the shell is a function of a script, and
+decided on the node; operations say which of those they expect."""
 _PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -228,7 +229,8 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
     own = [(level, text) for level, path, text in said if "rackproof" in path]
     changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
     differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
-    reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command)]
+    reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command) if "$" not in mark]
+    reboots += [line.removeprefix("reboot: ") for line in changes if line.startswith("reboot: ")]
     return {
         "name": name,
         "changes": [listener.shown(line) for line in changes] if commands and not refused else [],
@@ -246,7 +248,7 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
     lost = None
     if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
         said = [listener.shown(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
-        lost = said[-1] if said else "not reached"
+        lost = said[-1].replace("[Errno None] ", "") if said else "not reached"
     file_group = os.path.basename(source).rsplit(".", 1)[0]
     return {
         "node": host.name,
