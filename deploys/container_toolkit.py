@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from deploys import templates
-from deploys.gpu_driver import stack_of
+from deploys.gpu_driver import INSTALL_TIMEOUT_S, stack_of
 from rackproof.configure import operations
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import operations as gpu_operations
@@ -42,6 +42,7 @@ def container_toolkit() -> None:
         packages=in_set or packages.container_toolkit(stack, wanted),
         family=machine.family,
         hold=stack.hold and not in_set,
+        _timeout=INSTALL_TIMEOUT_S,
     )
     operations.files(name="Files", entries=(cdi_unit(),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))

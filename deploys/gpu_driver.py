@@ -33,6 +33,8 @@ from rackproof.core.architecture import Gpu, Nic
 from rackproof.core.machine import Machine
 from rackproof.errors import InventoryError
 
+INSTALL_TIMEOUT_S = 3600
+"""CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
 KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
@@ -59,6 +61,8 @@ class Plan:
     tuning: tuning.Tuning
     versions: bool
     """A version set brings repositories and versions."""
+    release: str | None = None
+    """Kernel of the version set where another one still runs."""
 
     @property
     def persistenced(self) -> bool:
@@ -83,7 +87,7 @@ def gpu_driver() -> None:
     family, stack = machine.family, plan.stack
     entries = files(site, plan)
     target = wanted(plan, entries)
-    operations.files(name="Files", entries=entries)
+    # Before the repository that names it: one that cannot be verified stops every other installation, too.
     if stack.repository and not plan.versions and plan.choice.source == "cuda":
         gpu_operations.signing_key(
             name="Repository key",
@@ -92,11 +96,16 @@ def gpu_driver() -> None:
             sha256=stack.repository.key_sha256,
             family=family,
         )
+    operations.files(name="Files", entries=entries)
     if plan.headers:
-        gpu_operations.installed(name="Kernel headers", packages=plan.headers, family=family, hold=False)
-    gpu_operations.driver(name="Driver", target=target, machine=machine)
+        gpu_operations.installed(
+            name="Kernel headers", packages=plan.headers, family=family, hold=False, _timeout=INSTALL_TIMEOUT_S
+        )
+    gpu_operations.driver(name="Driver", target=target, machine=machine, _timeout=INSTALL_TIMEOUT_S)
     if plan.tools:
-        gpu_operations.installed(name="Tools", packages=plan.tools, family=family, hold=stack.hold)
+        gpu_operations.installed(
+            name="Tools", packages=plan.tools, family=family, hold=stack.hold, _timeout=INSTALL_TIMEOUT_S
+        )
     gpu_operations.driver_units(name="Services", wanted=units(plan), target=target, machine=machine)
     if plan.tuning:
         gpu_operations.tuned(name="Settings", wanted=plan.tuning, machine=machine)
@@ -128,6 +137,8 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     component = platform.components.driver if platform else None
     choice = choose(machine, declared, stack, component)
     driver, tools = _packages(machine, choice, stack, declared, component is not None)
+    kernel = platform.components.kernel if platform else None
+    release = kernel.version if kernel and kernel.version != machine.kernel else None
     return Plan(
         machine=machine,
         declared=declared,
@@ -135,10 +146,12 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         choice=choice,
         options=module_options(declared, stack, choice),
         driver=driver,
-        headers=names.headers(machine, stack) if choice.dkms else (),
+        # Those of a kernel that goes are gone from many mirrors, and nothing is built for it any more.
+        headers=names.headers(machine, stack) if choice.dkms and release is None else (),
         tools=tools,
         tuning=settings_,
         versions=component is not None,
+        release=release,
     )
 
 
@@ -205,12 +218,17 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.Wanted:
         options=plan.options,
         hold=plan.stack.hold and not plan.versions,
         modules=modules(plan),
+        release=plan.release,
     )
 
 
 def modules(plan: Plan) -> tuple[str, ...]:
-    """Kernel modules that are loaded now and at every boot; nvidia-fs has its own place, after its package."""
-    return ("nvidia", "nvidia_uvm", *(("nvidia_peermem",) if plan.choice.peermem else ()))
+    """Kernel modules that are loaded now and at every boot; nvidia-fs has its own place, after its package.
+
+    Switches behind a bridge in an adapter are managed with InfiniBand's datagrams, whatever the fabric of the rack is.
+    """
+    umad = ("ib_umad",) if plan.choice.nvlsm else ()
+    return (*umad, "nvidia", "nvidia_uvm", *(("nvidia_peermem",) if plan.choice.peermem else ()))
 
 
 def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
@@ -258,7 +276,12 @@ def _repository(plan: Plan) -> tuple[Entry, ...]:
     if family == "debian":
         own = "o=Debian" if plan.machine.os_id == "debian" else "o=Ubuntu"
         unwanted = own if plan.choice.source == "cuda" else "l=NVIDIA CUDA"
-        entries.append(_file("/etc/apt/preferences.d/60-rackproof-nvidia", driver=DRIVER_PACKAGES, unwanted=unwanted))
+        entries.append(
+            _file(
+                "/etc/apt/preferences.d/60-rackproof-nvidia", driver=DRIVER_PACKAGES, unwanted=unwanted,
+                version=plan.choice.version,
+            )
+        )  # fmt: skip
     return tuple(entries)
 
 
@@ -307,7 +330,10 @@ def units(plan: Plan) -> tuple[Unit, ...]:
     ]
     if plan.choice.fabric_manager:
         # "Active" says little: until every GPU has registered no CUDA program starts.
-        registered = "timeout 60 nvidia-smi -q | grep -A 1 -w Fabric | grep -q 'State *: Completed'"
+        registered = (
+            "s=$(timeout 60 nvidia-smi -q | grep -A 1 -w Fabric | grep 'State  *:')"
+            """ && ! printf '%s\\n' "$s" | grep -qv ': *Completed'"""
+        )
         wanted_units.append(Unit(FABRIC_UNIT, proof=registered if plan.declared.fabric == "Completed" else None))
     if plan.choice.imex:
         wanted_units.append(Unit("nvidia-imex.service"))

@@ -37,6 +37,8 @@ READ_AHEAD = "/usr/local/sbin/rackproof-read-ahead"
 READ_AHEAD_RULE = "/etc/udev/rules.d/90-rackproof-read-ahead.rules"
 TARGET = "nfs-client.target"
 
+INSTALL_TIMEOUT_S = 3600
+"""Downloads, and builds of several clients, each with a limit of its own."""
 DEFAULTS = {
     # Seconds that one attempt to mount may take.
     "mount_timeout_s": 30,
@@ -63,7 +65,7 @@ def storage_client() -> None:
     timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
     operations.files(name="Files", entries=files(site, timeout_s, retry_s, client))
     if client.install:
-        storage_operations.ensured(name="Client software", steps=client.install)
+        storage_operations.ensured(name="Client software", steps=client.install, _timeout=INSTALL_TIMEOUT_S)
     if site.own_fsid:
         ceph = next(s for s in site.client_storage().values() if s.fstype == "ceph")
         server = site.first(ceph.server_role)

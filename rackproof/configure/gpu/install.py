@@ -31,6 +31,15 @@ BUILD_TIMEOUT_S: Final = 1200
 """Modules of all DKMS packages for one kernel."""
 INITRAMFS_TIMEOUT_S: Final = 1200
 """A minute or two a kernel, and there are several."""
+HINTS: Final[Mapping[str, str]] = {
+    "nvidia_peermem": (
+        "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"
+    ),
+    "ib_umad": (
+        "the fabric manager speaks to these switches through it; install the kernel's modules"
+        " (linux-modules-extra-…, kernel-modules-core) or DOCA-OFED"
+    ),
+}
 NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
 OTHERS: Final = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same GPUs."""
@@ -409,11 +418,7 @@ def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str
     lines.append('if [ -n "$blocked" ]; then exit 0; fi')
     for module in target.modules:
         name = module.replace("_", "-")
-        hint = (
-            "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"
-            if module == "nvidia_peermem"
-            else "see dmesg: NVRM and 'module verification failed' say why"
-        )
+        hint = HINTS.get(module, "see dmesg: NVRM and 'module verification failed' say why")
         lines += [
             f"[ -d /sys/module/{module} ] || timeout 300 modprobe {name}"
             f" || fail {shlex.quote(f'{name} cannot be loaded: {hint}')}",

@@ -87,8 +87,9 @@ def _debian_driver(choice: Choice) -> tuple[Package, ...]:
     dkms = "nvidia-open-kernel-dkms" if choice.flavour == "open" else "nvidia-kernel-dkms"
     if choice.source == "distribution":
         # nvidia-driver is made for desktops; nvidia-kernel-support brings the aliases and the udev rules.
-        tools = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "nvidia-persistenced", "nvidia-modprobe")
-        return _versioned(choice, (dkms, *tools))
+        tools = _versioned(choice, (dkms, "libcuda1", "libnvidia-ml1", "nvidia-smi"))
+        # Of sources of their own, whose versions are other ones.
+        return (*tools, Package("nvidia-persistenced"), Package("nvidia-modprobe"))
     if choice.branch < COMPUTE_ONLY:
         meta = "nvidia-open" if choice.flavour == "open" else "cuda-drivers"
         return _versioned(choice, (f"{meta}-{choice.branch}",))

@@ -22,6 +22,7 @@ MODULES: Final = (
     "nvidia_peermem",
     "nvidia_fs",
     "gdrdrv",
+    "ib_umad",
     "nouveau",
     "nova_core",
 )

@@ -231,6 +231,7 @@ def _burn(wanted: Wanted, image: Image, reason: str) -> str:
             f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status || {{ echo {wrong} >&2; exit 1; }}',
             f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
             f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} || {{ echo {failed} >&2; exit 1; }}',
+            'rm -f -- "$f"',  # the next adapter's image takes its name's place
             reboot_mark(reason),
         )
     )

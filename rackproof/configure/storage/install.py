@@ -131,9 +131,11 @@ def kernel_headers(family: str, why: str) -> Step:
     if family == "rhel":
         script = 'dnf -q -y install "kernel-devel-$(uname -r)"'
     else:
+        # Lists that are old name files that are gone.
         script = (
-            "export DEBIAN_FRONTEND=noninteractive\n"
-            'apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "linux-headers-$(uname -r)"'
+            "get() { apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends"
+            ' "linux-headers-$(uname -r)"; }\n'
+            "get || { apt-get -q update; get; }"
         )
     return Step(
         name="Headers of the running kernel",

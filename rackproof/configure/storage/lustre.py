@@ -35,6 +35,24 @@ BUILD = {
 """What Lustre's own build needs; stackhpc's slurm appliance (roles/lustre) lists the same for Rocky."""
 
 
+DROP_IN = "/etc/systemd/system/lnet.service.d/rackproof.conf"
+_SERVICE = """\
+# Managed by rackproof. The packaged unit does nothing where the module is loaded already, and never looks at the
+# module's options.
+[Unit]
+ConditionPathExists=
+After=network-online.target openibd.service rackproof-rdma-names.service
+
+[Service]
+ExecStart=
+ExecStart=/sbin/modprobe lnet
+ExecStart=-/usr/sbin/lnetctl lnet configure --all
+ExecStart=/bin/sh -c 'timeout 15 lctl list_nids | grep -q "@{network}$$"'
+TimeoutStartSec=120
+"""
+"""An LNet without its network is no LNet: a mount that stands on it would wait for its servers for minutes."""
+
+
 def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     network = network_name(named, around.inputs.lustre)
     servers = named.first_servers("Lustre is mounted from its management server (MGS)")
@@ -62,14 +80,16 @@ def client(named: Named, around: Around, family: str) -> Client:
     if inputs.repository:
         steps += repository("lustre", inputs.repository, family, KEY)
     entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, around), restart=(LNET,)))
-    # Imported after the module's options: an empty file changes nothing, and a stray one would.
+    entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
+    # Not read any more; whoever does so by hand finds nothing that contradicts the module's options.
     entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
     steps += _software(inputs, family)
     steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
     return Client(
         files=tuple(entries),
         install=tuple(steps),
-        modules=("lnet", "lustre"),
+        # The file system itself would start LNet, before there is a network: its first mount loads it.
+        modules=("lnet",),
         units=(Unit(LNET, proof=f"timeout -k 2 15 lctl list_nids | grep -q '@{network}$'"),),
         proofs=(_transport(named, network),) if named.storage.transport else (),
         downloads=tuple(d for d in (inputs.source, inputs.repository.key) if d),

@@ -43,7 +43,8 @@ def parse_holding(lines: Sequence[str]) -> tuple[bool, ...]:
 
 def script_of(steps: Sequence[Step]) -> str:
     """Shell script that carries steps out, and stops at the first that does not hold afterwards."""
-    lines = ["set -u"]
+    # Whoever asks a question (dpkg about a file of its own, ssh about a key) is not answered and does not wait.
+    lines = ["set -u", "exec </dev/null", "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l"]
     for step in steps:
         # A shell of its own: `set -e` means nothing left of || or inside of if.
         lines += [f"sh -eu -c {shlex.quote(step.script)}", "rc=$?"] if step.script else ["rc=0"]

@@ -18,6 +18,9 @@ PREFERENCES: Final = "/etc/apt/preferences.d/rackproof-versions.pref"
 HELD_BACK: Final = -1
 """Priority of what must never be installed."""
 
+PREFERRED: Final = 1001
+"""Priority of what is installed even where something newer is there."""
+
 DRIVER_PACKAGES: Final = (
     "nvidia-driver-*",
     "nvidia-headless-*",
@@ -159,6 +162,8 @@ def preferences(
                 stanzas.append((packages, _pin(name, repositories, mirrors), HELD_BACK))
         elif machine.os_id in _RELEASES:
             stanzas.append((packages, f"release o={_RELEASES[machine.os_id]}", HELD_BACK))
+        # What a driver depends on comes in its version: apt would take the newest there is, and give up.
+        stanzas.append((packages, f"version {driver.version}-*", PREFERRED))
     for name, repository in repositories.items():
         if repository.priority is not None:
             stanzas.append(("*", _pin(name, repositories, mirrors), repository.priority))

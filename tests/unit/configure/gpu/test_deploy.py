@@ -17,9 +17,10 @@ from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 from rackproof.core.rack import Rack
-from rackproof.core.versions.models import Component, Components, Driver, Platform, Repository
+from rackproof.core.versions.models import Component, Components, Driver, Kernel, Platform, Repository
 from rackproof.core.versions.select import LockedPackage
 from rackproof.remote.written import read_written
+from tests.unit.configure.gpu.node import FakeNode
 from tests.unit.configure.gpu.test_install import converged
 
 PLANS = Path(__file__).parents[3] / "data/plans"
@@ -96,6 +97,21 @@ def test_drivers_and_services(name: str, label: str, units: list[str]) -> None:
     assert [unit.name.removesuffix(".service") for unit in gpu_driver.units(made)] == units
 
 
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [(("Completed",) * 8, 0), (("Completed", "In Progress"), 1), (("Not Started",), 1), ((), 1)],
+)
+def test_every_gpu_has_to_be_registered_with_the_fabric(tmp_path: Path, states: tuple[str, ...], status: int) -> None:
+    _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
+    (proof,) = [unit.proof for unit in gpu_driver.units(made) if unit.name == "nvidia-fabricmanager.service"]
+    assert proof is not None
+    report = "".join(f"    Fabric\n        State                             : {each}\n" for each in states)
+    node = FakeNode(tmp_path)
+    (node.root / "report").write_text(report)
+    node.program("nvidia-smi", f"cat {node.root}/report")
+    assert node.run(proof).returncode == status
+
+
 def test_files_of_a_node_with_everything() -> None:
     _, _, target, files, _ = plan("hgx-h200-ubuntu2404-roce")
     assert "blacklist nouveau\n" in files["/etc/modprobe.d/rackproof-nvidia.conf"]
@@ -106,6 +122,10 @@ def test_files_of_a_node_with_everything() -> None:
         "/etc/systemd/system/nvidia-fabricmanager.service.d/rackproof.conf"
     ]  # fmt: skip
     assert "Pin: release o=Ubuntu\nPin-Priority: -1" in files["/etc/apt/preferences.d/60-rackproof-nvidia"]
+    pins = files["/etc/apt/preferences.d/60-rackproof-nvidia"].split("\n\n")
+    # The first record that fits counts: Ubuntu's build of the same version stays away.
+    assert pins[1].endswith("Pin: version 580.126.20-*\nPin-Priority: 1001")
+    assert "Package: nvidia-* libnvidia-* cuda-drivers*\n" in pins[1]
     assert "Signed-By: /etc/apt/keyrings/rackproof-cuda.asc" in files["/etc/apt/sources.list.d/rackproof-cuda.sources"]
     assert "smi -pl 700" in files["/usr/local/sbin/rackproof-gpu"]
     assert target.modules == ("nvidia", "nvidia_uvm")
@@ -116,11 +136,30 @@ def test_files_of_others() -> None:
     assert target.modules == ("nvidia", "nvidia_uvm", "nvidia_peermem")
     assert "/etc/cufile.json" not in files
     assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in files["/etc/apt/preferences.d/60-rackproof-nvidia"]
-    _, _, _, files, _ = plan("dgx-b200-rocky94-ib")
+    assert "Pin: version" not in files["/etc/apt/preferences.d/60-rackproof-nvidia"]
+    _, _, target, files, _ = plan("dgx-b200-rocky94-ib")
+    # NVLSM and the fabric manager reach these switches with InfiniBand's datagrams only.
+    assert target.modules == ("ib_umad", "nvidia", "nvidia_uvm")
+    assert "ib-umad\n" in files["/etc/modules-load.d/rackproof-gpu.conf"]
     assert "gpgkey=file:///etc/pki/rpm-gpg/rackproof-cuda.asc" in files["/etc/yum.repos.d/rackproof-cuda.repo"]
     assert "ConditionPathExistsGlob" not in files["/etc/systemd/system/nvidia-fabricmanager.service.d/rackproof.conf"]
     _, _, _, files, _ = plan("a100-rocky9-scale")
     assert '"10.64.7.1"' in files["/etc/cufile.json"]
+
+
+def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository = Repository.model_validate(
+        {"kind": "apt", "url": "https://x.example/cuda", "suites": ["/"], "key": {"url": "https://x.example/key"}}
+    )
+    for release, waited_for in (("6.8.0-87-generic", "6.8.0-87-generic"), ("6.8.0-51-generic", None)):
+        kernel = Kernel(version=release, repository="cuda")
+        platform = Platform(repositories={"cuda": repository}, components=Components(kernel=kernel))
+        monkeypatch.setattr(gpu_driver, "platform_here", lambda platform=platform: platform)
+        _, made, target, _, _ = plan("hgx-h200-ubuntu2404-roce")
+        assert target.release == waited_for
+        assert [each.name for each in made.headers] == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
 
 
 def test_options_of_the_driver_follow_the_architecture() -> None:

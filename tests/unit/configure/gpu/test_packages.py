@@ -35,6 +35,11 @@ RHEL = ["kernel-devel=5.14.0-427.13.1.el9_4", "kernel-headers"]
         ("debian 13", "26b9", {"driver": V}, [
             HEADERS["debian"], f"nvidia-kernel-open-dkms={V}-*", f"nvidia-driver-cuda={V}-*",
             f"nvidia-persistenced={V}-*"]),
+        # Debian builds the daemon and nvidia-modprobe from sources of their own: they have other versions.
+        ("debian 12", "1db1", {"driver": "535.247.01", "source": "distribution"}, [
+            HEADERS["debian"], *(f"{each}=535.247.01-*" for each in (
+                "nvidia-kernel-dkms", "libcuda1", "libnvidia-ml1", "nvidia-smi")),
+            "nvidia-persistenced", "nvidia-modprobe"]),
         ("debian 12", "1db1", {"driver": V}, [
             HEADERS["debian"], f"nvidia-kernel-dkms={V}-*", f"nvidia-driver-cuda={V}-*", f"nvidia-persistenced={V}-*"]),
         ("debian 12", "20b2", {"driver": "550.54.15"}, [HEADERS["debian"], "cuda-drivers-550=550.54.15-*"]),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -143,6 +145,28 @@ def test_an_image_is_verified_written_and_read_back() -> None:
     order = ["curl", "sha256sum -c", "-y burn", "grep -Eq", "reboot:NIC firmware of rail0"]
     assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_no_image_is_left_behind(tmp_path: Path) -> None:
+    """Each adapter gets a temporary file of its own, and the trap at the end knows the last one's name only."""
+    plan = plan_firmware(wanted("28.43.2566"), answer(stored="28.39.1002"), {"MT_0000000838": IMAGE})
+    script = "\n".join(("set -eu", *plan.lines, *plan.lines)).replace("/var/tmp/", f"{tmp_path}/images/")
+    (tmp_path / "images").mkdir()
+    for name, body in {
+        "curl": 'while [ "$1" != -o ]; do shift; done; : >"$2"',
+        "sha256sum": "",
+        "flint": "echo 'FW Version:            28.43.2566'",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    script = script.replace("/run/rackproof", f"{tmp_path}/run")
+    done = subprocess.run(
+        ["sh", "-c", script.replace("trap ", ": ")],  # only what the script does by itself
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=False,
+    )
+    assert done.returncode == 0
+    assert not list((tmp_path / "images").iterdir())
 
 
 def test_an_image_of_another_version_is_not_written() -> None:

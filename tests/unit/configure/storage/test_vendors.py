@@ -312,6 +312,20 @@ def test_the_beegfs_module_is_built_with_the_headers_that_are_there(bench: Bench
 # Lustre
 
 
+def test_lnet_is_set_up_by_the_options_of_its_module() -> None:
+    """As packaged the service skips itself at boot, when its module is there, and reads /etc/lnet.conf only."""
+    found = lustre.client(LUSTRE, around(), "rhel")
+    (drop_in,) = [each for each in found.files if each.path == lustre.DROP_IN]
+    assert isinstance(drop_in, RemoteFile)
+    assert "ConditionPathExists=\n" in drop_in.content
+    started = [line for line in drop_in.content.splitlines() if line.startswith("ExecStart=")]
+    assert started[0] == "ExecStart="
+    assert "ExecStart=-/usr/sbin/lnetctl lnet configure --all" in started
+    assert started[-1].endswith("""grep -q "@o2ib$$"'""")
+    # Loaded at boot it would start LNet before the rails have their addresses.
+    assert found.modules == ("lnet",)
+
+
 def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() -> None:
     (mount,) = lustre.mounts(LUSTRE, around())
     assert mount.what == "10.0.0.1@o2ib:10.0.0.2@o2ib:/lfs01"
