@@ -15,6 +15,7 @@ from deploys import templates
 from rackproof.configure import operations, packages
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.machine import machine_here
+from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
 from rackproof.configure.settings import inputs
@@ -153,13 +154,11 @@ _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
 
 
 def login_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
-    """As limits.conf has them: memory in KiB."""
-    said = {
-        "memlock": site.architecture.system.limits_memlock,
-        "nofile": wishes.nofile,
-        "nproc": wishes.nproc,
-        "stack": wishes.stack,
-    }
+    """As limits.conf has them: memory in KiB. Raises DeployError when inventory and architecture contradict."""
+    try:
+        said = promised.limits(site.architecture.system, wishes)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
     return {name: str(value) for name, value in said.items() if value is not None}
 
 

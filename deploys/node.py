@@ -15,13 +15,14 @@ from rackproof.configure import operations
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.node import cmdline
+from rackproof.configure.node import cmdline, promised
 from rackproof.configure.node import operations as node_operations
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
+from rackproof.core.architecture.expectations import role_with
 from rackproof.core.machine import Machine
 from rackproof.errors import InventoryError
 
@@ -36,7 +37,7 @@ TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned
 @deploy("Node")
 def node() -> None:
     site = here()
-    wishes = node_inputs(site)
+    wishes = accounts(site, node_inputs(site))
     hashes = password_hashes(site, wishes)
     array = scratch_array(site, wishes)
     machine = machine_here()
@@ -53,6 +54,14 @@ def node() -> None:
     operations.units(name="Services", wanted=(*units(site, wishes), *scratch_units))
     if wishes.users:
         node_operations.users(name="Users", wanted=wishes.users, hashes=hashes)
+
+
+def accounts(site: Site, wishes: NodeInputs) -> NodeInputs:
+    """With the users that the architecture promises. Raises DeployError when they contradict each other."""
+    try:
+        return wishes.model_copy(update={"users": promised.users(site.architecture.system, wishes)})
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def password_hashes(site: Site, wishes: NodeInputs) -> dict[str, str]:
@@ -95,7 +104,8 @@ def settings(site: Site, wishes: NodeInputs) -> Settings:
 
 
 def moves_interrupts(site: Site, wishes: NodeInputs) -> bool:
-    return wishes.irq_affinity and site.architecture.system.irqbalance is False
+    system = site.architecture.system
+    return system.irq_affinity == "local" or (wishes.irq_affinity and system.irqbalance is False)
 
 
 def files(site: Site, wishes: NodeInputs) -> tuple[Entry, ...]:
@@ -128,7 +138,7 @@ def files(site: Site, wishes: NodeInputs) -> tuple[Entry, ...]:
             f"/etc/systemd/system/{service}.d/60-rackproof-limits.conf",
             templates.text("/etc/systemd/system/limits.conf", limits=limits),
         )
-        for service in wishes.limited_services
+        for service in promised.limited_services(system, wishes)
     ]
     return tuple(entries)
 
@@ -160,11 +170,16 @@ def units(site: Site, wishes: NodeInputs) -> tuple[Unit, ...]:
 
 
 def scratch_array(site: Site, wishes: NodeInputs) -> Scratch | None:
-    """None where the inventory names no ``scratch_drives``. Raises DeployError when they cannot be used."""
+    """None where there is none: no ``scratch_drives`` and no promise. Raises DeployError when they cannot be used."""
     drives = site.settings.scratch_drives
+    name = site.node.name
+    role = role_with(site.architecture, site.node.groups, "scratch")
+    try:
+        wishes = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, wishes)
+    except InventoryError as error:
+        raise DeployError(f"{name}: {error}") from None
     if not drives:
         return None
-    name = site.node.name
     if len(drives) < 2:
         raise DeployError(f"{name}: scratch_drives: a RAID0 has at least two drives, the inventory names {drives[0]}")
     if bad := next((drive for drive in drives if not drive.startswith("/dev/disk/by-")), None):

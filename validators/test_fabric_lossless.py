@@ -10,7 +10,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Lossless
 from rackproof.core.rack import Node, Rack
-from rackproof.parse import ParseError
+from rackproof.parse import ParseError, dcb
 from rackproof.parse.ethtool import parse_ethtool_pause
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from rackproof.parse.sysfs import files_of
@@ -25,6 +25,8 @@ CONGESTION = sysfs(
     "*/ecn/roce_rp/enable/*", "*/ecn/roce_np/enable/*", "*/ecn/roce_np/cnp_dscp", "*/ecn/roce_np/cnp_802p_prio",
 )  # fmt: skip
 """As NVIDIA's driver packages show it; the kernel's own driver has no such files."""
+CNP_DEBUG = sysfs("/sys/kernel/debug/mlx5", "*/cc_params/np_cnp_dscp", "*/cc_params/np_cnp_prio")
+"""Where the kernel's own driver shows congestion notifications, by PCI address."""
 CONNECTIONS = sysfs("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos", "*/ports/*/default_roce_mode")
 TRAFFIC_CLASS = sysfs("/sys/class/infiniband", "*/tc/*/traffic_class")
 POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
@@ -69,11 +71,24 @@ def expect_rails(values: dict[str, object], expected: object) -> None:
         raise Unmeasured(f"nothing is said about {', '.join(silent) or 'any port'}")
 
 
+def qos_command(name: str) -> str:
+    """The tool of NVIDIA's driver packages where it is there, the distribution's beside the kernel's own driver."""
+    port = shlex.quote(name)
+    return (
+        "if command -v mlnx_qos >/dev/null || ! command -v dcb >/dev/null;"
+        f" then mlnx_qos -i {port}; else {dcb.command(port)}; fi{STATUS}"
+    )
+
+
 def qos(host: Host, arch: Architecture) -> dict[str, Qos]:
-    """What mlnx_qos says about every rail."""
-    commands = {name: f"mlnx_qos -i {shlex.quote(name)}{STATUS}" for name in rails(arch)}
+    """What mlnx_qos, or dcb, says about every rail."""
+    commands = {name: qos_command(name) for name in rails(arch)}
     announce(host, *commands.values())
-    return {name: parse_mlnx_qos(answered(host, command, "mlnx_qos").body) for name, command in commands.items()}
+    return {name: _qos_of(answered(host, command, "mlnx_qos or dcb").body) for name, command in commands.items()}
+
+
+def _qos_of(body: str) -> Qos:
+    return dcb.parse_dcb(body) if body.startswith(f"{dcb.BEGINNING}\n") else parse_mlnx_qos(body)
 
 
 def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
@@ -87,7 +102,7 @@ def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
     roles=("gpu",),
     when=says("pfc_priority"),
     protects="A port that pauses another class than the switch does loses RDMA packets under load, and only then.",
-    hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0 (priority 3) from a unit at boot: it is lost at every boot.",
+    hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev PORT prio-pfc 3:on, from a unit at boot.",
 )
 def test_pfc(host: Host, arch: Architecture) -> None:
     wanted = promised(arch).pfc_priority
@@ -136,7 +151,7 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
     )
     silent = [name for name, said in found.items() if not wanted.keys() <= said.dscp_priority.keys()]
     if silent:
-        raise Unmeasured(f"mlnx_qos prints no map of DSCP {', '.join(map(str, wanted))} for {', '.join(silent)}")
+        raise Unmeasured(f"no map of DSCP {', '.join(map(str, wanted))} is shown for {', '.join(silent)}")
 
 
 @check(
@@ -168,9 +183,16 @@ def _on(value: str | None) -> str:
     return {"1": "on", "0": "off"}.get(value or "", str(value))
 
 
-def _cnp(host: Host, arch: Architecture, file: str, wanted: int | None) -> None:
+def _cnp(host: Host, arch: Architecture, file: str, own: str, wanted: int | None) -> None:
+    """``file`` of NVIDIA's packages, ``own`` of the kernel's own driver where there is none of those."""
     found = files(host, CONGESTION)
-    expect_rails({name: _number(found.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}, wanted)
+    values = {name: _number(found.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
+    if set(values.values()) == {None}:
+        announce(host, RDMA_DEVICES, INTERFACES, CNP_DEBUG)
+        found = files(host, CNP_DEBUG)
+        ports = fabric_ports(host, arch)
+        values = {name: _number(found.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
+    expect_rails(dict(values), wanted)
 
 
 @check(
@@ -182,7 +204,7 @@ def _cnp(host: Host, arch: Architecture, file: str, wanted: int | None) -> None:
     hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; the switches need it in their strict queue.",
 )
 def test_cnp_dscp(host: Host, arch: Architecture) -> None:
-    _cnp(host, arch, "cnp_dscp", promised(arch).cnp_dscp)
+    _cnp(host, arch, "cnp_dscp", "np_cnp_dscp", promised(arch).cnp_dscp)
 
 
 @check(
@@ -194,7 +216,7 @@ def test_cnp_dscp(host: Host, arch: Architecture) -> None:
     hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at every boot.",
 )
 def test_cnp_priority(host: Host, arch: Architecture) -> None:
-    _cnp(host, arch, "cnp_802p_prio", promised(arch).cnp_priority)
+    _cnp(host, arch, "cnp_802p_prio", "np_cnp_prio", promised(arch).cnp_priority)
 
 
 @check(

@@ -346,6 +346,15 @@ def _driver(port: Port) -> str:
     return f"ethtool -i {shlex.quote(port.interface or '')}{STATUS}"
 
 
+def _firmware_query(slot: str, names: str) -> str:
+    """``mstconfig`` is the distributions' name of the same tool."""
+    query = f"-d {shlex.quote(slot)} -e query {names}"
+    return (
+        "if command -v mlxconfig >/dev/null || ! command -v mstconfig >/dev/null;"
+        f" then mlxconfig {query}; else mstconfig {query}; fi{STATUS}"
+    )
+
+
 @check(
     "nic.firmware_settings",
     reads="roles.{role}.expect.nics.*.firmware_settings",
@@ -357,15 +366,13 @@ def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str
     nic, found = meant_on(host, arch, node, item)
     wanted = nic.firmware_settings or {}
     names = " ".join(map(shlex.quote, wanted))
-    commands = {
-        port: f"mlxconfig -d {shlex.quote(port.slot)} -e query {names}{STATUS}" for port in found.ports if port.slot
-    }
+    commands = {port: _firmware_query(port.slot, names) for port in found.ports if port.slot}
     announce(host, *commands.values())
 
     def in_force(port: Port) -> str | None:
         if port not in commands:
             return None
-        settings = parse_mlxconfig(answered(host, commands[port], "mlxconfig").body).settings
+        settings = parse_mlxconfig(answered(host, commands[port], "mlxconfig or mstconfig").body).settings
         wrong = []
         for name, value in wanted.items():
             found = settings.get(name)

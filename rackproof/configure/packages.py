@@ -80,6 +80,8 @@ def declared_packages(architecture: Architecture, node: Node, family: str = "deb
         names.add("tuned")
     if architecture.system.irqbalance:
         names.add("irqbalance")
+    if any(user.sudo for user in architecture.system.users):
+        names.add("sudo")
     if node.data.get("scratch_drives"):
         names.update(("mdadm", "xfsprogs", "e2fsprogs"))
     for storage in architecture.storage.values():

@@ -46,6 +46,7 @@ TAGS_TOO: dict[str, tuple[str, ...]] = {
     "storage_client": ("storage",),
     "ceph": ("storage",),
     "drives": ("storage",),
+    "scratch": ("storage",),
     "nvme": ("storage",),
     "cpu": ("host",),
     "memory": ("host",),

@@ -74,7 +74,8 @@ class NodeInputs(Inputs):
     smt: bool | None = None
     """Several threads a core. Default: as the firmware has it."""
     nofile: int | None = Field(default=1048576, gt=0)
-    """Open files of a login and of a service. Source: AzHPC images and Google's Cluster Toolkit use 1048576."""
+    """Open files of a login and of a service, where ``system.limits`` says nothing.
+    Source: AzHPC images and Google's Cluster Toolkit use 1048576."""
     nproc: Limit | None = None
     """Processes of a login and of a service. Default: the distribution's."""
     stack: Limit | None = None
@@ -88,11 +89,14 @@ class NodeInputs(Inputs):
     """As timedatectl lists them: ``Etc/UTC``. Default: as it is."""
     irq_affinity: bool = True
     """Interrupts of network cards on processors beside them; only where the architecture says
-    ``system.irqbalance: false``, or they would be moved again. Source: NVIDIA's set_irq_affinity scripts."""
+    ``system.irqbalance: false``, or they would be moved again. ``system.irq_affinity: local`` goes before it.
+    Source: NVIDIA's set_irq_affinity scripts."""
     users: tuple[User, ...] = ()
-    """Accounts of this node. Default: none are touched."""
+    """Accounts of this node, beside the architecture's ``system.users``; of those only what the architecture leaves
+    open, like ``password_from``. Default: none are touched."""
     scratch_path: Path = "/scratch"
-    """Where the array of ``scratch_drives`` (host data: paths by id) is mounted."""
+    """Where the array of ``scratch_drives`` (host data: paths by id) is mounted. What the role's ``scratch`` promises
+    in the architecture is set instead of this and the three below."""
     scratch_fstype: Literal["xfs", "ext4"] = "xfs"
     """Source: AzHPC images and Oracle's stack use XFS."""
     scratch_label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,12}$")] = "rp-scratch"

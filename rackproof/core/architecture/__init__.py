@@ -34,6 +34,7 @@ from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
+from rackproof.core.architecture.node import Limits, Scratch, User
 from rackproof.core.architecture.profiles import (
     CollectiveProfile,
     ContainerProfile,
@@ -74,6 +75,7 @@ __all__ = [
     "Gpu",
     "Identifier",
     "LabelValue",
+    "Limits",
     "Link",
     "LinkProfile",
     "LinkShare",
@@ -92,6 +94,7 @@ __all__ = [
     "Reduce",
     "Reference",
     "Role",
+    "Scratch",
     "Several",
     "Severity",
     "Sizing",
@@ -105,5 +108,6 @@ __all__ = [
     "System",
     "TimeSync",
     "Tools",
+    "User",
     "Workload",
 ]

@@ -72,6 +72,10 @@ def _system(architecture: Architecture) -> Iterator[Problem]:
     server = architecture.system.time.server_role
     if server is not None:
         yield from known(("system", "time", "server_role"), server, architecture.roles, "role")
+    if architecture.system.limits:
+        expected = sorted({unit for role in architecture.roles.values() for unit in role.expect.services})
+        path = ("system", "limits", "services")
+        yield from each_known(path, architecture.system.limits.services, expected, "service that a role expects")
     if architecture.gpu and architecture.gpu.count and "gpu" not in architecture.roles:
         yield Problem(("gpu",), "is about nodes of the role gpu, and there is no such role: nobody would look at a GPU")
 

@@ -17,6 +17,7 @@ from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import CPU_CHECKS, DRIVES_CHECKS, MEMORY_CHECKS
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, RAIL_CHECKS, Nic
+from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRATCH_CHECKS
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.architecture.system import SYSTEM_CHECKS
@@ -86,6 +87,8 @@ def items_of(
         )
     elif check.startswith("storage_server."):
         found = _served(architecture, check, leads)
+    elif check == LIMITS_DAEMON:
+        found = limited_services(architecture, groups)
     elif check.startswith(("nic.", "drives.", "service.")):
         found = _of_parts(architecture, check, groups)
     else:
@@ -108,6 +111,14 @@ def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -
         # Checks without a key are of every port, and of drives that tell how they are.
         if getattr(entry, key) not in NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
             yield str(_name_in_list(entry))
+
+
+def limited_services(architecture: Architecture, groups: Collection[str]) -> tuple[str, ...]:
+    """Services of ``system.limits`` that a node of these groups must have."""
+    limits, role = architecture.system.limits, role_with(architecture, groups, "services")
+    if limits is None or role is None:
+        return ()
+    return tuple(unit for unit in architecture.roles[role].expect.services if unit in limits.services)
 
 
 def _served(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
@@ -214,6 +225,9 @@ def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedChe
         for key, check in PCIE_CHECKS.items():
             if getattr(pcie, key) not in NOTHING:
                 yield ExpectedCheck(name, check, "", f"{here}.pcie.{key}", pcie.claim, pcie.source)
+    if scratch := expect.scratch:
+        for key, check in SCRATCH_CHECKS.items():
+            yield ExpectedCheck(name, check, "", f"{here}.scratch.{key}", scratch.claim, scratch.source)
     for unit in expect.services:
         yield ExpectedCheck(name, "service.active", unit, f"{here}.services", role.claim, role.source)
 
@@ -248,6 +262,12 @@ def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for key, check in SYSTEM_CHECKS.items():
         if getattr(architecture.system, key) not in NOTHING:
             yield ExpectedCheck("all", check, "", f"system.{key}")
+    if limits := architecture.system.limits:
+        for check in LIMITS_CHECKS.values() if (limits.nofile, limits.nproc, limits.stack) != (None,) * 3 else ():
+            yield ExpectedCheck("all", check, "", "system.limits")
+        for name in architecture.roles:
+            for unit in limited_services(architecture, {name}):
+                yield ExpectedCheck(name, LIMITS_DAEMON, unit, "system.limits.services")
     for key in architecture.system.sysctl:
         yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
     for program in architecture.tools.programs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rackproof.core.architecture.base import Claims, Count, Model
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.network import Nic, Pcie
+from rackproof.core.architecture.node import Scratch
 
 
 class Expectation(Model):
@@ -17,6 +18,8 @@ class Expectation(Model):
     pcie: Pcie | None = None
     services: tuple[str, ...] = ()
     """Units that must be active."""
+    scratch: Scratch | None = None
+    """Array of local drives; which ones is the inventory's ``scratch_drives``."""
 
 
 class Role(Model):

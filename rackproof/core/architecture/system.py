@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rackproof.core.architecture.base import Model
+from rackproof.core.architecture.node import Limits, User
 
 Token = Annotated[str, StringConstraints(pattern=r"^[^\s\"']+$")]
 """One argument of the kernel: ``iommu=pt``."""
@@ -88,6 +89,30 @@ class System(Model):
     irqbalance: bool | None = None
     """Whether the daemon runs that moves interrupts between processors."""
     tuned_profile: str | None = None
+    limits: Limits | None = None
+    """Open files, processes and stack of logins and services."""
+    users: tuple[User, ...] = ()
+    irq_affinity: Literal["local"] | None = None
+    """``local``: interrupts of network cards come in on processors of their NUMA node. Needs ``irqbalance: false``."""
+    cmdline_next_boot: Literal[True] | None = None
+    """The boot loader starts every kernel with the arguments that the running one has: none waits for a reboot."""
+    reboot_pending: Literal[False] | None = None
+    """Nothing waits for a reboot: no change of the kit's, no package, no installed kernel that was promised."""
+
+    @field_validator("users")
+    @classmethod
+    def _once(cls, users: tuple[User, ...]) -> tuple[User, ...]:
+        for attribute in ("name", "uid"):
+            values = [value for user in users if (value := getattr(user, attribute)) is not None]
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"{attribute} {twice} is there twice")
+        return users
+
+    @model_validator(mode="after")
+    def _stays(self) -> Self:
+        if self.irq_affinity and self.irqbalance is not False:
+            raise ValueError("irq_affinity needs irqbalance: false; the daemon would move the interrupts again")
+        return self
 
 
 class Tools(Model):
@@ -116,5 +141,9 @@ SYSTEM_CHECKS: Final = {
     "hugepages": "os.hugepages",
     "irqbalance": "os.irqbalance",
     "tuned_profile": "os.tuned_profile",
+    "users": "os.users",
+    "irq_affinity": "os.irq_affinity",
+    "cmdline_next_boot": "os.next_boot",
+    "reboot_pending": "os.reboot_pending",
 }
 """Key of ``system`` whose value is asked for on every node where it is set: check."""

@@ -1,0 +1,79 @@
+"""What an architecture promises of limits, accounts and the local scratch array of a node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rackproof.core.architecture.base import Claims, Model
+
+Limit = Literal["unlimited"] | Annotated[int, Field(gt=0)]
+UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\s\"'\\]*[^/\s\"'\\]$")]
+Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:_.@\\-]+\.service$")]
+Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,12}$")]
+
+
+class Limits(Model):
+    """Soft and hard limits of every login and of every service. Locked memory is ``system.limits_memlock``."""
+
+    nofile: Annotated[int, Field(gt=0)] | None = None
+    """Open files."""
+    nproc: Limit | None = None
+    """Processes of one user; of a service, of its user."""
+    stack: Limit | None = None
+    """KiB, as in limits.conf."""
+    services: tuple[Unit, ...] = ()
+    """Services whose running processes have them as well, and the locked memory, on nodes of the roles that expect
+    them: their unit files set limits of their own, which win over the manager's."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if (self.nofile, self.nproc, self.stack, self.services) == (None, None, None, ()):
+            raise ValueError("says nothing: give nofile, nproc, stack or services")
+        return self
+
+
+class User(Model):
+    """One account of every node. What it has besides (further groups, keys, files) is its own business."""
+
+    name: UserName
+    uid: int | None = Field(default=None, ge=1000, lt=65534)
+    """The same number on every node, or files on shared storage belong to somebody else."""
+    groups: tuple[UserName, ...] = ()
+    """That it must be in."""
+    shell: AbsolutePath | None = None
+    ssh_keys: tuple[Line, ...] = ()
+    """Public keys that must let it in, one line each."""
+    sudo: Line | None = None
+    """Rights after the name in sudoers: ``ALL=(ALL) NOPASSWD: ALL``."""
+
+
+class Scratch(Model):
+    """A local file system over several drives of every node of the role: mdadm RAID0, mounted by its label."""
+
+    drives: int = Field(ge=2)
+    """Members of the array, all of them working."""
+    level: Literal["raid0"] = "raid0"
+    mountpoint: AbsolutePath = "/scratch"
+    fstype: Literal["xfs", "ext4"] = "xfs"
+    label: Label = "rp-scratch"
+    """Name of the array and of its file system."""
+    chunk_kib: int | None = Field(default=None, ge=4, le=65536)
+    """Stripe of one drive, KiB."""
+    source: str
+    claim: Claims = ()
+
+
+LIMITS_CHECKS: Final = {
+    "login": "os.limits_login",
+    "services": "os.limits_services",
+}
+"""Checks of every node where ``system.limits`` gives a number; ``os.limits_daemon`` is of its ``services``."""
+
+LIMITS_DAEMON: Final = "os.limits_daemon"
+
+SCRATCH_CHECKS: Final = {"drives": "scratch.array", "mountpoint": "scratch.mounted"}
+"""Key of ``scratch``: check."""

@@ -1,0 +1,48 @@
+"""What the validators read of a port's classes is what the program that sets them reads, tool by tool."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.nic import ports
+from rackproof.parse import dcb
+from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
+from tests.unit.configure.nic.tree import DCB, MLNX_QOS, Tree
+
+SETTINGS = [
+    {},
+    {"trust": "dscp"},
+    {"dscp.26": "3", "dscp.48": "6", "trust": "dscp", "pfc": "0,0,0,1,0,0,0,0"},
+    {"trust": "dscp", "pfc": "1,0,0,1,0,0,0,1"},
+]
+
+
+def by_validators(tree: Tree, nvidia: bool) -> Qos:
+    command = "mlnx_qos -i rail0" if nvidia else dcb.command("rail0")
+    environment = {"PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root)}
+    said = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=True, env=environment, timeout=60
+    )
+    return parse_mlnx_qos(said.stdout) if nvidia else dcb.parse_dcb(said.stdout)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("nvidia", [True, False], ids=["mlnx_qos", "dcb"])
+def test_both_read_the_same(tmp_path: Path, nvidia: bool, settings: dict[str, str]) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "bin").mkdir()
+    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    tree.port("rail0", "0000:1a:00.0", "mlx5_0", nvidia)
+    tree.program("mlnx_qos" if nvidia else "dcb", MLNX_QOS if nvidia else DCB)
+    tree.write("/etc/rackproof/ports/rail0", ports.declaration(settings))
+    tree.run("port", "apply", "rail0")
+
+    script = ports.parse_states(tree.run("port", "state", "rail0").stdout.splitlines())["rail0"].values
+    read = by_validators(tree, nvidia)
+    assert script.get("trust") == read.trust
+    assert script.get("pfc") == ",".join("1" if n in read.pfc else "0" for n in range(8))
+    marks = {int(key.removeprefix("dscp.")): int(value) for key, value in script.items() if key.startswith("dscp.")}
+    assert marks == read.dscp_priority

@@ -1,0 +1,79 @@
+"""What the architecture promises goes before what the inventory says, and the two must not contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackproof.configure.node import promised
+from rackproof.configure.node.inputs import NodeInputs, User
+from rackproof.core.architecture import Limits, Scratch, System
+from rackproof.core.architecture import User as Promised
+from rackproof.errors import InventoryError
+
+DRIVES = tuple(f"/dev/disk/by-id/nvme-{n}" for n in range(4))
+
+
+def test_limits_are_the_architectures_and_else_the_inventorys() -> None:
+    system = System(limits=Limits(nofile=65536, stack="unlimited", services=("slurmd.service", "own.service")))
+    assert promised.limits(system, NodeInputs(nproc=4096)) == {
+        "memlock": "unlimited",
+        "nofile": 65536,
+        "nproc": 4096,
+        "stack": "unlimited",
+    }
+    assert promised.limits(System(), NodeInputs())["nofile"] == 1048576
+    services = promised.limited_services(system, NodeInputs())
+    assert services == ("slurmd.service", "containerd.service", "own.service")
+
+
+def test_an_inventory_that_says_another_limit_is_told_so() -> None:
+    system = System(limits=Limits(nofile=65536))
+    with pytest.raises(InventoryError, match=r"node\.nofile: the architecture's system\.limits\.nofile says 65536"):
+        promised.limits(system, NodeInputs(nofile=1024))
+    assert promised.limits(system, NodeInputs(nofile=65536))["nofile"] == 65536
+
+
+def test_accounts_are_joined_by_name() -> None:
+    system = System(users=(Promised(name="ops", uid=6000, groups=("docker",), sudo="ALL=(ALL) ALL"),))
+    wishes = NodeInputs(
+        users=(User(name="ops", password_from="HASH", ssh_keys=("ssh-rsa AAAA me",)), User(name="guest"))
+    )
+    ops, guest = promised.users(system, wishes)
+    assert (ops.uid, ops.groups, ops.sudo) == (6000, ("docker",), "ALL=(ALL) ALL")
+    assert (ops.password_from, ops.ssh_keys) == ("HASH", ("ssh-rsa AAAA me",))
+    assert guest == User(name="guest")
+
+
+@pytest.mark.parametrize(
+    ("own", "complaint"),
+    [
+        (User(name="ops", uid=7000), "node.users: ops: uid: the architecture's system.users says 6000"),
+        (User(name="other", uid=6000), "uid 6000 is another account's"),
+    ],
+)
+def test_accounts_that_contradict_are_named(own: User, complaint: str) -> None:
+    with pytest.raises(InventoryError, match=complaint):
+        promised.users(System(users=(Promised(name="ops", uid=6000),)), NodeInputs(users=(own,)))
+
+
+def test_the_array_is_the_architectures() -> None:
+    array = Scratch(drives=4, mountpoint="/raid", label="raid", source="x")
+    found = promised.scratch_inputs(array, DRIVES, NodeInputs(scratch_chunk_kib=256))
+    assert (found.scratch_path, found.scratch_label, found.scratch_fstype) == ("/raid", "raid", "xfs")
+    assert found.scratch_chunk_kib == 256
+    assert promised.scratch_inputs(None, DRIVES, NodeInputs()) == NodeInputs()
+
+
+@pytest.mark.parametrize(
+    ("drives", "wishes", "complaint"),
+    [
+        ((), NodeInputs(), "an array of 4 drives, the inventory names none"),
+        (DRIVES[:3], NodeInputs(), "the inventory names 3"),
+        (DRIVES, NodeInputs(scratch_path="/local"), "node.scratch_path: the architecture's scratch.mountpoint says"),
+    ],
+)
+def test_an_array_that_cannot_be_as_promised_is_refused(
+    drives: tuple[str, ...], wishes: NodeInputs, complaint: str
+) -> None:
+    with pytest.raises(InventoryError, match=complaint):
+        promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), drives, wishes)

@@ -1,0 +1,119 @@
+"""Answers about limits, accounts, interrupts and arrays: read, refused when cut off, and asked for in real shell."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.parse import ParseError
+from rackproof.validation.node_answers import (
+    INTERRUPTS,
+    LOGIN_LIMITS,
+    Accounts,
+    array_command,
+    array_of,
+    daemon_limits_command,
+    daemon_limits_of,
+    interrupts_of,
+    login_limits_of,
+    users_command,
+    users_of,
+)
+from tests.unit.validation.checking import ROOT
+
+WRITTEN = {
+    entry["match"]: entry["stdout"]
+    for entry in yaml.safe_load((ROOT / "tests/data/written/hgx-h200-roce/gpu-01/a-node.yaml").read_text())
+}
+NAMES = ("ops", "scientist")
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "echo end of login": login_limits_of,
+    "for u in slurmd.service": lambda text: daemon_limits_of(text, ("slurmd.service",)),
+    "echo end of accounts": lambda text: users_of(text, NAMES),
+    "echo end of interrupts": interrupts_of,
+    "readlink -f -- /dev/md/raid": array_of,
+}
+
+
+@pytest.mark.parametrize("match", PARSERS)
+def test_no_truncated_answer_is_taken_for_a_whole_one(match: str) -> None:
+    text, parse = WRITTEN[match], PARSERS[match]
+    assert parse(text)
+    for end in range(len(text)):
+        with pytest.raises(ParseError):
+            parse(text[:end])
+
+
+@pytest.mark.parametrize("match", PARSERS)
+def test_foreign_answers_are_refused(match: str) -> None:
+    for foreign in ("Permission denied\n", "status 1\n", f"what is this\n{WRITTEN[match]}"):
+        if match == "echo end of login" and foreign.startswith("what"):
+            continue  # a login may greet
+        with pytest.raises(ParseError):
+            PARSERS[match](foreign)
+
+
+def test_a_login_that_greets_is_understood() -> None:
+    assert login_limits_of(f"Welcome to gpu-01\n{WRITTEN['echo end of login']}")["stack"] == ("unlimited", "unlimited")
+
+
+def test_no_array_is_an_answer() -> None:
+    assert array_of("no array\nstatus 0\n") is None
+
+
+def test_a_set_of_processors_is_near_or_far() -> None:
+    card, far, nowhere = interrupts_of(WRITTEN["echo end of interrupts"].replace("irq 312 56", "irq 312 55-56"))
+    assert card.far == ()
+    assert far.far == (312,)
+    assert nowhere.numa_node == -1
+
+
+def run(command: str, path: str = "/usr/bin:/bin:/usr/sbin:/sbin") -> str:
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60, env={"PATH": path}
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [LOGIN_LIMITS, INTERRUPTS, array_command("rp-scratch"), users_command(NAMES), daemon_limits_command(["a.service"])],
+)
+def test_commands_are_shell(command: str) -> None:
+    done = subprocess.run(["sh", "-n", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
+    for name, body in {
+        "sudo": "echo 'User root may run the following commands on here:'; echo '    (ALL : ALL) ALL'",
+        "visudo": "exit 1",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    names = ("root", "rp-nobody")
+    found: Accounts = users_of(run(users_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
+    root = found.by_name["root"]
+    assert root is not None
+    assert (root.uid, root.may_sudo, "root" in root.groups) == (0, True, True)
+    assert found.by_name["rp-nobody"] is None
+    assert found.sudoers_good is False
+
+
+def test_interrupts_and_arrays_of_this_machine_are_read() -> None:
+    interrupts_of(run(INTERRUPTS))
+    assert array_of(run(array_command("rp-not-there"))) is None
+
+
+def test_limits_of_a_process_are_read(tmp_path: Path) -> None:
+    (tmp_path / "systemctl").write_text(
+        '#!/bin/sh\ncase "$*" in *MainPID*) echo 1 ;; *) echo active ;; esac\n',
+    )
+    (tmp_path / "systemctl").chmod(0o755)
+    text = run(daemon_limits_command(["x.service"]), f"{tmp_path}:/usr/bin:/bin")
+    assert set(daemon_limits_of(text, ("x.service",))["x.service"].limits) == {"memlock", "nofile", "nproc", "stack"}

@@ -1,0 +1,259 @@
+"""What a node is given beside its software: limits, accounts, interrupts, and what still waits for a reboot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from testinfra.host import Host
+
+from rackproof.configure.node import cmdline
+from rackproof.configure.reboot import reasons
+from rackproof.core.architecture import Architecture, Limits, User
+from rackproof.core.architecture.expectations import NOTHING, limited_services
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+from rackproof.validation import Unmeasured, check, expect_all, read
+from rackproof.validation.answers import properties
+from rackproof.validation.node_answers import (
+    INTERRUPTS,
+    LOGIN_LIMITS,
+    PROCESS_LIMITS,
+    Account,
+    daemon_limits_command,
+    daemon_limits_of,
+    interrupts_of,
+    login_limits_of,
+    users_command,
+    users_of,
+)
+
+NAMES = {"nofile": "open files", "nproc": "processes", "stack": "stack", "memlock": "locked memory"}
+UNITS = {"nofile": "", "nproc": "", "stack": " (KiB)", "memlock": " (KiB)"}
+MANAGER = "systemctl show --property=" + ",".join(
+    f"DefaultLimit{name.upper()}{kind}" for name in ("nofile", "nproc", "stack") for kind in ("", "Soft")
+)
+END = "end of answer"
+NEXT_BOOT = f"{cmdline.state_command().rstrip('; ')}; echo {END}"
+REBOOT = f"{reasons.state_command().rstrip('; ')}; echo {END}"
+OF_THE_BOOT = ("BOOT_IMAGE", "root", "initrd", "vt.handoff")
+"""Arguments that the boot loader itself adds, or tells apart from the others."""
+SHOWN = 3
+"""Interrupts that are named."""
+
+
+def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """The architecture says something about this key of ``system``."""
+    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
+
+
+def limits_of(arch: Architecture) -> Limits:
+    """Raises Unmeasured where the architecture has none."""
+    if arch.system.limits is None:
+        raise Unmeasured("the architecture says nothing about limits")
+    return arch.system.limits
+
+
+def numbers(limits: Limits) -> dict[str, str]:
+    """As limits.conf has them: pieces, or KiB."""
+    said = {"nofile": limits.nofile, "nproc": limits.nproc, "stack": limits.stack}
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def limited(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return arch.system.limits is not None and bool(numbers(arch.system.limits))
+
+
+@check(
+    "os.limits_login",
+    reads="system.limits",
+    when=limited,
+    protects="Frameworks open a file a sample and a socket a peer; at the limit a job of many nodes ends on one.",
+    hint="su -l root -c 'ulimit -a'; a later file in /etc/security/limits.d, or pam_limits missing in /etc/pam.d.",
+)
+def test_limits_login(host: Host, arch: Architecture) -> None:
+    found = login_limits_of(read(host, LOGIN_LIMITS))
+    expect_all(
+        f"{NAMES[name]} of a login{UNITS[name]}, {kind}: expected {wanted}, actual {value}"
+        for name, wanted in numbers(limits_of(arch)).items()
+        for kind, value in zip(("soft", "hard"), found[name], strict=True)
+        if value != wanted
+    )
+
+
+@check(
+    "os.limits_services",
+    reads="system.limits",
+    when=limited,
+    protects="What a daemon starts inherits its limits: jobs fail in the batch system and nowhere else.",
+    hint="systemctl show --property=DefaultLimitNOFILE; systemctl daemon-reexec, then restart the services.",
+)
+def test_limits_services(host: Host, arch: Architecture) -> None:
+    shown = properties(read(host, MANAGER))
+    if len(shown) != 1:
+        raise ParseError("systemctl", "no answer of the manager")
+    problems = []
+    for name, wanted in numbers(limits_of(arch)).items():
+        expected = _in_bytes(name, wanted, "infinity")
+        for key in (f"DefaultLimit{name.upper()}Soft", f"DefaultLimit{name.upper()}"):
+            if not re.fullmatch(r"infinity|\d+", shown[0].get(key, "")):
+                raise ParseError("systemctl", f"no property {key}")
+            if shown[0][key] != expected:
+                problems.append(f"{key}: expected {expected}, actual {shown[0][key]}")
+    expect_all(problems)
+
+
+def _in_bytes(name: str, value: str, unlimited: str) -> str:
+    return unlimited if value == "unlimited" else str(int(value) * PROCESS_LIMITS[name][1])
+
+
+def daemons(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
+    return limited_services(arch, node.groups)
+
+
+@check(
+    "os.limits_daemon",
+    reads="system.limits.services",
+    each=daemons,
+    protects="A unit file's own limit wins over the manager's: jobs and containers get less than logins do.",
+    hint="cat /proc/$(systemctl show -P MainPID UNIT)/limits; systemctl cat UNIT; a new limit needs a restart of it.",
+)
+def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    units = limited_services(arch, node.groups)
+    found = daemon_limits_of(read(host, daemon_limits_command(units)), units)[item]
+    if not found.limits:
+        raise Unmeasured(f"{item} is {found.state} and has no process; see service.active")
+    wanted = numbers(limits_of(arch)) | {"memlock": str(arch.system.limits_memlock)}
+    problems = []
+    for name, value in wanted.items():
+        expected = _in_bytes(name, value, "unlimited")
+        for kind, actual in zip(("soft", "hard"), found.limits[name], strict=True):
+            if actual != expected:
+                problems.append(f"{NAMES[name]} of {item}, {kind}: expected {expected}, actual {actual}")
+    expect_all(problems)
+
+
+@check(
+    "os.users",
+    reads="system.users",
+    when=says("users"),
+    protects="With another number the files on shared storage are somebody else's; without a key nobody gets in.",
+    hint="id NAME; ls -ld ~NAME/.ssh; visudo -c; sudo -l -U NAME; then deploy the node again.",
+)
+def test_users(host: Host, arch: Architecture) -> None:
+    users = arch.system.users
+    names = tuple(user.name for user in users)
+    found = users_of(read(host, users_command(names)), names)
+    problems = [problem for user in users for problem in _wrong_account(user, found.by_name[user.name])]
+    if any(user.sudo for user in users) and found.sudoers_good is not True:
+        actual = "refused by visudo -c" if found.sudoers_good is False else "no sudo"
+        problems.append(f"rules of sudo: expected accepted, actual {actual}")
+    expect_all(problems)
+
+
+def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
+    if has is None:
+        yield f"{user.name}: expected an account, actual none"
+        return
+    if user.uid is not None and has.uid != user.uid:
+        yield f"{user.name}: uid: expected {user.uid}, actual {has.uid}"
+    if missing := [group for group in user.groups if group not in has.groups]:
+        yield f"{user.name}: expected in {', '.join(missing)}, actual in {', '.join(sorted(has.groups))}"
+    if user.shell is not None and has.shell != user.shell:
+        yield f"{user.name}: shell: expected {user.shell}, actual {has.shell}"
+    # Of a key the last word is a comment, which anybody may change.
+    if absent := [key for key in user.ssh_keys if _key(key) not in map(_key, has.keys)]:
+        yield f"{user.name}: keys: expected all {len(user.ssh_keys)}, actual {len(absent)} missing"
+    elif user.ssh_keys and has.readable:
+        yield f"{user.name}: keys: expected a file that sshd trusts, actual {has.readable}"
+    if user.sudo is not None:
+        if has.sudo != (f"{user.name} {user.sudo}",):
+            yield f"{user.name}: sudo: expected {user.sudo}, actual {', '.join(has.sudo) or 'no rule'}"
+        elif not has.may_sudo:
+            yield f"{user.name}: sudo: expected in force, actual sudo knows of no right"
+
+
+def _key(line: str) -> tuple[str, ...]:
+    """Options, kind and key itself."""
+    match = re.match(r"(.*?)\b((?:ssh|ecdsa|sk)-\S+)\s+(\S+)", line)
+    return (match[1].strip(), match[2], match[3]) if match else (line,)
+
+
+@check(
+    "os.irq_affinity",
+    reads="system.irq_affinity",
+    when=says("irq_affinity"),
+    protects="An interrupt on the other socket costs a trip between sockets for every packet.",
+    hint="systemctl restart rackproof-irq-affinity; is irqbalance stopped? cat /proc/irq/N/effective_affinity_list.",
+)
+def test_irq_affinity(host: Host, arch: Architecture) -> None:
+    cards = [card for card in interrupts_of(read(host, INTERRUPTS)) if card.by_irq]
+    # A card without a place is near to all processors, as far as anybody knows.
+    placed = [card for card in cards if card.numa_node >= 0]
+    problems = []
+    for card in placed:
+        if far := card.far:
+            named = ", ".join(map(str, far[:SHOWN])) + (" …" if len(far) > SHOWN else "")
+            problems.append(
+                f"{card.slot}: expected interrupts on NUMA node {card.numa_node}, actual {len(far)} of"
+                f" {len(card.by_irq)} elsewhere ({named})"
+            )
+    expect_all(problems)
+    if not placed:
+        raise Unmeasured("no network card with interrupts says which NUMA node it is at")
+
+
+def whole(tool: str, output: str) -> list[str]:
+    """Lines of an answer that ends with the line that proves that it is whole."""
+    *lines, last = whole_lines(tool, output)
+    if last != END:
+        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
+    return lines
+
+
+@check(
+    "os.next_boot",
+    reads="system.cmdline_next_boot",
+    when=says("cmdline_next_boot"),
+    protects="Arguments that wait for a reboot change the node in the night in which it happens to restart.",
+    hint="/proc/cmdline against grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or take the change back.",
+)
+def test_next_boot(host: Host, arch: Architecture) -> None:
+    try:
+        found = cmdline.parse_state(whole("boot loader", read(host, NEXT_BOOT)))
+    except ValueError as error:
+        raise ParseError("boot loader", str(error)) from None
+    if not found.tool or not found.entries:
+        raise Unmeasured("no boot loader that the kit can read: no grubby, no update-grub, or no entries")
+    running = _own(found.running)
+    problems: dict[str, None] = {}
+    for entry in map(_own, found.entries):
+        for word in sorted(running - entry):
+            problems[f"next boot: expected {word} as now, actual without it"] = None
+        for word in sorted(entry - running):
+            problems[f"next boot: expected without {word} as now, actual with it"] = None
+    expect_all(problems)
+
+
+def _own(arguments: tuple[str, ...]) -> frozenset[str]:
+    """Without what the boot loader adds or fills in by itself."""
+    plain = (word.strip("\"'") for word in arguments)
+    return frozenset(word for word in plain if "$" not in word and word.partition("=")[0] not in OF_THE_BOOT)
+
+
+@check(
+    "os.reboot_pending",
+    reads="system.reboot_pending",
+    when=says("reboot_pending"),
+    protects="A node that waits for a reboot is not the node that was measured once it has had it.",
+    hint="rackproof deploy --reboot, or drain and reboot it; then validate again.",
+)
+def test_reboot_pending(host: Host, arch: Architecture) -> None:
+    try:
+        found = reasons.parse_state(whole("reboot", read(host, REBOOT)))
+    except ValueError as error:
+        raise ParseError("reboot", str(error)) from None
+    expect_all(
+        f"expected nothing to wait for a reboot, actual {why}" for why in reasons.reasons(found, arch.system.kernel)
+    )
