@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from rackproof.core.architecture import Architecture
+    from rackproof.core.rack import Node
 
 
 @click.group()
@@ -27,21 +33,23 @@ def list_(inventory: str, architecture: str | None, platform: str | None, as_jso
     Exit status: 0, or 3 where inventory, architecture or version set cannot be used.
     """
     from rackproof import architectures
-    from rackproof.configure.mirror import items_of
+    from rackproof.configure.mirror import items_of_rack
     from rackproof.core.nearest import suggestion
-    from rackproof.core.versions.mirror import SCHEMA, MirrorItem, merged
+    from rackproof.core.versions.mirror import SCHEMA, merged
     from rackproof.errors import InventoryError
     from rackproof.inventory import load_rack
     from rackproof.version_sets import versions_of
 
     rack = load_rack(inventory)
-    found: list[MirrorItem] = []
-    for node in rack.nodes:
+    load = cache(lambda named: architectures.load(named).model)
+
+    def architecture_of(node: Node) -> Architecture:
         named = architecture or node.data.get("architecture")
         if not named:
             raise InventoryError(f"{inventory}: {node.name} names no architecture; give --architecture")
-        found += items_of(architectures.load(str(named)).model, node, versions_of(node, inventory))
-    items = merged(found)
+        return load(str(named))
+
+    items = merged(items_of_rack(rack, architecture_of, lambda node: versions_of(node, inventory)))
     platforms = sorted({each.platform for each in items if each.platform})
     if platform is not None:
         if platform not in platforms:

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from rackproof.core.versions.models import DISTRIBUTION, VersionSet
 
 SCHEMA: Final = "rackproof.mirror/v1"
-Kind = Literal["repository", "key", "package", "file", "image"]
-ORDER: Final = ("repository", "key", "package", "file", "image")
+Kind = Literal["repository", "key", "package", "wheel", "file", "image"]
+ORDER: Final = ("repository", "key", "package", "wheel", "file", "image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,16 @@ def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
     """Every URL in a concern's inputs, with the digest that stands beside it.
 
     ``url`` goes with ``sha256``, ``key_url`` with ``key_sha256`` and so on; ``image`` and ``images`` are references of
-    container images.
+    container images; ``source`` may be a line of apt's with a URL in it.
     """
     if isinstance(plain, Mapping):
         for name, value in plain.items():
             where = f"{key}.{name}"
             if isinstance(value, str) and (name == "url" or name.endswith("_url")):
                 yield from _of_url(plain, name, value, key)
+            elif name == "source" and isinstance(value, str) and "://" in value:
+                url, _, suites = value[value.index("http") :].partition(" ") if "http" in value else (value, "", "")
+                yield MirrorItem("repository", _basename(url), "", suites, "", without_secrets(url), "", key)
             elif name in ("image", "images") and value:
                 for image in [value] if isinstance(value, str) else value:
                     if isinstance(image, str):
