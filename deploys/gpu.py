@@ -23,7 +23,8 @@ DEVICES_UNIT = "systemd-tmpfiles-setup-dev.service"
 
 
 @deploy("GPU")
-def gpu() -> None:
+def gpu(prove_storage: bool = True) -> None:
+    """``prove_storage``: False where ``gpudirect_storage`` is called after the file systems' clients."""
     site = here()
     declared = site.architecture.gpu
     if declared is None or declared.count == 0:
@@ -32,7 +33,7 @@ def gpu() -> None:
         operations.files(name="Simulated GPUs", entries=files(site, declared))
         operations.units(name="Devices of simulated GPUs", wanted=units(declared))
     else:
-        gpu_driver()
+        gpu_driver(prove_storage)
 
 
 def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:

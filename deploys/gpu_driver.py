@@ -71,7 +71,8 @@ class Plan:
 
 
 @deploy("GPU driver")
-def gpu_driver() -> None:
+def gpu_driver(prove_storage: bool = True) -> None:
+    """``prove_storage``: False where ``gpudirect_storage`` is called later, after the file systems' clients."""
     site = here()
     machine = machine_here()
     if machine is None:
@@ -109,9 +110,30 @@ def gpu_driver() -> None:
     gpu_operations.driver_units(name="Services", wanted=units(plan), target=target, machine=machine)
     if plan.tuning:
         gpu_operations.tuned(name="Settings", wanted=plan.tuning, machine=machine)
+    if prove_storage:
+        _prove_storage(plan, target)
+
+
+@deploy("GPUDirect Storage")
+def gpudirect_storage() -> None:
+    """Prove that every promised file system is reached directly: after their clients, which are built against the
+    driver's and nvidia-fs's sources."""
+    site = here()
+    machine = machine_here()
+    declared = site.architecture.gpu
+    if machine is None or declared is None or not declared.gds or site.settings.simulated_gpus:
+        return
+    try:
+        plan = plan_of(site, machine)
+    except UnsupportedGpu:
+        return  # gpu_driver refuses the node
+    _prove_storage(plan, wanted(plan, files(site, plan)))
+
+
+def _prove_storage(plan: Plan, target: install.Wanted) -> None:
     if plan.declared.gds:
         gpu_operations.gpudirect_storage(
-            name="GPUDirect Storage", declared=plan.declared, stack=stack, target=target, machine=machine
+            name="GPUDirect Storage", declared=plan.declared, stack=plan.stack, target=target, machine=plan.machine
         )
 
 
@@ -219,6 +241,8 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.Wanted:
         hold=plan.stack.hold and not plan.versions,
         modules=modules(plan),
         release=plan.release,
+        # A version set's repositories show every version whatever the stream; a mirror need not have streams.
+        streams=not plan.versions,
     )
 
 

@@ -86,12 +86,12 @@ class DriverPlan:
 
 def wanted(
     choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
-    hold: bool, modules: Sequence[str], release: str | None = None,
+    hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True,
 ) -> Wanted:  # fmt: skip
     return Wanted(
         choice=choice,
         packages=tuple(found),
-        stream=names.stream(machine, choice),
+        stream=names.stream(machine, choice) if streams else None,
         options=dict(options),
         stamp=stamp(files),
         hold=hold,

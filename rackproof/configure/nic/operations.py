@@ -11,7 +11,7 @@ from pyinfra.context import host, state
 
 from rackproof.configure import facts as common
 from rackproof.configure import kernel, network
-from rackproof.configure.files import REBOOT
+from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, ports, stack
 from rackproof.configure.nic.inputs import Image
@@ -90,10 +90,16 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
     try:
         plan = stack.plan_drivers(source, dkms, found, restart)
     except stack.StackProblem as error:
-        if state.is_executing:
-            yield from refuse(str(error))
-        else:  # before the run the packages may be missing still
+        if not state.is_executing:  # before the run the packages may be missing still
             host.noop(f"after the packages: {error}")
+        elif not any(mark.startswith(f"{REBOOT}kernel ") for mark in found.pending):
+            yield from refuse(str(error))
+        elif f"{REBOOT}{stack.REASON}" not in found.pending:
+            # They are built for the kernel that the next start brings; the run after it says whether they fit.
+            _log((f"{error}; another kernel comes with the reboot",))
+            yield StringCommand(reboot_mark(stack.REASON))
+        else:
+            host.noop(f"drivers ({source}) wait for the reboot, which brings another kernel")
         return
     if not plan:
         host.noop(f"drivers ({source}) are in force")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,31 @@ def test_warnings() -> None:
     assert gpu_driver.warnings(made) == ()
 
 
+@pytest.mark.parametrize(("prove", "asked"), [(True, 1), (False, 0)])
+def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(
+    monkeypatch: pytest.MonkeyPatch, prove: bool, asked: int
+) -> None:
+    """BeeGFS is built against the driver's sources, so its client comes after the driver and before the proof."""
+    site, machine, _ = written("hgx-h200-ubuntu2404-roce")
+    called: list[str] = []
+    monkeypatch.setattr(gpu_driver, "here", lambda: site)
+    monkeypatch.setattr(gpu_driver, "machine_here", lambda: machine)
+
+    def note(operation: str) -> Callable[..., None]:
+        return lambda **_: called.append(operation)
+
+    for operation in ("signing_key", "installed", "driver", "driver_units", "tuned", "gpudirect_storage"):
+        monkeypatch.setattr(gpu_driver.gpu_operations, operation, note(operation))
+    monkeypatch.setattr(gpu_driver.operations, "files", note("files"))
+    gpu_driver.gpu_driver._inner(prove_storage=prove)
+    # A repository whose key is not there yet would stop every other installation, too.
+    assert called.index("signing_key") < called.index("files") < called.index("driver")
+    assert called.count("gpudirect_storage") == asked
+    called.clear()
+    gpu_driver.gpudirect_storage._inner()
+    assert called == ["gpudirect_storage"]
+
+
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
     stack = gpu_driver.stack_of(site)
@@ -230,6 +256,8 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
         ("nvidia-fabricmanager", "580.126.20-1"),
     ]
     assert not target.hold
+    # The set's repositories are made with module_hotfixes: no stream is chosen on RHEL, where a mirror may have none.
+    assert target.stream is None
     assert "/etc/apt/sources.list.d/rackproof-cuda.sources" not in files
     versions = {each.name: each.version for each in made.tools}
     assert versions["libnccl2"] == "2.28.3-1+cuda13.0"

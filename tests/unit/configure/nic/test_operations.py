@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ from rackproof.configure.nic import facts, links, operations, ports
 from rackproof.configure.nic.firmware import FirmwareState
 from rackproof.core.machine import Machine, Pci
 from tests.unit.configure.nic.test_firmware import answer
-from tests.unit.configure.nic.test_stack import BUILT, state
+from tests.unit.configure.nic.test_stack import BUILT, INBOX, state
 from tests.unit.configure.stub import StubHost, run
 
 RAILS = (
@@ -177,8 +178,6 @@ def test_two_ports_of_one_adapter_are_asked_once() -> None:
 
 
 def test_drivers_that_are_not_built_yet_do_not_stop_a_plan() -> None:
-    from tests.unit.configure.nic.test_stack import INBOX
-
     arguments = {"source": "doca", "dkms": (), "restart": False}
     stub = host({facts.StackState: state(path=INBOX)}, executing=False)
     assert run(operations.drivers, stub, **arguments) == []
@@ -186,6 +185,18 @@ def test_drivers_that_are_not_built_yet_do_not_stop_a_plan() -> None:
     assert run(operations.drivers, stub, **arguments)[0].endswith("exit 1")
     stub = host({facts.StackState: state(dkms=BUILT)})
     assert run(operations.drivers, stub, **arguments) == []
+
+
+def test_drivers_of_a_kernel_that_is_yet_to_start_wait_for_it() -> None:
+    """Vendors build for one kernel: a node that is refused would be kept from the very reboot that brings it."""
+    arguments = {"source": "doca", "dkms": (), "restart": False}
+    locked = "reboot:kernel 5.14.0-503.14.1.el9_5.x86_64 is locked and another one runs"
+    found = replace(state(path=INBOX), pending=frozenset({locked}))
+    (command,) = run(operations.drivers, host({facts.StackState: found}), **arguments)
+    assert command.endswith("'/run/rackproof/pending/reboot:drivers of the network adapters'")
+    stub = host({facts.StackState: replace(found, pending=frozenset({locked, *DRIVERS}))})
+    assert run(operations.drivers, stub, **arguments) == []
+    assert "wait for the reboot" in stub.noops[0]
 
 
 def test_link_counters_begin_once_a_boot() -> None:
