@@ -28,7 +28,7 @@ from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import STATUS, Answer, answer_of
 
-LIMIT = "timeout -k 2 15"
+LIMIT = "timeout -k 2 60"
 # Only what is read: everything else (running containers, warnings) changes from hour to hour.
 DOCKER_KEYS = ("ServerVersion", "Driver", "DockerRootDir", "SecurityOptions", "DefaultRuntime", "Runtimes")
 # Without a daemon the client has its errors only, and no template may ask for more.
@@ -53,6 +53,8 @@ CTR_VERSION = f"{LIMIT} ctr version 2>&1{STATUS}"
 CDI = f"{LIMIT} nvidia-ctk cdi list 2>&1{STATUS}"
 ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-container-cli{STATUS}"
 
+
+WARNING = re.compile(r'time="[^"]*" level=(?:warning|info|debug) ')
 
 # As the user that the kit made for it; its name is a site's. Starting a container takes seconds on a slow node.
 CONTAINER = (
@@ -100,7 +102,7 @@ def state(host: Host, arch: Architecture) -> Runtime | Refusal:
     runtime = containers_of(arch).runtime
     found = answer(host, runtime, INFO[runtime])
     if found.timed_out:
-        return Refusal("none within 15 s")
+        return Refusal("none within 60 s")
     if found.status != 0 and "{" not in found.body:
         lines = found.body.strip().splitlines()
         return Refusal(lines[-1] if lines else f"exit status {found.status}")
@@ -294,7 +296,8 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     uid = answer(host, "id", number)
     if uid.status != 0 or not uid.body.strip().isdecimal():
         raise Unmeasured(f"id: no user {user}")
-    # The runtime's own warnings stand before what the process inside prints.
+    # The runtime's own warnings stand around what the process inside prints.
+    lines = [line for line in lines if not WARNING.match(line)]
     start = next((i for i, line in enumerate(lines) if re.match(r"\d+ \d+ \d+:\d+ ", line)), 0)
     return parse_inside("".join(f"{line}\n" for line in lines[start:])), int(uid.body)
 

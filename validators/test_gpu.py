@@ -296,7 +296,7 @@ def test_mig_profiles(host: Host, arch: Architecture) -> None:
     roles=("gpu",),
     when=says("parameters"),
     protects="Options in modprobe.d say what the driver will be given when it is loaded next, not what it has.",
-    hint="/proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
+    hint="Hold /proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
 )
 def test_parameters(host: Host, arch: Architecture) -> None:
     answer = answer_of("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
@@ -320,7 +320,7 @@ def test_parameters(host: Host, arch: Architecture) -> None:
     roles=("gpu",),
     when=says("nccl"),
     protects="Collectives take the front-end's adapters, or the fabric's class that is not lossless, and are slow.",
-    hint="/etc/nccl.conf; NCCL_DEBUG=INFO shows what a job really has: its environment and ~/.nccl.conf go before it.",
+    hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows what a job has: its environment and ~/.nccl.conf go before it.",
 )
 def test_nccl(host: Host, arch: Architecture) -> None:
     answer = answer_of("/etc/nccl.conf", host.run(NCCL).stdout)
