@@ -16,6 +16,7 @@ from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
+from rackproof.validation.answers import STATUS
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, names_of, ports_of
@@ -216,15 +217,25 @@ def test_the_mtu_of_infiniband_is_the_ports() -> None:
     assert result("nic.mtu", "compute", dgx(), NAMED, {DEVINFO: "status 255\n"})[0] == UNMEASURED
 
 
+BOOT = "0123abcd-0123-4567-89ab-0123456789ab"
+BASELINE = "cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null" + STATUS
+
+
 def test_flaps_of_infiniband_are_the_ports_own_count() -> None:
     def counters(downs: int) -> dict[str, str]:
         lines = [f"mlx5_{k}/ports/1/counters/link_downed:{downs if k == 2 else 0}\n" for k in range(8)]
-        return {COUNTERS: "".join(lines) + "status 0\n"}
+        return {COUNTERS: "".join(lines) + "status 0\n", BASELINE: f"{BOOT}\n{began}status {0 if began else 1}\n"}
 
+    began = ""
     assert result("nic.link_flaps", "compute", dgx(), NAMED, counters(1)) == (PASSED, "")
     outcome, message = result("nic.link_flaps", "compute", dgx(), NAMED, counters(9))
     assert (outcome, "actual 9 on mlx5_2" in message) == (FAILED, True)
-    assert result("nic.link_flaps", "compute", dgx(), NAMED, {COUNTERS: "status 1\n"})[0] == UNMEASURED
+    assert result("nic.link_flaps", "compute", dgx(), NAMED, {**counters(1), COUNTERS: "status 1\n"})[0] == UNMEASURED
+    assert result("nic.link_flaps", "compute", dgx(), NAMED, {**counters(1), BASELINE: "status 1\n"})[0] == UNMEASURED
+    began = f"{BOOT}\nmlx5_2/1 8\n"
+    assert result("nic.link_flaps", "compute", dgx(), NAMED, counters(9)) == (PASSED, "")
+    began = f"{BOOT.replace('0', 'f')}\nmlx5_2/1 8\n"  # of another boot
+    assert result("nic.link_flaps", "compute", dgx(), NAMED, counters(9))[0] == FAILED
 
 
 def test_a_node_without_rdma_has_no_port() -> None:
