@@ -36,10 +36,15 @@ PLAIN: Mapping[str, str] = {
     "nic_ports": "Purpose of ports: their names, where the architecture's are not this node's.",
     "reboot": "``allowed``: the one reboot that changes need is done. Default ``refused``: it is said only.",
     "reboot_serial": "Nodes that reboot at a time, instead of ``rebooting.serial``; for the command line.",
+    "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",
+    "fabric_second_addresses": "Further addresses of a storage server, rail by rail.",
     "ask_ahead": "False: a deploy asks one question after the other.",
     "take_over": "The run that a node may be taken from although it works there still; for the command line.",
 }
 """Keys that are no mapping and not settings of a node, and what they are."""
+
+PYINFRAS = ("_", "ssh_")
+"""How keys begin that pyinfra reads itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,11 @@ def misspelled(keys: Iterable[str]) -> dict[str, str]:
     Other keys are the site's own, or pyinfra's.
     """
     ours = [*MODELS, *PLAIN, *NodeSettings.model_fields]
-    return {key: near[0] for key in keys if key not in ours and (near := nearest(key, ours))}
+    return {
+        key: near[0]
+        for key in keys
+        if key not in ours and not key.startswith(PYINFRAS) and (near := nearest(key, ours))
+    }
 
 
 def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:

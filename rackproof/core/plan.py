@@ -89,11 +89,11 @@ class Fold:
 def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """What stands for one node and no other, in its inventory data: names, addresses, hardware addresses."""
     found = [name]
-    bonds = data.get("nic_stack")
-    bonds = bonds.get("bonds") if isinstance(bonds, Mapping) else None
-    bonds = bonds.values() if isinstance(bonds, Mapping) else ()
+    stack = data.get("nic_stack")
+    parts = [stack.get(key) for key in ("bonds", "vlans")] if isinstance(stack, Mapping) else []
+    ports = [port for part in parts if isinstance(part, Mapping) for port in part.values()]
     own = [data.get(key) for key in ("ssh_hostname", "fabric_addresses", "fabric_macs", "fabric_second_addresses")]
-    for value in (*own, *(bond.get("address") for bond in bonds if isinstance(bond, Mapping))):
+    for value in (*own, *(port.get("address") for port in ports if isinstance(port, Mapping))):
         values = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
         for each in map(str, values):
             found += [each, each.split("/")[0]] if "/" in each else [each]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
@@ -18,9 +18,9 @@ def nodes(
 ) -> list[tuple[str, dict[str, Any]]]:
     """One group of nodes.
 
-    ``address`` is what each is reached at, ``fabric`` its addresses rail by rail; other keywords are data. Texts may
-    hold ``{n}``, the last number of the node's name, ``{i}``, its place in the set from 1, ``{name}``, and a number to
-    be added: ``10.0.0.{n+100}``, ``{n:03d}``. Raises SourceError.
+    ``address`` is what each is reached at, ``fabric`` its addresses rail by rail; other keywords are data. Texts, those
+    in lists and mappings too, may hold ``{n}``, the last number of the node's name, ``{i}``, its place in the set from
+    1, ``{name}``, and a number to be added: ``10.0.0.{n+100}``, ``{n:03d}``. Raises SourceError.
     """
     try:
         names = list(NodeSet(nodeset, resolver=RESOLVER_NOGROUP))
@@ -43,6 +43,8 @@ def nodes(
 def _filled(nodeset: str, value: Any, name: str, place: int) -> Any:
     if isinstance(value, list | tuple):
         return [_filled(nodeset, each, name, place) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _filled(nodeset, each, name, place) for key, each in value.items()}
     if type(value) is not str or "{" not in value:  # a secret is no text to be filled in
         return value
     numbers = re.findall(r"\d+", name)

@@ -1,0 +1,87 @@
+"""A rack of 32 HGX servers with RoCE, a Lustre client, Slurm and one version set.
+
+Nothing answers at these addresses (they are reserved). Copy the file, put in your own, and ask before you change::
+
+    rackproof preflight inventories/my_rack.py      # what stands in the way, on every node
+    rackproof plan      inventories/my_rack.py      # what a deploy would change, folded over nodes
+
+Groups are roles of the architecture. What follows below a group is data of all its nodes, one mapping for each concern;
+``rackproof inputs`` lists every key with its default. What a key leaves out has that default.
+"""
+
+from rackproof.inventories import nodes as _nodes
+
+_MIRROR = "http://mirror.example.org"
+# sha256sum of the file on your mirror, as the vendor publishes it. With these zeros the download is refused.
+_SHA256 = "0" * 64
+
+_gpu_stack = {
+    # The driver's version is the version set's. Everything else is on where the architecture promises it.
+    "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"},
+    "nccl_conf": {"NCCL_DEBUG": "WARN"},
+    "runtimes": ["containerd"],
+}
+
+_nic_stack = {
+    "source": "doca",
+    "drivers_by": "reboot",
+    # Two more ports of each server, for storage and the front end. {n} is the number in the node's name.
+    "bonds": {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"], "address": "10.60.40.{n}/24"}},
+}
+
+_node = {
+    "scratch_path": "/raid",
+    "limited_services": ["containerd.service", "slurmd.service"],
+    # Hashes of passwords do not belong here: password_from names an environment variable.
+    "users": [{"name": "ada", "uid": 2001, "ssh_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample ada@desk"]}],
+}
+
+_storage_clients = {
+    "lustre": {
+        "repository": {
+            "source": f"{_MIRROR}/lustre/2.16/ubuntu2404/client ./",
+            "key": {"url": f"{_MIRROR}/lustre/key.asc", "sha256": _SHA256},
+        },
+        "interfaces": ["rail0", "rail4"],
+    },
+}
+
+_slurm = {
+    "cluster_name": "hgx",
+    "partition_options": {"gpu": {"MaxTime": "2-00:00:00"}},
+}
+
+gpu = (
+    _nodes(
+        "gpu-[01-32]",
+        address="192.0.2.{n+20}",
+        # Rail by rail, each a network of its own.
+        fabric=[f"10.60.{rail}.{{n}}/24" for rail in range(8)],
+        # Which port is rail k: udev's ID_PATH, the same in every server of one model.
+        fabric_paths=[
+            *("pci-0000:1a:00.0", "pci-0000:3c:00.0", "pci-0000:4d:00.0", "pci-0000:5e:00.0"),
+            *("pci-0000:9c:00.0", "pci-0000:bc:00.0", "pci-0000:cc:00.0", "pci-0000:dc:00.0"),
+        ],
+        # Patterns that name exactly one drive each. A drive with anything of somebody else's on it is never formatted.
+        scratch_drives=[f"/dev/disk/by-id/nvme-SCRATCH_MODEL_*_{slot}" for slot in range(1, 5)],
+        data_drive="/dev/disk/by-id/nvme-CACHE_MODEL_*_1",
+        nic_stack=_nic_stack,
+    ),
+    {
+        # Yours is a file that extends this one and says what you were promised: architectures/README.md.
+        "architecture": "hgx-h100-roce",
+        # A draft, to begin with: it is refused until `rackproof versions lock` has made a lock of yours.
+        "versions_lock": "inventories/versions/ubuntu-24.04.yaml",
+        "versions": {"mirrors": {"https://developer.download.nvidia.com": f"{_MIRROR}/nvidia"}},
+        "gpu_stack": _gpu_stack,
+        "node": _node,
+        "storage_clients": _storage_clients,
+        "slurm": _slurm,
+        "health_check": {"wheelhouse": "/mnt/hps/rackproof/wheels"},
+        "rebooting": {"serial": 4},
+        # What is known, and why it may stay: {"clock.offset": "no time server before Tuesday"}.
+        "preflight": {"accept": {}, "free_mib": {"/": 20480, "/var": 20480, "/boot": 512}},
+        "ssh_user": "root",
+        "ssh_strict_host_key_checking": "yes",
+    },
+)
