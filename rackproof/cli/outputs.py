@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from rackproof.report.prometheus import render_metrics
 from rackproof.report.sizing_summary import sizing_summary
 from rackproof.run.folder import info_of
 from rackproof.run.store import lost_outputs, read_raw
+from rackproof.whole_files import replace_file
 
 VerdictKind = Literal["check", "criterion"]
 
@@ -146,12 +146,9 @@ def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
             PAGE: render_page(certificate, raw).encode(),
         }
     for name, data in files.items():
-        part = folder / f".{name}.part"
         try:
-            part.write_bytes(data)
-            os.replace(part, folder / name)
+            replace_file(folder / name, data)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise EvidenceWriteError(
                 f"{folder / name}: cannot be written ({error.strerror}); `rackproof judge {folder}` writes it again"
             ) from error

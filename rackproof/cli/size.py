@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import click
 
 from rackproof import architectures
 from rackproof.errors import SizingError
+from rackproof.whole_files import replace_file
 
 
 @click.command()
@@ -68,12 +67,8 @@ def size(
 
 def _write(files: Mapping[Path, str]) -> None:
     for path, text in files.items():
-        part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(exist_ok=True)
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, path)
+            replace_file(path, text)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             raise SizingError(f"{path}: cannot be written ({error.strerror})") from error

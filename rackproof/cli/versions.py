@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
+from rackproof.whole_files import replace_file
 
 if TYPE_CHECKING:
     from rackproof.core.versions import VersionSet
@@ -156,12 +156,9 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
+        replace_file(path, text)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise VersionSetError(f"{path}: cannot be written ({error.strerror})") from None
 
 

@@ -24,6 +24,7 @@ from rackproof.errors import LabError
 from rackproof.lab import monitor
 from rackproof.lab.rack import Lab
 from rackproof.lab.state import FAULTS as FILE
+from rackproof.whole_files import replace_file
 
 ALL = "all"
 SCRIPT_TIMEOUT_S = 300
@@ -113,9 +114,7 @@ def _remember(folder: Path, faults: Mapping[str, str]) -> None:
     if not faults:
         (folder / FILE).unlink(missing_ok=True)
         return
-    part = folder / f"{FILE}.part"
-    part.write_text(json.dumps(faults, indent=1) + "\n", encoding="utf-8")
-    part.rename(folder / FILE)
+    replace_file(folder / FILE, json.dumps(faults, indent=1) + "\n")
 
 
 # On and off

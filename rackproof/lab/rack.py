@@ -17,6 +17,7 @@ from rackproof.lab import keeper, monitor, seed, state
 from rackproof.lab.accel import choose
 from rackproof.lab.image import Image, ensure_image
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
+from rackproof.whole_files import replace_file
 
 BOOT_TIMEOUT_S = {"tcg": 900.0, "kvm": 120.0}
 POWEROFF_S = 60.0
@@ -138,9 +139,7 @@ class Lab:
                 if not raw.exists():
                     with raw.open("wb") as handle:
                         handle.truncate(int(drive.gib * 2**30))
-        part = self.folder / "known_hosts.part"
-        part.write_text("\n".join(known) + "\n")
-        part.rename(self.folder / "known_hosts")
+        replace_file(self.folder / "known_hosts", "\n".join(known) + "\n")
 
     def _await_keeper(self) -> None:
         deadline = time.monotonic() + 20

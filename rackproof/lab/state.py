@@ -10,6 +10,7 @@ from typing import Any
 from rackproof.errors import LabError
 from rackproof.lab.keeper import PIDFILE
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec
+from rackproof.whole_files import replace_file
 
 FOLDER = ".lab"
 RACK = "rack.json"
@@ -41,9 +42,7 @@ def read_spec(folder: Path) -> RackSpec | None:
 
 
 def write_spec(folder: Path, spec: RackSpec) -> None:
-    part = folder / f"{RACK}.part"
-    part.write_text(json.dumps(spec.to_json(), indent=2) + "\n")
-    part.rename(folder / RACK)
+    replace_file(folder / RACK, json.dumps(spec.to_json(), indent=2) + "\n")
 
 
 def keeper_alive(folder: Path) -> bool:

@@ -18,7 +18,6 @@ import hashlib
 import inspect
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import Any
 
 import rackproof
 from rackproof.core.rack import Node
+from rackproof.whole_files import replace_file
 
 SCHEMA = "rackproof.commands/v1"
 KEPT = 50
@@ -93,18 +93,12 @@ class Learnt:
     def save(self) -> None:
         """Write the file as a whole or not at all. A cache that cannot be written is none, and says so in ``note``."""
         document = {"schema": SCHEMA, "kinds": self.kinds, "nodes": self.nodes}
-        part = ""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=".part-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1, ensure_ascii=False)
-            Path(part).replace(self.path)
+            replace_file(self.path, json.dumps(document, indent=1, ensure_ascii=False), mode=0o600)
             _prune(self.path.parent)
         except (OSError, UnicodeEncodeError) as error:
             self.note = f"the list of commands cannot be kept for the next time: {error}"
-            if part:
-                Path(part).unlink(missing_ok=True)
 
 
 def load(subject: str) -> Learnt:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from rackproof import __version__
 from rackproof.errors import RunError
 from rackproof.remote.recording import Recording
+from rackproof.whole_files import replace_file
 
 COMPRESSED_FROM = 1024 * 1024
 """Bytes of JSON from which on a recording is compressed."""
@@ -78,12 +78,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
 def _write(folder: Path, name: str, data: bytes) -> Path:
     large = len(data) >= COMPRESSED_FROM
     path, other = (folder / f"{name}{suffix}" for suffix in ((COMPRESSED, PLAIN) if large else (PLAIN, COMPRESSED)))
-    part = folder / f".{name}.part"
-    try:
-        # The time stays out of the file: the same recording is the same file.
-        part.write_bytes(gzip.compress(data, mtime=0) if large else data)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    # The time stays out of the file: the same recording is the same file.
+    replace_file(path, gzip.compress(data, mtime=0) if large else data)
     other.unlink(missing_ok=True)
     return path

@@ -17,6 +17,7 @@ from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, Frozen, Kind
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redact_bytes, redacted
+from rackproof.whole_files import replace_file
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"
@@ -97,15 +98,9 @@ class EvidenceStore:
         path = self.folder / RAW / name
         if path.exists():
             return name
-        part = path.with_suffix(".part")
         try:
-            with part.open("wb") as handle:
-                handle.write(data)
-                handle.flush()
-                os.fsync(handle.fileno())
-            part.rename(path)
+            replace_file(path, data, durable=True)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise _write_error(self.folder, error) from error
         return name
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from rackproof.core.architecture.base import Metadata
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
 from rackproof.validation.junit import render_checks
+from rackproof.whole_files import replace_file
 
 
 def exit_status(results: Sequence[CheckResult]) -> int:
@@ -35,11 +34,7 @@ def write_junit(
 
 def write_document(path: Path, text: str) -> None:
     """Replace a file as a whole. Raises RunError."""
-    part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
+        replace_file(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None

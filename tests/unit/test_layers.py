@@ -11,10 +11,11 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "rackproof"
 
 INNER = {"errors", "core", "parse"}
-REACH = INNER | {"inventory", "inventory_reader", "architectures", "remote", "version_sets"}
+REACH = INNER | {"whole_files", "inventory", "inventory_reader", "architectures", "remote", "version_sets"}
 LAYERS: dict[str, set[str]] = {
     # what a part of the package may import from the others
     "errors": set(),
+    "whole_files": set(),
     "core": {"errors"},
     "parse": {"core", "errors"},
     "architectures": {"core", "errors"},
@@ -22,7 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "inventory": {"core", "errors", "inventory_reader"},
     "inventory_reader": {"core", "errors"},
     "inventories": INNER,
-    "remote": INNER,
+    "remote": INNER | {"whole_files"},
     "lab": REACH,
     "configure": REACH,
     "validation": REACH | {"run"},
