@@ -43,9 +43,10 @@ from rackproof.core.rack import Node
 from rackproof.remote import batch, learnt
 
 AGE_S = 60.0
-"""Seconds that an answer may wait for its question."""
+"""Seconds that an answer may wait for its question, once all that were asked with it are here."""
 LIMIT_S = 20.0
-"""Seconds for one of the questions that are asked together. One that takes half of it is asked on its own when due, in
+"""Seconds for one of the questions that are asked together, unless the inventory knows a slow node better
+(``command_timeout_s``). One that takes half of it is asked on its own when due, in
 later runs as well: all answers wait for the last."""
 SWITCH = "ask_ahead"
 
@@ -91,7 +92,7 @@ class _Run:
 class _Known:
     output: CommandOutput
     epoch: tuple[object, ...]
-    asked: float
+    arrived: float
 
 
 class AskAhead:
@@ -171,31 +172,33 @@ class AskAhead:
     def _take(self, command: str, arguments: Mapping[str, Any]) -> CommandOutput | None:
         known = self._known.pop(_key(command, arguments), None)
         self._asked.setdefault(self._state.current_stage, set()).add(str(command))
-        if known is None or known.epoch != self._epoch() or time.monotonic() - known.asked > AGE_S:
+        if known is None or known.epoch != self._epoch() or time.monotonic() - known.arrived > AGE_S:
             return None
         return known.output
 
     def _fetch(self, command: str, arguments: dict[str, Any]) -> CommandOutput | None:
         """Ask the question and those that are expected after it; None: it has to be asked on its own."""
         commands = self._expected(command)
-        limit = min(LIMIT_S, arguments.get("_timeout") or LIMIT_S)
+        limit = float(self._host.data.get("command_timeout_s") or LIMIT_S)
+        limit = min(limit, arguments.get("_timeout") or limit)
         if len(commands) < 2 or batch.budget_s(limit, len(commands)) > (arguments.get("_timeout") or sys.maxsize):
             return None
-        epoch, asked = self._epoch(), time.monotonic()
+        epoch = self._epoch()
         self.round_trips += 1
         logger.debug("%s: asking %d questions together", self._host.name, len(commands))
         script = batch.script(commands, limit).decode()
         status, said = self.connector.run_shell_command(
             StringCommand("sh -s | base64"), **{**arguments, "_stdin": script}
         )
+        arrived = time.monotonic()
         answer = _decoded(said.stdout_lines) if status else b""
         self._known.clear()
         for result in batch.unpack(self._host.name, commands, limit, answer):
-            if result.elapsed_s > LIMIT_S / 2:
+            if result.elapsed_s > limit / 2:
                 self._run.slow.add(result.command)
             output = _output(result.stdout, result.stderr) if result.rc == 0 else None
             if output is not None:
-                self._known[_key(result.command, arguments)] = _Known(output, epoch, asked)
+                self._known[_key(result.command, arguments)] = _Known(output, epoch, arrived)
         mine = self._known.pop(_key(command, arguments), None)
         return mine.output if mine else None
 
