@@ -10,7 +10,7 @@ RUN := $(UV) run --frozen --no-sync
 export UV_PYTHON_DOWNLOADS := never
 INVENTORY ?= inventories/lab.py
 
-.PHONY: help setup system lint test test-unit test-lab certify lab-up lab-down clean
+.PHONY: help setup system lint test test-unit test-lab test-faults golden certify lab-up lab-down clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -46,7 +46,13 @@ test-unit: .venv/.ready ## tests without network and rack, in seconds
 test-lab: setup ## tests on the virtual rack (boots it where it is down)
 	@$(RUN) pytest tests/lab -v --tb=short --show-capture=stdout
 
+test-faults: setup ## every live fault of the virtual rack (test-lab tries one of each kind)
+	@RACKPROOF_ALL_FAULTS=1 $(RUN) pytest tests/lab/test_5_faults.py -v --tb=short
+
 test: setup test-unit test-lab ## all tests, the virtual rack included
+
+golden: .venv/.ready ## write the expected plans of tests/data/plans anew
+	@$(RUN) python -m tests.unit.plan.golden
 
 certify: setup lab-up ## the virtual rack from nothing to a certificate
 	@$(RUN) rackproof certify $(INVENTORY)

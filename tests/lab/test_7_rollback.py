@@ -7,6 +7,7 @@ from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
 
 CONF = "/etc/sysctl.d/60-rackproof.conf"
+DEPLOY = ("rackproof", "deploy", INVENTORY, "--limit", "gpu-02", "--quiet")
 KEPT = "/var/lib/rackproof/rollback"
 
 
@@ -18,7 +19,7 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
     node = fleet["gpu-02"]
     damaged = "# by hand"
     assert node.run(f"echo '{damaged}' >{CONF} && chmod 600 {CONF} && sysctl -qw vm.swappiness=77", 30).ok
-    assert command("rackproof", "deploy", INVENTORY, "--quiet").returncode == 0
+    assert command(*DEPLOY).returncode == 0
     assert damaged not in node.run(f"cat {CONF}", 30).text
     before = runs(fleet, "gpu-02")
     assert before
@@ -37,7 +38,7 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
     assert len(runs(fleet, "gpu-02")) == len(before) + 1
     assert runs(fleet, "gpu-01") == other  # it was not changed by the run that was undone
 
-    assert command("rackproof", "deploy", INVENTORY, "--quiet").returncode == 0
+    assert command(*DEPLOY).returncode == 0
     assert damaged not in node.run(f"cat {CONF}", 30).text
     assert node.run("sysctl -n vm.swappiness", 30).text.strip() != "77"
 
@@ -45,7 +46,7 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
 def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet: Fleet, command: Command) -> None:
     node = fleet["gpu-02"]
     assert node.run(f"echo '# once' >{CONF}", 30).ok
-    assert command("rackproof", "deploy", INVENTORY, "--quiet").returncode == 0
+    assert command(*DEPLOY).returncode == 0
     assert node.run(f"echo '# twice' >>{CONF}", 30).ok
     try:
         refused = command("rackproof", "rollback", INVENTORY)
@@ -56,7 +57,7 @@ def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet
         assert forced.returncode == 0, forced.stdout + forced.stderr
         assert node.run(f"cat {CONF}", 30).text.strip() == "# once"
     finally:
-        assert command("rackproof", "deploy", INVENTORY, "--quiet").returncode == 0
+        assert command(*DEPLOY).returncode == 0
 
 
 def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) -> None:
@@ -67,5 +68,5 @@ def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) ->
 
 def test_a_run_without_changes_keeps_nothing(converged: Rack, fleet: Fleet, command: Command) -> None:
     before = runs(fleet, "gpu-01")
-    assert command("rackproof", "deploy", INVENTORY, "--quiet").returncode == 0
+    assert command(*DEPLOY).returncode == 0
     assert runs(fleet, "gpu-01") == before
