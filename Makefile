@@ -13,7 +13,7 @@ INVENTORY ?= inventories/lab.py
 .PHONY: help setup system lint test test-unit test-lab test-faults golden certify lab-up lab-down clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: system .venv/.ready ## install what the kit needs: system packages (apt) and Python packages (uv)
 
