@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from pyinfra import logger
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
@@ -19,9 +20,11 @@ from pyinfra.context import host
 from deploys import templates
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
+from rackproof.configure.nic.facts import Marks
+from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.site import Site, here
 from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import operations as storage_operations
@@ -64,6 +67,24 @@ def storage_client() -> None:
         operations.filesystem(name="File system", drive=for_local)
     timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
     operations.files(name="Files", entries=files(site, timeout_s, retry_s, client))
+    if not client.install:
+        _mount(site, client)
+        return
+    with host.when(built_for_what_runs):
+        _mount(site, client)
+
+
+def built_for_what_runs() -> bool:
+    """False while another kernel, or other drivers of the adapters, wait for the reboot: a vendor's client would be
+    built for what goes, and a node that fails here would never get to its reboot."""
+    marks = host.get_fact(Marks) or frozenset()
+    waiting = [mark for mark in marks if mark.startswith((f"{REBOOT}kernel ", f"{REBOOT}{DRIVERS}"))]
+    if waiting:
+        host.log(f"storage clients wait for the reboot ({'; '.join(sorted(waiting))})", logger.info)
+    return not waiting
+
+
+def _mount(site: Site, client: Client) -> None:
     if client.install:
         storage_operations.ensured(name="Client software", steps=client.install, _timeout=INSTALL_TIMEOUT_S)
     if site.own_fsid:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from deploys import storage_client
+from rackproof.configure.nic.facts import Marks
 from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.install import downloaded, kernel_headers, local_package, module, packages, repository
 from rackproof.configure.storage.steps import Step, script_of
 from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
+from tests.unit.configure.stub import StubHost
 
 DPKG = "cat /var/lib/rackproof/dpkg 2>/dev/null || exit 1"
 
@@ -138,3 +141,22 @@ def test_a_package_from_its_file(server: Vendor, bench: Bench) -> None:
     bench.program("apt-get", 'for last; do :; done; test -s "$last" && : >/var/lib/rackproof/there')
     assert bench.carry_out([step]).returncode == 0
     assert bench.holding([step]) == (True,)
+
+
+@pytest.mark.parametrize(
+    ("marks", "builds"),
+    [
+        ((), True),
+        (("reboot:hugepages of 1 GiB", "restart:mnt-lfs.mount"), True),
+        (("reboot:kernel 5.14.0-503.14.1.el9_5.x86_64 is locked and another one runs",), False),
+        (("reboot:drivers of the network adapters",), False),
+    ],
+)
+def test_nothing_is_built_for_what_goes_with_the_reboot(
+    monkeypatch: pytest.MonkeyPatch, marks: tuple[str, ...], builds: bool
+) -> None:
+    """A build for a kernel whose headers are gone would fail the node, and keep it from the reboot that heals it."""
+    stub = StubHost({Marks: frozenset(marks)})
+    monkeypatch.setattr(storage_client, "host", stub)
+    assert storage_client.built_for_what_runs() is builds
+    assert bool(stub.logged) is not builds
