@@ -72,7 +72,8 @@ def client(named: Named, around: Around, family: str) -> Client:
             Step(
                 name=f"Transport of {named.name}",
                 holds='timeout -k 2 15 weka cluster processes --filter "hostname=$(uname -n),role=FRONTEND"'
-                " --output network --no-header | awk '/RDMA/{rdma = 1; next} NF{other = 1} END{exit !(rdma && !other)}'",
+                " --output network --no-header"
+                " | awk '/RDMA/{rdma = 1; next} NF{other = 1} END{exit !(rdma && !other)}'",
                 otherwise="transport rdma is declared and the client does not use it; are the cards of net= RDMA "
                 "capable, with RDMA on in the cluster (weka cluster processes)?",
             )
