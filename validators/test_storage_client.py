@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 
 from testinfra.host import Host
 
@@ -16,6 +17,7 @@ from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Rack
 from rackproof.parse import ParseError
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
+from rackproof.parse.parallel_fs import DFUSE, Dfuse, parse_dfuse
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import statfs_of
@@ -73,7 +75,7 @@ def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
     reads="storage.*.source",
     each=clients("source"),
     protects="The right folder of the wrong server: everything works until somebody looks for the data.",
-    hint="findmnt on the node; compare the server's address and path with the inventory and the architecture.",
+    hint="findmnt on the node, and of DAOS the arguments of dfuse; compare with the inventory and the architecture.",
 )
 def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
@@ -93,12 +95,31 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
         if address is None:
             raise Unmeasured(f"no node of role {storage.server_role} has a fabric address in the inventory")
         expect(mounts[0].source, f"{address}:{storage.source}", "source")
+    elif storage.fstype == "fuse.daos":
+        announce(host, DFUSE)
+        served = {daemon.mountpoint: daemon for daemon in parse_dfuse(read(host, DFUSE))}
+        _containers(storage, mounts, served)
     else:
         expect_all(
             f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {shown(_name_of(mount))}"
             for mount in mounts
             if _name_of(mount) != storage.source
         )
+
+
+def _containers(storage: Storage, mounts: tuple[Mount, ...], served: Mapping[str, Dfuse]) -> None:
+    """The kernel only says ``dfuse``; which container it is its daemon was told."""
+    values = {}
+    for mount in mounts:
+        daemon = served.get(mount.mountpoint)
+        if daemon is None or not daemon.pool or not daemon.container:
+            raise Unmeasured(f"no dfuse says which container is on {mount.mountpoint}")
+        values[mount.mountpoint] = f"{daemon.pool}/{daemon.container}"
+    expect_all(
+        f"{about(storage, mountpoint)}source: expected {storage.source}, actual {value}"
+        for mountpoint, value in values.items()
+        if value != storage.source
+    )
 
 
 def _one_of_several(storage: Storage, rack: Rack, mounts: tuple[Mount, ...]) -> None:

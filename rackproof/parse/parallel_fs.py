@@ -1,4 +1,4 @@
-"""What clients of parallel file systems say of themselves: Lustre, BeeGFS, GPFS, WEKA."""
+"""What clients of parallel file systems say of themselves: Lustre, BeeGFS, GPFS, WEKA, DAOS."""
 
 from __future__ import annotations
 
@@ -217,3 +217,73 @@ def parse_weka_interface(output: str | bytes) -> WekaDriver:
                 raise ParseError(tool, f"no mount: {excerpt(line)}")
             mounted.append(match[1])
     return WekaDriver(not any("not connected" in line for line in lines), tuple(mounted))
+
+
+DFUSE_END: Final = "end of dfuse"
+DFUSE: Final = (
+    'for p in /proc/[0-9]*; do [ "$(cat "$p/comm" 2>/dev/null)" = dfuse ] || continue; echo "process ${p##*/}";'
+    f" tr '\\0' '\\n' <\"$p/cmdline\" | sed 's/^/argument /'; done; echo {DFUSE_END}"
+)
+"""What DAOS's daemons were started with: of their mounts the kernel only says ``dfuse``."""
+_DFUSE_VALUES: Final = {
+    # options with a value, short and long
+    "m": "mountpoint", "t": "thread-count", "e": "eq-count", "o": "o", "mountpoint": "mountpoint", "pool": "pool",
+    "container": "container", "path": "path", "sys-name": "sys-name", "thread-count": "thread-count",
+    "eq-count": "eq-count",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Dfuse:
+    """One daemon and what it serves."""
+
+    mountpoint: str
+    pool: str | None
+    """Label or UUID, as it was given; None where the daemon took it from elsewhere."""
+    container: str | None
+
+
+def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
+    """Answer to ``DFUSE``; empty where none runs."""
+    tool = "dfuse"
+    *lines, last = whole_lines(tool, output)
+    if last != DFUSE_END:
+        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
+    processes: list[list[str]] = []
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key == "process" and value.isdigit():
+            processes.append([])
+        elif key == "argument" and processes:
+            processes[-1].append(value)
+        else:
+            raise ParseError(tool, f"no argument of a daemon: {excerpt(line)}")
+    # A daemon that is about to end has none.
+    return tuple(_dfuse(tool, words[1:]) for words in processes if words)
+
+
+def _dfuse(tool: str, words: list[str]) -> Dfuse:
+    said: dict[str, str] = {}
+    plain: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            plain.append(word)
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if name in _DFUSE_VALUES:
+                said[_DFUSE_VALUES[name]] = value if equals else next(rest, "")
+        elif word[1:2] in _DFUSE_VALUES:
+            said[_DFUSE_VALUES[word[1]]] = word[2:] or next(rest, "")
+    said |= {
+        key: value
+        for option in said.get("o", "").split(",")
+        for key, equals, value in [option.partition("=")]
+        if equals and key in ("pool", "container")
+    }
+    for key in ("mountpoint", "pool", "container"):
+        if key not in said and plain:
+            said[key] = plain.pop(0)
+    if not said.get("mountpoint", "").startswith("/"):
+        raise ParseError(tool, f"a daemon without a mount point: {excerpt(' '.join(words))}")
+    return Dfuse(said["mountpoint"].rstrip("/") or "/", said.get("pool"), said.get("container"))
