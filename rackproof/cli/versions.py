@@ -127,7 +127,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         return EXIT_INCOMPLETE
     try:
         others = differing(captures)
-        found = assemble(name, captures, known)
+        found = None if others else assemble(name, captures, known)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise VersionSetError(f"what is installed makes no set: {first['loc']}: {first['msg']}") from None
@@ -135,7 +135,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         raise VersionSetError(f"what is installed makes no set: {error}") from None
     for each in others:
         click.echo(each.sentence, err=True)
-    if others:
+    if found is None:
         click.echo(f"nothing is locked: {fold({each.node for each in others})} differ from their peers", err=True)
         return EXIT_FAILED
     problems = contradictions(found)

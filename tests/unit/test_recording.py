@@ -228,10 +228,10 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     write_recordings(tmp_path, [Recording(NODE, by_command([ENDED]))])
     before = (tmp_path / "gpu-01.json").read_bytes()
 
-    def full(self: Path, data: bytes) -> int:
+    def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(RunError, match="cannot write recordings: No space left on device"):
         write_recordings(tmp_path, [Recording(NODE, by_command([HUNG]))])
     assert (tmp_path / "gpu-01.json").read_bytes() == before

@@ -191,6 +191,9 @@ def assemble(name: str, captures: Mapping[str, Captured], draft: VersionSet | No
             else:
                 known = merged["components"].setdefault(component, entry)
                 known["packages"] |= entry["packages"]
+        mixed = [psid for psid, version in captured.firmware.items() if ", " in version]
+        if mixed:
+            raise ValueError(f"adapters {mixed[0]} of one node have firmware {captured.firmware[mixed[0]]}")
         if captured.firmware:
             merged["components"]["nic_firmware"] = [
                 {"psid": psid, "version": version} for psid, version in sorted(captured.firmware.items())
