@@ -10,6 +10,7 @@ How vendors' clients are installed is an input of the inventory: ``storage_clien
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from pyinfra import logger
@@ -67,11 +68,7 @@ def storage_client() -> None:
         operations.filesystem(name="File system", drive=for_local)
     timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
     operations.files(name="Files", entries=files(site, timeout_s, retry_s, client))
-    if not client.install:
-        _mount(site, client)
-        return
-    with host.when(built_for_what_runs):
-        _mount(site, client)
+    _mount(site, client, built_for_what_runs if client.install else None)
 
 
 def built_for_what_runs() -> bool:
@@ -84,22 +81,25 @@ def built_for_what_runs() -> bool:
     return not waiting
 
 
-def _mount(site: Site, client: Client) -> None:
+def _mount(site: Site, client: Client, condition: Callable[[], bool] | None) -> None:
+    """``condition`` is asked during the run, before each operation."""
     if client.install:
-        storage_operations.ensured(name="Client software", steps=client.install, _timeout=INSTALL_TIMEOUT_S)
+        storage_operations.ensured(
+            name="Client software", steps=client.install, _timeout=INSTALL_TIMEOUT_S, _if=condition
+        )
     if site.own_fsid:
         ceph = next(s for s in site.client_storage().values() if s.fstype == "ceph")
         server = site.first(ceph.server_role)
         if server:
-            rack_operations.ceph_secret(name="Ceph client key", server=server.name)
+            rack_operations.ceph_secret(name="Ceph client key", server=server.name, _if=condition)
     if services := early_units(client):
-        operations.units(name="Client services", wanted=services)
+        operations.units(name="Client services", wanted=services, _if=condition)
     if client.ready:
-        storage_operations.ensured(name="Clients ready", steps=client.ready)
-    operations.mounted(name="Mounts", wanted=site.client_mounts(), complete=True)
+        storage_operations.ensured(name="Clients ready", steps=client.ready, _if=condition)
+    operations.mounted(name="Mounts", wanted=site.client_mounts(), complete=True, _if=condition)
     if proofs := (*client.proofs, *read_ahead_steps(site)):
-        storage_operations.ensured(name="Clients proven", steps=proofs)
-    operations.units(name="Mounts at boot", wanted=units(site))
+        storage_operations.ensured(name="Clients proven", steps=proofs, _if=condition)
+    operations.units(name="Mounts at boot", wanted=units(site), _if=condition)
 
 
 def client_of(site: Site, family: str = "debian") -> Client:
