@@ -217,7 +217,7 @@ def whole(tool: str, output: str) -> list[str]:
     reads="system.cmdline_next_boot",
     when=says("cmdline_next_boot"),
     protects="Arguments that wait for a reboot change the node in the night in which it happens to restart.",
-    hint="/proc/cmdline against grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or take the change back.",
+    hint="Compare /proc/cmdline with grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or take the change back.",
 )
 def test_next_boot(host: Host, arch: Architecture) -> None:
     try:
