@@ -21,7 +21,6 @@ from rackproof.configure.gpu import install, nccl, storage, tuning
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
-from rackproof.configure.gpu.generations import UnsupportedGpu
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT
@@ -30,6 +29,7 @@ from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import locked, platform_here
 from rackproof.core.architecture import Gpu, Nic
+from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.errors import InventoryError
 

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from rackproof.configure.gpu.generations import (
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.architecture import Gpu
+from rackproof.core.gpu_generations import (
     NVLINK5_GPUS,
     Generation,
     UnsupportedGpu,
@@ -15,8 +17,6 @@ from rackproof.configure.gpu.generations import (
     nvswitches,
     support_problem,
 )
-from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
 
 Source = Literal["distribution", "cuda"]

@@ -8,13 +8,13 @@ from typing import Final
 
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
-from rackproof.configure.gpu.generations import UnsupportedGpu
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, mount_differences
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
 from rackproof.configure.preflight.problem import HELD, PreflightInputs, Problem
 from rackproof.configure.preflight.state import NodeState
 from rackproof.core.architecture import Architecture, Gpu
+from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.gpu_generations import Generation, generation_of_model
 from rackproof.core.versions import tables
 from rackproof.core.versions.consistency import ofed_of
 from rackproof.core.versions.models import Components, major
-from rackproof.core.versions.tables import generation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ class Plan:
         return bool(self.choices.secure_boot if promised is None else promised)
 
     @property
-    def generation(self) -> str | None:
+    def generation(self) -> Generation | None:
         gpu = self.architecture.gpu
-        return generation_of(gpu.model) if gpu and gpu.count else None
+        return generation_of_model(gpu.model) if gpu and gpu.count else None
 
     def wants_iommu(self) -> str:
         """The argument that turns the IOMMU on, empty where none does."""
@@ -223,14 +223,14 @@ def _driver_generation(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     gpu = plan.architecture.gpu
     if driver is None or generation is None or gpu is None:
         return
-    if generation in tables.PROPRIETARY_ONLY and driver.flavour == "open":
+    if generation.modules == "proprietary" and driver.flavour == "open":
         yield (
             Side(gpu.model, "the proprietary modules: it has no GPU System Processor"),
             Side("the version set", "the open modules"),
             "No devices were found",
             "lock the driver with flavour: proprietary",
         )
-    if generation in tables.OPEN_ONLY and driver.flavour == "proprietary":
+    if generation.modules == "open" and driver.flavour == "proprietary":
         yield (
             Side(gpu.model, "the open modules"),
             Side("the version set", "the proprietary modules"),
@@ -244,8 +244,8 @@ def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     branch = major(driver.version) if driver else None
     if branch is None or generation is None or gpu is None:
         return
-    oldest, last = tables.OLDEST_BRANCH.get(generation), tables.LAST_BRANCH.get(generation)
-    if oldest and branch < oldest:
+    oldest, last = generation.first, generation.last
+    if branch < oldest:
         yield (
             Side(gpu.model, f"branch {oldest} or newer"),
             Side("the version set", f"branch {branch}"),
@@ -260,7 +260,7 @@ def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             f"lock a driver of branch {last}",
         )
     cuda = major(plan.components.cuda.version) if plan.components.cuda else None
-    newest = tables.CUDA_LAST.get(generation)
+    newest = tables.CUDA_LAST.get(generation.name)
     if cuda and newest and cuda > newest:
         yield (
             Side(gpu.model, f"CUDA {newest} or older"),

@@ -18,48 +18,12 @@ CUDA_DRIVERS: Final[dict[int, tuple[int, ...]]] = {
     12: (525, 60, 13),
     13: (580,),
 }
-CUDA_LAST: Final[dict[str, int]] = {"pascal": 12, "volta": 12}
+CUDA_LAST: Final[dict[str, int]] = {"Maxwell": 12, "Pascal": 12, "Volta": 12}
 """Generation: the last major version of CUDA that compiles for it."""
 
 GENERATION_SOURCE: Final = "NVIDIA driver installation guide, Kernel Modules"
-PROPRIETARY_ONLY: Final = ("pascal", "volta")
-"""No GPU System Processor: the open modules do not know them."""
-OPEN_ONLY: Final = ("grace hopper", "blackwell")
-"""The proprietary modules do not know them."""
-
-OLDEST_BRANCH: Final[dict[str, int]] = {
-    # generation: the first branch that drives it
-    "ampere": 450,
-    "ada": 525,
-    "hopper": 525,
-    "grace hopper": 535,
-    "blackwell": 570,
-}
-LAST_BRANCH: Final[dict[str, int]] = {"pascal": 580, "volta": 580}
-"""Generation: the last branch that drives it."""
+"""Which modules and branches a generation needs is in ``rackproof.core.gpu_generations``."""
 BRANCH_SOURCE: Final = "NVIDIA data center driver release notes (580 is the last branch for Maxwell, Pascal and Volta)"
-
-MODELS: Final = (
-    # beginning of a word of a product's name: generation; longer names first
-    ("P100", "pascal"),
-    ("V100", "volta"),
-    ("T4", "turing"),
-    ("A100", "ampere"),
-    ("A800", "ampere"),
-    ("A30", "ampere"),
-    ("A40", "ampere"),
-    ("L40", "ada"),
-    ("L4", "ada"),
-    ("GH200", "grace hopper"),
-    ("H100", "hopper"),
-    ("H200", "hopper"),
-    ("H800", "hopper"),
-    ("H20", "hopper"),
-    ("GB200", "blackwell"),
-    ("GB300", "blackwell"),
-    ("B200", "blackwell"),
-    ("B300", "blackwell"),
-)
 
 OFED_LAST_SOURCE: Final = "NVIDIA MLNX_OFED to DOCA-OFED transition guide"
 OFED_LAST: Final = (24, 10)
@@ -89,12 +53,3 @@ def numbers(version: str) -> tuple[int, ...]:
             break
         found.append(int(part))
     return tuple(found)
-
-
-def generation_of(model: str) -> str | None:
-    """``hopper`` of ``NVIDIA H200``; None for a name that is not in the table.
-
-    What a node really has is told by its PCI ids when it is configured; a promise has a name only.
-    """
-    words = model.replace("-", " ").split()
-    return next((generation for name, generation in MODELS for word in words if word.startswith(name)), None)

@@ -12,10 +12,10 @@ from deploys import container_toolkit, gpu_driver
 from rackproof import architectures
 from rackproof.configure.files import Absent, RemoteFile
 from rackproof.configure.gpu import install
-from rackproof.configure.gpu.generations import UnsupportedGpu
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 from rackproof.core.rack import Rack
 from rackproof.core.versions.models import Component, Components, Driver, Kernel, Platform, Repository

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, preflight, secure_boot_problem
-from rackproof.configure.gpu.generations import GENERATIONS, UnsupportedGpu, generation_of, support_problem
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.core.gpu_generations import (
+    GENERATIONS,
+    UnsupportedGpu,
+    generation_of,
+    generation_of_model,
+    support_problem,
+)
 from rackproof.core.machine import Pci
 from tests.unit.configure.gpu.machines import machine, promised
 
@@ -42,6 +48,19 @@ def stack(**inputs: object) -> GpuStack:
 )  # fmt: skip
 def test_generation_by_id(device: str, name: str) -> None:
     assert generation_of(device).name == name
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("NVIDIA H200", "Hopper"), ("NVIDIA H100 80GB HBM3", "Hopper"), ("Tesla V100-SXM2-32GB", "Volta"),
+        ("NVIDIA L40S", "Ada"), ("NVIDIA L4", "Ada"), ("NVIDIA GB200", "Grace Blackwell"), ("NVIDIA B200", "Blackwell"),
+        ("NVIDIA GH200 480GB", "Grace Hopper"), ("NVIDIA A100-SXM4-80GB", "Ampere"), ("Simulated", None),
+    ],
+)  # fmt: skip
+def test_generation_by_name(model: str, name: str | None) -> None:
+    found = generation_of_model(model)
+    assert (found.name if found else None) == name
 
 
 @pytest.mark.parametrize("device", ["0020", "1ac2", "22a3", "2b00", "4000", "ffff"])

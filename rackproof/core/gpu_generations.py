@@ -89,6 +89,29 @@ _BLOCKS: Final = (
     (0x3180, 0x31FF, "Blackwell"),  # GB110: B300
 )
 
+_MODELS: Final = (
+    # beginning of a word of a product's name, and the generation; longer names first
+    ("P100", "Pascal"),
+    ("P40", "Pascal"),
+    ("V100", "Volta"),
+    ("T4", "Turing"),
+    ("A100", "Ampere"),
+    ("A800", "Ampere"),
+    ("A30", "Ampere"),
+    ("A40", "Ampere"),
+    ("L40", "Ada"),
+    ("L4", "Ada"),
+    ("GH200", "Grace Hopper"),
+    ("H100", "Hopper"),
+    ("H200", "Hopper"),
+    ("H800", "Hopper"),
+    ("H20", "Hopper"),
+    ("GB200", "Grace Blackwell"),
+    ("GB300", "Grace Blackwell"),
+    ("B200", "Blackwell"),
+    ("B300", "Blackwell"),
+)
+
 NVSWITCHES: Final[Mapping[str, str]] = {"1ac2": "Volta", "1af1": "Ampere", "22a3": "Hopper"}
 """Switches that are PCI devices of NVIDIA's own: the node's fabric manager drives them through the GPU driver."""
 
@@ -128,6 +151,16 @@ def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Ge
         f"unknown GPU {NVIDIA}:{device}: say its generation in the inventory, gpu_stack.generations:"
         f" {{'{device}': one of {', '.join(GENERATIONS)}}}"
     )
+
+
+def generation_of_model(model: str) -> Generation | None:
+    """Hopper of ``NVIDIA H200``; None for a name that is not in the table.
+
+    What a node really has is told by its PCI ids when it is configured; a promise has a name only.
+    """
+    words = model.replace("-", " ").split()
+    name = next((name for begins, name in _MODELS for word in words if word.startswith(begins)), None)
+    return GENERATIONS[name] if name else None
 
 
 def generations(devices: Iterable[Pci], overrides: Mapping[str, str] | None = None) -> dict[str, Generation]:
