@@ -1,8 +1,8 @@
 """Before anything changes: can this rack, and this node, become what is declared?
 
-Contradictions of the inventory, and what two vendors want and no node can give both, stop the whole run while it is
-planned. What is wrong with one node stops that node
-before its first change, or everything (``preflight: {stop: rack}``); ``preflight: {accept: {ID: reason}}`` goes on.
+Contradictions of the inventory, mappings that cannot be read, and what two vendors want and no node can give both,
+stop the whole run while it is planned. What is wrong with one node stops that node before its first change, or
+everything (``preflight: {stop: rack}``); ``preflight: {accept: {ID: reason}}`` goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rackproof.configure.site import here
 def preflight() -> None:
     """Raises DeployError for what concerns the whole rack: nothing has been touched then."""
     site = here()
+    operations.read_all_inputs(site)
     given = operations.preflight_inputs(site)
     stopping, accepted = divided((*operations.of_rack(site), *operations.of_vendors(site)), given.accept)
     if stopping:

@@ -57,10 +57,10 @@ class Described:
     text: str
 
 
-def model_of(key: str) -> type[BaseModel]:
+def model_of(key: str) -> type[Inputs]:
     """The model of a key's mapping. Raises KeyError."""
     module, _, name = MODELS[key].partition(":")
-    model: type[BaseModel] = getattr(import_module(module), name)
+    model: type[Inputs] = getattr(import_module(module), name)
     return model
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from inspect import isclass
 from ipaddress import IPv4Interface
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node
+from rackproof.core.secret import Secret
 from rackproof.errors import InventoryError
 
 
@@ -41,12 +44,37 @@ def inputs(node: Node, key: str, model: type[InputsT]) -> InputsT:
         raise InventoryError(f"{node.name}: {_complaint(key, model, error)}") from None
 
 
+_SHOWN = ("literal_error", "bool_", "int_", "float_", "ip_", "greater_", "less_")
+"""Beginnings of pydantic's types of errors whose input is said. Of others it may be a secret in the wrong place."""
+
+
 def _complaint(key: str, model: type[BaseModel], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in (key, *first["loc"]))
-    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        return f"{where}: no such input; {suggestion(str(first['loc'][0]), model.model_fields)}"
-    return f"{where}: {first['msg'].lower()}"
+    *parents, last = (str(part) for part in first["loc"]) if first["loc"] else ("",)
+    where = ".".join((key, *parents, last)) if last else key
+    if first["type"] == "extra_forbidden" and (inner := _model_at(model, parents)) is not None:
+        return f"{where}: no such input; {suggestion(last, inner.model_fields)}"
+    return f"{where}: {_said(first)}"
+
+
+def _said(error: ErrorDetails) -> str:
+    """pydantic's words, and the input where that is safe."""
+    text = error["msg"][:1].lower() + error["msg"][1:]
+    given = error["input"]
+    plain = isinstance(given, str | int | float) and not isinstance(given, Secret)
+    return f"{text}, actual {given!r}" if plain and error["type"].startswith(_SHOWN) else text
+
+
+def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """The model below some fields; None where that is not a plain mapping of fields."""
+    for name in path:
+        field = model.model_fields.get(name)
+        named = [each for each in (field.annotation, *get_args(field.annotation)) if isclass(each)] if field else []
+        found = next((each for each in named if issubclass(each, BaseModel)), None)
+        if found is None:
+            return None
+        model = found
+    return model
 
 
 class NodeSettings(BaseModel):
@@ -106,4 +134,4 @@ def _parse(name: str, data: Mapping[str, Any]) -> NodeSettings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InventoryError(f"{name}: {key}: {first['msg'].lower()}") from None
+        raise InventoryError(f"{name}: {key}: {_said(first)}") from None

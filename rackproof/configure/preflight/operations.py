@@ -16,6 +16,7 @@ from pyinfra.context import host
 from rackproof.configure import facts
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
 from rackproof.configure.nic.inputs import NicStack
@@ -55,6 +56,16 @@ def preflight_inputs(site: Site) -> PreflightInputs:
     except InventoryError as error:
         raise DeployError(str(error)) from None
     return found
+
+
+def read_all_inputs(site: Site) -> None:
+    """Every mapping of the node at hand, also those that are read later in a deploy. Raises DeployError, one line."""
+    try:
+        for key in MODELS:
+            if site.node.data.get(key) is not None:
+                inputs(site.node, key, model_of(key))
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
 
 
 _rack_problems: WeakKeyDictionary[Inventory, tuple[Problem, ...]] = WeakKeyDictionary()

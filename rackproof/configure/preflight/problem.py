@@ -24,6 +24,7 @@ CHECKS: Final = {
     "gpu.supported": "a driver that does not know the GPU or the operating system",
     "host.name": "a machine that is another one than the inventory means",
     "inventory.address": "two nodes with one address",
+    "inventory.keys": "a key that is misspelt: what it says would be left out without a word",
     "inventory.mac": "two nodes with one NIC",
     "inventory.roles": "a group whose name is misspelt: its nodes would get nothing of their role",
     "inventory.subnet": "a rail whose nodes cannot reach each other",

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface
 
+from rackproof.configure.known_inputs import misspelled
 from rackproof.configure.preflight.problem import Problem
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack, fold
@@ -18,6 +19,17 @@ def rack_problems(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
     yield from _reached_twice(rack)
     yield from _subnets(rack, architecture.rails)
     yield from _roles(rack, architecture)
+    yield from _keys(rack)
+
+
+def _keys(rack: Rack) -> Iterator[Problem]:
+    holders: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in rack.nodes:
+        for key, meant in misspelled(node.data).items():
+            holders[key, meant].append(node.name)
+    for (key, meant), names in holders.items():
+        what = f"{fold(names)}: {key}: expected a key that is known, actual one that nothing reads"
+        yield Problem("inventory.keys", what, f"did you mean {meant!r}? rackproof inputs lists all")
 
 
 def _values(node: Node, key: str) -> tuple[str, ...]:

@@ -47,6 +47,13 @@ def test_nodes_that_contradict_each_other(id_: str, data: list[dict[str, Any]], 
     assert said in found(rack(*data))[id_]
 
 
+def test_a_misspelt_key_is_said_with_its_nodes_and_what_was_meant() -> None:
+    line = found(rack({"gpu_stak": {}, "_timeout": 900, "ssh_user": "root"}, {"gpu_stak": {}}))["inventory.keys"]
+    assert line.startswith("gpu-[01-02]: gpu_stak: ")
+    assert "did you mean 'gpu_stack'?" in line
+    assert "inventory.keys" not in found(rack({"gpu_stack": {}, "_timeout": 900, "rack_unit": 7}))
+
+
 def test_one_host_on_two_ports_is_two_nodes() -> None:
     assert found(rack({"ssh_hostname": "127.0.0.1", "ssh_port": 1}, {"ssh_hostname": "127.0.0.1", "ssh_port": 2})) == {}
 
