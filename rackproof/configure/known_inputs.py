@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from rackproof.configure.settings import Inputs, NodeSettings
-from rackproof.core.nearest import nearest
 
 MODELS: Mapping[str, str] = {
     "containers": "rackproof.configure.containers.inputs:ContainerInputs",
@@ -42,6 +43,9 @@ PLAIN: Mapping[str, str] = {
     "take_over": "The run that a node may be taken from although it works there still; for the command line.",
 }
 """Keys that are no mapping and not settings of a node, and what they are."""
+
+ALIKE = 0.85
+"""So much alike are a key and its misspelling: one letter of six. A site may have keys of its own that sound like ours."""
 
 PYINFRAS = ("_", "ssh_")
 """How keys begin that pyinfra reads itself."""
@@ -85,7 +89,9 @@ def misspelled(keys: Iterable[str]) -> dict[str, str]:
     return {
         key: near[0]
         for key in keys
-        if key not in ours and not key.startswith(PYINFRAS) and (near := nearest(key, ours))
+        if key not in ours
+        and not key.startswith(PYINFRAS)
+        and (near := difflib.get_close_matches(key, ours, n=1, cutoff=ALIKE))
     }
 
 
@@ -100,9 +106,22 @@ def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:
 
 
 def _type(field: FieldInfo) -> str:
-    annotation: Any = field.annotation
-    text = annotation.__name__ if inspect.isclass(annotation) and not hasattr(annotation, "__args__") else annotation
-    return str(text).replace("typing.", "").replace("rackproof.configure.", "").replace("ipaddress.", "")
+    return _named(field.annotation)
+
+
+def _named(annotation: Any) -> str:
+    """A type as an inventory's author reads it; what restrains a text is said where it is wrong."""
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _named(inside[0])
+    if origin is Literal:
+        return " | ".join(map(repr, inside))
+    if origin in (Union, UnionType):
+        return " | ".join("None" if each is type(None) else _named(each) for each in inside)
+    if inside:
+        names = ", ".join("..." if each is Ellipsis else _named(each) for each in inside)
+        return f"{origin.__name__ if origin else annotation}[{names}]"
+    return str(getattr(annotation, "__name__", annotation))
 
 
 def _default(field: FieldInfo) -> str:

@@ -23,6 +23,14 @@ def test_every_input_says_what_it_is_and_has_a_default(key: str) -> None:
         assert each.text, f"{each.key} has no text"
 
 
+def test_types_are_said_without_the_machinery_behind_them() -> None:
+    types = {each.key: each.type for key in MODELS for each in described(key)}
+    assert not [key for key, text in types.items() if "Annotated" in text or "Constraints" in text]
+    assert types["gpu_stack.driver"] == "str | None"
+    assert types["nic_stack.source"] == "'doca' | 'mlnx_ofed' | 'inbox' | None"
+    assert types["preflight.free_mib"] == "dict[str, int]"
+
+
 def test_settings_of_a_node_are_described() -> None:
     assert {"data_drive", "fabric_addresses", "architecture"} <= {each.key for each in plain_inputs() if each.text}
 
@@ -57,7 +65,7 @@ def test_no_mapping_is_read_that_is_not_listed() -> None:
 
 
 def test_a_misspelled_key_is_noticed_and_a_sites_own_is_not() -> None:
-    assert misspelled(["gpu_stak", "rack_unit", "ssh_user", "gpu_stack"]) == {"gpu_stak": "gpu_stack"}
+    assert misspelled(["gpu_stak", "rack_unit", "fake_responses", "ssh_user", "gpu_stack"]) == {"gpu_stak": "gpu_stack"}
 
 
 def test_the_command_says_it_all() -> None:
