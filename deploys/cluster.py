@@ -12,6 +12,7 @@ from deploys.container_toolkit import container_toolkit
 from deploys.containers import containers
 from deploys.fabric import fabric
 from deploys.gpu import gpu
+from deploys.gpu_driver import gpudirect_storage
 from deploys.health_check import health_check
 from deploys.node import node
 from deploys.preflight import preflight
@@ -39,11 +40,15 @@ if site.served("nfs"):
 if site.architecture.ceph and site.served("parallel"):
     ceph_server()
 operations.meet(name="Servers before clients")
+
+# Drivers of the adapters come first, because the GPU's link to them; clients of file systems link to both; and only
+# with a client there can be seen that its data goes straight to a GPU.
+if "gpu" in host.groups:
+    gpu(prove_storage=False)
 if site.client_storage():
     storage_client()
-
 if "gpu" in host.groups:
-    gpu()
+    gpudirect_storage()
 
 if site.architecture.containers:
     containers()

@@ -48,6 +48,9 @@ LIMIT_S = 20.0
 """Seconds for one of the questions that are asked together, unless the inventory knows a slow node better
 (``command_timeout_s``). One that takes half of it is asked on its own when due, in
 later runs as well: all answers wait for the last."""
+TIMEOUT_S = 900
+"""Seconds for a command whose operation and inventory (``_timeout``) set no limit: a node that freezes must not hold
+up the whole run. Default: what a package manager may take on a slow node."""
 SWITCH = "ask_ahead"
 
 END = "rackproof-end"
@@ -142,6 +145,7 @@ class AskAhead:
         self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
     ) -> tuple[bool, CommandOutput]:
         shown = {"print_output": print_output, "print_input": print_input}
+        arguments["_timeout"] = arguments.get("_timeout") or TIMEOUT_S
         if isinstance(command, Aside):
             self.round_trips += 1
             return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]

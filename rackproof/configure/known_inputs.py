@@ -45,7 +45,7 @@ PLAIN: Mapping[str, str] = {
 """Keys that are no mapping and not settings of a node, and what they are."""
 
 ALIKE = 0.85
-"""So much alike are a key and its misspelling: one letter of six. A site may have keys of its own that sound like ours."""
+"""So much alike are a key and its misspelling: one letter of six. A site has keys of its own, which sound like ours."""
 
 PYINFRAS = ("_", "ssh_")
 """How keys begin that pyinfra reads itself."""
