@@ -20,7 +20,11 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 @click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--diff", "differences", is_flag=True, help="Show the differences of files.")
-@click.option("--commands", is_flag=True, help="Show the exact shell commands.")
+@click.option(
+    "--commands",
+    is_flag=True,
+    help="Show the exact shell commands, but not the functions that keep what they change for a rollback.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Every node's plan as JSON, not folded.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when something would change, as git diff does.")
 @click.pass_context

@@ -121,6 +121,16 @@ def _comparable(text: str, identity: Sequence[str]) -> str:
     return anonymous(_DIGEST.sub(r"\1", text), identity)
 
 
+_JOURNAL = re.compile(r"^rp_\w+\(\) \{\n(?:.*\n)*?\}\n+", re.MULTILINE)
+_TAKEN = re.compile(r"^rp_lock .*\n", re.MULTILINE)
+
+
+def without_journal(command: str) -> str:
+    """A command without the functions that keep for a rollback what it changes, and without who takes the node: they
+    are the same before every change. What is kept stays."""
+    return _TAKEN.sub("", _JOURNAL.sub("", command))
+
+
 def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
     """The largest first; of equally large ones the one with the first node."""
     folds: dict[tuple[object, ...], list[NodePlan]] = {}

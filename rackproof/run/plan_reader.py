@@ -213,6 +213,8 @@ def _refusal(commands: Sequence[str]) -> bool:
 def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
     from pyinfra.api.exceptions import PyinfraError
 
+    from rackproof.core.plan import without_journal
+
     name = ", ".join(sorted(state.op_meta[op_hash].names))
     commands: list[str] = []
     refused = None
@@ -221,7 +223,7 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
             for command in state.get_op_data_for_host(host, op_hash).command_generator():
                 if commands and _errors(said):
                     break  # it looked whether its commands had their effect; they have not run
-                commands.append(listener.shown(str(command)))
+                commands.append(listener.shown(without_journal(str(command))))
         except PyinfraError as error:
             refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
     errors = _errors(said) if len(commands) <= 1 else []

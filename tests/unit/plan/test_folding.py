@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.core.plan import NodePlan, PlannedOperation, RackPlan, anonymous, deviation, fold_plans, identity_of
+from rackproof.configure.rollback.journal import Journal, unit_line
+from rackproof.configure.run_lock import Holder
+from rackproof.core.plan import (
+    NodePlan,
+    PlannedOperation,
+    RackPlan,
+    anonymous,
+    deviation,
+    fold_plans,
+    identity_of,
+    without_journal,
+)
 from rackproof.report.plan import overview, summary, whole
 
 
@@ -124,3 +135,15 @@ def test_an_identity_is_replaced_as_a_whole_word(text: str, expected: str) -> No
 @given(st.text())
 def test_without_an_identity_text_stays(text: str) -> None:
     assert anonymous(text, ()) == text
+
+
+def test_what_every_change_begins_with_is_left_out_and_what_is_kept_stays() -> None:
+    journal = Journal("20261121T183000-4f2a", holder=Holder("20261121T183000-4f2a", "root", "here", "0"))
+    whole = journal.before([unit_line("a.service")], "set -eu\nsystemctl stop a.service")
+    short = without_journal(whole)
+    assert "rp_unit a.service" in short
+    assert short.endswith("set -eu\nsystemctl stop a.service")
+    assert "() {" not in short
+    assert "here" not in short
+    assert len(short.splitlines()) < 12 < len(whole.splitlines())
+    assert without_journal("f() {\n  true\n}\nf") == "f() {\n  true\n}\nf"
