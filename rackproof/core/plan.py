@@ -121,7 +121,7 @@ def _comparable(text: str, identity: Sequence[str]) -> str:
     return anonymous(_DIGEST.sub(r"\1", text), identity)
 
 
-_JOURNAL = re.compile(r"^rp_\w+\(\) \{\n(?:.*\n)*?\}\n+", re.MULTILINE)
+_JOURNAL = re.compile(r"^rp_\w+\(\) [{(]\n(?:.*\n)*?[})]\n+", re.MULTILINE)
 _TAKEN = re.compile(r"^rp_lock .*\n", re.MULTILINE)
 
 
