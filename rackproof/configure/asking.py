@@ -66,6 +66,12 @@ class Question(str):
     __slots__ = ()
 
 
+class Timely(Question):
+    """A question whose answer counts at the moment it is given, such as a clock: it is always asked on its own."""
+
+    __slots__ = ()
+
+
 class Aside(StringCommand):
     """A command that changes nothing that a question is about. It is never asked ahead, and no answer ages by it."""
 
@@ -146,7 +152,7 @@ class AskAhead:
     ) -> tuple[bool, CommandOutput]:
         shown = {"print_output": print_output, "print_input": print_input}
         arguments["_timeout"] = arguments.get("_timeout") or TIMEOUT_S
-        if isinstance(command, Aside):
+        if isinstance(command, Aside | Timely):
             self.round_trips += 1
             return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
         if not isinstance(command, Question):

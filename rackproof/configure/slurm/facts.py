@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rackproof.configure.asking import Timely
 from rackproof.configure.facts import Answer, complete
 from rackproof.configure.slurm import nodes, registration
 
@@ -10,7 +11,7 @@ class SlurmNodeState(Answer[nodes.NodeState]):
     """Clock, hardware, key and configuration of a node."""
 
     def command(self) -> str:
-        return complete(nodes.state_command())
+        return Timely(complete(nodes.state_command()))
 
     def parse(self, lines: list[str]) -> nodes.NodeState:
         return nodes.parse_state(lines)

@@ -296,3 +296,16 @@ def test_questions_of_a_run_that_failed_are_not_kept(known: Rack, files: list[Pa
     for path in files:
         again.ask(path)
     assert again.trips() == 1
+
+
+def test_a_question_about_a_moment_is_always_asked_then(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])  # and all others with it
+    host = known.state.inventory.get_host("gpu-01")
+    assert host is not None
+    clock = asking.Timely(f"date +%s%N; echo {asking.END}")
+    with ctx_state.use(known.state), ctx_host.use(host):
+        said = [host.run_shell_command(clock)[1].stdout_lines[0] for _ in range(2)]
+    assert said[0] != said[1]
+    assert known.trips() == 3
+    assert known.ask(files[1]) == ("b",)
+    assert known.trips() == 3  # no answer is older for it
