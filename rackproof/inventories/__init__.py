@@ -11,10 +11,11 @@ Each helper returns groups: name: list of ``(node, data)``, as pyinfra has them 
 with the source is said in one line with its file, line or record, and the way out.
 """
 
+from rackproof.core.secret import Secret
 from rackproof.inventories.netbox import from_netbox
 from rackproof.inventories.nodesets import nodes
 from rackproof.inventories.records import Groups, SourceError
-from rackproof.inventories.secrets import Secret, secret
+from rackproof.inventories.secrets import secret
 from rackproof.inventories.slurm import from_slurm
 from rackproof.inventories.table import from_csv
 from rackproof.inventories.terraform import from_terraform

@@ -120,9 +120,7 @@ def test_a_missing_program_is_an_error_only_after_the_packages_were_installed() 
 def test_a_mount_that_came_out_differently_than_declared_fails() -> None:
     (nfs,) = [mount for mount in site().client_mounts() if mount.name == "nfs-rdma"]
     wrong = Mounted(nfs.what, nfs.where, "nfs4", ("rw", "hard", "vers=4.1", "proto=tcp"))
-    script, refusal = run(
-        operations.mounted, StubHost({facts.MountTable: Table({nfs.where: wrong})}), wanted=[nfs]
-    )
+    script, refusal = run(operations.mounted, StubHost({facts.MountTable: Table({nfs.where: wrong})}), wanted=[nfs])
     assert "systemctl restart" in script
     assert "option proto=rdma is not in force" in refusal
     assert refusal.endswith("exit 1")

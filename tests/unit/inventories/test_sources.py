@@ -77,7 +77,7 @@ def test_rails_may_be_columns_of_their_own(tmp_path: Path) -> None:
         (("gpu-01,gpu,", "gpu-01,gpuu,"), {"roles": {"gpu": "gpu"}}, "gpu-01: unknown role 'gpuu'; did you mean 'gpu'"),
         (("gpu-01,gpu,", "gpu-01,,"), {}, "rack.csv:2: gpu-01 has no role"),
         (("gpu-01,gpu,", "gpu-01,GPU server,"), {}, "role 'GPU server' cannot be a group of an inventory"),
-        (("10.0.0.1/24;", "10.0.0.1;"), {}, "expected an address with its prefix length (10.0.0.1/24), actual '10.0.0.1'"),
+        (("10.0.0.1/24;", "10.0.0.1;"), {}, "with its prefix length (10.0.0.1/24), actual '10.0.0.1'"),
         (("10.0.0.1/24;", "10.0.0.300/24;"), {}, "actual '10.0.0.300/24'"),
         (("192.0.2.1,", "192.0.2.1 x,"), {}, "ssh_hostname: expected a name or an address, actual '192.0.2.1 x'"),
         (("gpu-01,gpu,", "gpu 01,gpu,"), {}, "expected a node's name, actual 'gpu 01'"),
