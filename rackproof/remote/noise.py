@@ -81,6 +81,7 @@ RULES: Final = (
     _rule(
         r"\bmountinfo\b",
         (r"(?m)^\d+ \d+ \d+:\d+ ", ""),
+        (r"(?<=/overlay-containers/)[0-9a-f]{64}", _V),
         (r"\b(shared|master|propagate_from|fd|pgrp|pipe_ino)([:=])\d+", rf"\1\2{_V}"),
         order=r"",
     ),
@@ -154,7 +155,7 @@ RULES: Final = (
         ),
     ),
     _rule(r"\bunmunge\b", (r"\(\d{9,11}\)", f"({_V})")),
-    _rule(r"/proc/fs/fscache", (r"(?m)^([0-9a-f]{8} +)[\d ]+(?= \S)", rf"\1{_V}")),
+    _rule(r"/proc/fs/fscache", (r"(?m)^[0-9a-f]{8}( +)[\d ]+(?= \S)", rf"{_V}\1{_V}")),
     _rule(
         r"\blctl\b",
         (r"-ffff[0-9a-f]{12}\b", "-‹instance›"),

@@ -64,7 +64,8 @@ def by_subject(measurements: Sequence[Measurement]) -> dict[str, Measurement]:
 
 def test_the_plan_covers_every_storage_link_and_operation() -> None:
     ids = {s.id for s in plan_steps(virtual_rack(), "lab", lab_rack())}
-    assert {f"storage/{s}/{w}" for s in virtual_rack().storage for w in ("read", "write", "randread")} <= ids
+    storages = virtual_rack().profiles["lab"].storage.storages
+    assert {f"storage/{s}/{w}" for s in storages for w in ("read", "write", "randread")} <= ids
     assert {f"links/rail0/round1/{t}" for t in ("rdma-bandwidth", "rdma-latency", "tcp-bandwidth")} <= ids
     assert {f"collectives/mpi/{op}" for op in ("all_reduce", "all_gather", "alltoall")} <= ids
 
