@@ -134,8 +134,10 @@ def _served(architecture: Architecture, check: str, leads: Collection[str]) -> I
             yield from (option.removeprefix("vers=") for option in storage.options if option.startswith("vers="))
 
 
-def value_at(architecture: Architecture, key: str) -> Any:
+def value_at(architecture: Architecture, key: str, said_only: bool = False) -> Any:
     """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too.
+
+    ``said_only``: without what has its default anyway.
 
     NICs and drives, which stand in lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
     """
@@ -160,7 +162,7 @@ def value_at(architecture: Architecture, key: str) -> Any:
             value, rest = value[found], rest[len(found) + 1 :]
         else:
             return ABSENT
-    return _plain(value)
+    return _plain(value, said_only)
 
 
 def _name_in_list(entry: object) -> object:
@@ -179,13 +181,13 @@ def role_with(architecture: Architecture, groups: Collection[str], part: str) ->
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, said_only: bool) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode="json", by_alias=True, exclude_defaults=said_only)
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _plain(inner, said_only) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, said_only) for inner in value]
     return value
 
 

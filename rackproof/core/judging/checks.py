@@ -101,10 +101,29 @@ class _Promises:
             return f"was checked against another architecture, which did not record its {result.reads}; validate again"
         if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
             return None
+        if _same(result.expected, promised, value_at(self._architecture, result.reads, said_only=True)):
+            return None
         return (
             f"was checked against {result.reads} = {_short(result.expected)},"
             f" this architecture expects {_short(promised)}; validate again"
         )
+
+
+def _same(recorded: Any, promised: Any, said: Any) -> bool:
+    """Whether both say the same where only one of them knows a key: a key that came later and that the file leaves at
+    its default was promised by nobody."""
+    if isinstance(recorded, dict) and isinstance(promised, dict):
+        later = {key: said.get(key) if isinstance(said, dict) else None for key in promised}
+        return all(recorded[key] in (None, [], {}) for key in recorded.keys() - promised.keys()) and all(
+            _same(recorded[key], value, later[key])
+            if key in recorded
+            else not isinstance(said, dict) or key not in said
+            for key, value in promised.items()
+        )
+    if isinstance(recorded, list) and isinstance(promised, list) and len(recorded) == len(promised):
+        inner = said if isinstance(said, list) and len(said) == len(promised) else [None] * len(promised)
+        return all(_same(*each) for each in zip(recorded, promised, inner, strict=True))
+    return _spelled(recorded) == _spelled(promised)
 
 
 def _spelled(value: Any) -> str:
