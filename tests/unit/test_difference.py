@@ -39,8 +39,8 @@ def changed(recording: Recording, command: str, change: Callable[[str], str]) ->
 
 
 OWN = ("dmesg", "nvme", "nfs-paths", "mountinfo", "mountstats", "/sys/class/bdi", "drives", "rp-local")
-"""Questions whose answers differ between the twins: what once went wrong, the order in which the kernel found the drives,
-and the server's addresses, which every client takes in another order on purpose."""
+"""Questions whose answers differ between the twins: what once went wrong, the order in which the kernel found the
+drives, and the server's addresses, which every client takes in another order on purpose."""
 
 
 def of_twins(one: Recording, two: Recording) -> list[Difference]:
