@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import PENDING, pending_command
+from rackproof.core.sections import sections_of
 
 CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
@@ -143,14 +144,7 @@ def table_command() -> str:
 
 def parse_table(lines: Sequence[str]) -> Table:
     """Answer of ``table_command``. Raises ValueError on anything else."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 4:
-        raise ValueError(f"expected 4 sections, actual {len(sections)}")
+    sections = sections_of(lines, 4)
     mounted, pending, units, stats = sections
     named = dict(line.split(" ", 1) for line in units)
     return Table(parse_mounts(mounted), frozenset(pending), named, parse_transports(stats))

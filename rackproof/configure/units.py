@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.files import PENDING, pending_command
+from rackproof.core.sections import sections_of
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20
@@ -69,7 +70,7 @@ def parse_states(lines: Sequence[str]) -> SystemState:
 
     Raises ValueError on anything that is not such an answer.
     """
-    asked, shown, pending, manager, proofs = _sections(lines, 5)
+    asked, shown, pending, manager, proofs = sections_of(lines, 5)
     units = [name for name in asked if name]
     blocks: list[dict[str, str]] = []
     for line in shown:
@@ -94,18 +95,6 @@ def parse_states(lines: Sequence[str]) -> SystemState:
     }
     properties = {key: value for key, _, value in (line.partition("=") for line in manager)}
     return SystemState(states, frozenset(pending), properties)
-
-
-def _sections(lines: Sequence[str], count: int) -> list[list[str]]:
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != count:
-        raise ValueError(f"expected {count} sections, actual {len(sections)}")
-    return sections
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rackproof.core.sections import sections_of
+
 _IDS: Final = (
     "cd /sys/bus/pci/devices 2>/dev/null && for d in *; do"
     ' [ -e "$d/vendor" ] || continue; read -r v <"$d/vendor"; read -r i <"$d/device"; read -r c <"$d/class";'
@@ -109,14 +111,7 @@ class Machine:
 
 def parse_machine(lines: Sequence[str]) -> Machine:
     """Answer of ``MACHINE_COMMAND``. Raises ValueError on anything else."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 6:
-        raise ValueError(f"expected 6 sections, actual {len(sections)}")
+    sections = sections_of(lines, 6)
     release, kernel, cmdline, pci, firmware, processor = sections
     os = _os_release(release)
     if "ID" not in os or len(kernel) != 2 or len(cmdline) != 1 or not firmware:

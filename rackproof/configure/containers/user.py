@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.core.sections import sections_of
 
 HOME = "/var/lib/rackproof/home"
 FOLDER = "rackproof-user"
@@ -42,14 +43,7 @@ def state_command(inputs: ContainerInputs, folders: Sequence[str]) -> str:
 
 def parse_state(lines: Sequence[str]) -> UserState:
     """Raises ValueError."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 5:
-        raise ValueError(f"expected 5 sections, actual {len(sections)}")
+    sections = sections_of(lines, 5)
     uid, holder, subuid, subgid, folders = sections
     pairs = [line.rsplit("|", 1) for line in folders]
     return UserState(

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rackproof.configure.settings import Inputs
+from rackproof.core.versions.models import Sha256, Url
 
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.+:~^-]*$")]
 DriverVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]+){0,2}$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command
+from rackproof.core.sections import sections_of
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
@@ -126,14 +127,7 @@ def parse_state(lines: Sequence[str]) -> GpuState:
 
     A report of nvidia-smi that cannot be read is none, with its words beside: the driver may be in any state here.
     """
-    parts: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            parts.append([])
-        else:
-            parts[-1].append(line)
-    if len(parts) != 16:
-        raise ValueError(f"expected 16 sections, actual {len(parts)}")
+    parts = sections_of(lines, 16)
     report, problem, text = _report("".join(parts[14]))
     return GpuState(
         modules={name: version for name, _, version in (line.partition(" ") for line in parts[0])},

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rackproof.configure.mounts import Mounted, parse_mounts
 from rackproof.configure.run_lock import Holder, held_command, parse_held
 from rackproof.configure.versions.locks import LOCK_FILES, PID_FILES, wait_for_lock
+from rackproof.core.sections import sections_of
 
 BUSY_SHOWN = 5
 """Processes that are named of those that work in a mount."""
@@ -76,14 +77,7 @@ def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
 
 def parse_state(lines: Sequence[str]) -> NodeState:
     """Answer of ``state_command``. Raises ValueError on anything that is not such an answer."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != _SECTIONS:
-        raise ValueError(f"expected {_SECTIONS} sections, actual {len(sections)}")
+    sections = sections_of(lines, _SECTIONS)
     node, space, lock, packages, system, mounted, users = sections
     if len(node) < 2 or not node[0] or not system or not system[0] or not mounted:
         raise ValueError("no name, clock, state of the system or mount table in the answer")

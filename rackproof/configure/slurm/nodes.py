@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from rackproof.configure.files import PENDING
+from rackproof.core.sections import sections_of
 from rackproof.parse.slurm import Found, parse_slurmd_c
 
 CONF = "/etc/slurm/slurm.conf"
@@ -56,14 +57,7 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> NodeState:
     """Answer of ``state_command``. Raises ValueError."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 6:
-        raise ValueError(f"expected 6 sections, actual {len(sections)}")
+    sections = sections_of(lines, 6)
     clock, hardware, key, conf, nvml, changed = sections
     try:
         text = base64.b64decode(conf[0], validate=True).decode(errors="replace") if conf else None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.core.sections import sections_of
 from rackproof.core.versions import LockedPackage
 
 ROOM: Final = ("/usr", "/var", "/boot")
@@ -54,14 +55,7 @@ def state_command(names: Sequence[str], family: str) -> str:
 
 def parse_state(lines: Sequence[str], family: str) -> PackageState:
     """Raises ValueError on anything that is not such an answer."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 4:
-        raise ValueError(f"expected 4 sections, actual {len(sections)}")
+    sections = sections_of(lines, 4)
     bodies = [section[:-1] for section in sections]
     statuses = [_status(section) for section in sections]
     # rpm's exit status is the number of packages that are not installed, up to 125
