@@ -44,7 +44,7 @@ test-unit: .venv/.ready ## tests without network and rack, in seconds
 	@$(RUN) pytest tests/unit -q -n auto
 
 test-lab: setup ## tests on the virtual rack (boots it where it is down)
-	@$(RUN) pytest tests/lab -v --tb=short --show-capture=stdout
+	@$(RUN) pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 
 test-faults: setup ## every live fault of the virtual rack (test-lab tries one of each kind)
 	@RACKPROOF_ALL_FAULTS=1 $(RUN) pytest tests/lab/test_5_faults.py -v --tb=short

@@ -30,6 +30,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
 
 
+_prepared_s: dict[str, float] = {}
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Every line says how long its test took, what it waited for included: a run that is cut off has said so too."""
+    if not isinstance(report, pytest.TestReport):
+        return None
+    if report.when == "setup":
+        _prepared_s[report.nodeid] = report.duration
+    if report.when == "call" and report.outcome != "skipped":
+        took = f"{report.duration + _prepared_s.pop(report.nodeid, 0):.0f} s"
+        return report.outcome, "." if report.passed else "F", f"{report.outcome.upper()} in {took}"
+    return None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _in_the_checkout() -> Iterator[None]:
     before = Path.cwd()
