@@ -25,13 +25,14 @@ import yaml
 from rackproof.errors import LabError
 
 BUILD_TIMEOUT_S = 1800
-IMAGE_FORMAT = "5"
+IMAGE_FORMAT = "6"
 """Raised when this module makes a different image of the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
 
 MODULES = "/usr/local/lib/rackproof/initramfs-modules"
 BOOT_LOADER = "/etc/default/grub"
+PAM = "etc/pam.d"
 GENERATORS = "etc/systemd/system-generators"
 _MANIFEST = "manifest.tsv"
 
@@ -143,7 +144,11 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
             for name in recipe["masked_generators"]
         ),
         f'--customize-hook=chroot "$1" systemctl disable {" ".join(recipe["disabled_units"])}',
-        '--customize-hook=chroot "$1" systemctl enable systemd-networkd.service ssh.service',
+        f'--customize-hook=chroot "$1" systemctl enable {" ".join(recipe["enabled_units"])}',
+        *(
+            f"--customize-hook=sed -i 's/^@include common-session$/&-noninteractive/' \"$1/{PAM}/{name}\""
+            for name in recipe["logins_without_session"]
+        ),
         '--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id; touch "$1/etc/machine-id"',
         f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
         '--customize-hook=chroot "$1" /usr/local/sbin/rackproof-initramfs /boot/rackproof.img',

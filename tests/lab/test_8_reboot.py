@@ -1,53 +1,75 @@
-"""The one reboot: a changed command line is said, done when it is allowed, in force after, and not done again."""
+"""Reboots: a changed command line is said, done when it is allowed and in force after; the declared state survives."""
 
 from __future__ import annotations
+
+import time
 
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
+from tests.lab.test_2_deploy import DEPLOY, changes
 
 NODE = "gpu-02"
 ARGUMENT = "skew_tick=1"
 WISH = f'node={{"kernel_arguments": ["{ARGUMENT}"]}}'
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 REBOOT_S = 2400
-"""One deploy with a reboot of an emulated node in it, which starts its kernel twice."""
+"""One deploy with a reboot of an emulated node, which starts its kernel twice; the limit is for what never ends."""
+CLIENT_MOUNTS = ("/mnt/local", "/mnt/nfs-tcp", "/mnt/nfs-rdma", "/mnt/cephfs")
 
 
 def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run("cat /proc/sys/kernel/random/boot_id", 60).text
+        boot = fleet[NODE].run(BOOT_ID, 60).text
     done = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH, "--quiet")
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{NODE} reboot required: kernel arguments" in done.stdout
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run("cat /proc/sys/kernel/random/boot_id", 60).text == boot
+        assert fleet[NODE].run(BOOT_ID, 60).text == boot
         assert ARGUMENT in fleet[NODE].run("cat /boot/grub/grub.cfg", 60).text
         assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 60).text
 
 
-def test_allowed_it_is_done_once_and_then_nothing_changes(converged: Rack, command: Command) -> None:
+def test_allowed_it_is_done_and_in_force(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run("cat /proc/sys/kernel/random/boot_id", 60).text
+        boot = fleet[NODE].run(BOOT_ID, 60).text
     wish = ("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH)
-    done = command(*wish, "--reboot", timeout=REBOOT_S)
+    done = command(*wish, "--reboot", "--serial", "1", timeout=REBOOT_S)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "rebooted in" in done.stderr
     with Fleet(converged) as fleet:
-        after = fleet[NODE].run("cat /proc/sys/kernel/random/boot_id && cat /proc/cmdline", 120).text
+        after = fleet[NODE].run(f"{BOOT_ID} && cat /proc/cmdline", 120).text
         assert ARGUMENT in after
         assert boot not in after
-        if fleet[NODE].run("command -v scontrol", 60).ok:
-            state = fleet[NODE].run(f"scontrol --oneliner show node {NODE}", 60).text
-            assert "DRAIN" not in state
+        state = fleet[NODE].run(f"scontrol --oneliner show node {NODE}", 60)
+        assert state.ok, state.why
+        assert "DRAIN" not in state.text
         mounted = fleet[NODE].run("findmnt -no SOURCE /scratch", 60).text
         assert mounted.startswith("/dev/md")
-    again = command(*wish, "--quiet")
-    assert again.returncode == 0, again.stdout
-    assert f"{NODE}: no changes" in again.stdout
 
 
-def test_what_is_no_longer_wanted_goes_with_the_next_reboot(converged: Rack, command: Command) -> None:
-    done = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--reboot", "--serial", "1", timeout=REBOOT_S)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
+    converged: Rack, command: Command
+) -> None:
+    """And what is no longer wanted on a command line went with that reboot, which somebody else ordered."""
+    unwanted = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--quiet")
+    assert unwanted.returncode == 2, unwanted.stdout + unwanted.stderr[-3000:]
+    assert f"{NODE} reboot required: kernel arguments" in unwanted.stdout
+    names = [node.name for node in converged.nodes]
+    with Fleet(converged) as fleet:
+        boots = {n: a.text for n, a in fleet.run(dict.fromkeys(names, BOOT_ID), 30).items()}
+        fleet.run(dict.fromkeys(names, "systemctl --no-block reboot"), 30)
+    waiting, deadline = set(names), time.monotonic() + REBOOT_S
+    mounts = " && ".join(f"mountpoint -q {m}" for m in CLIENT_MOUNTS)
+    while waiting and time.monotonic() < deadline:
+        time.sleep(3)
+        with Fleet(converged) as fleet:
+            probes = {n: BOOT_ID + (f" && {mounts}" if n.startswith("gpu") else "") for n in waiting}
+            answers = fleet.run(probes, 30)
+        waiting -= {n for n, a in answers.items() if a.ok and a.text != boots[n]}
+    assert not waiting, f"{waiting} not back with all mounts after {REBOOT_S} s"
     with Fleet(converged) as fleet:
         assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline /boot/grub/grub.cfg", 120).text
+    done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert changes(done.stdout) == {}
