@@ -26,6 +26,11 @@ BRIEF = 200
 
 def read_rack(path: Path) -> tuple[Rack, str]:
     """A rack file, and the architecture that it names. Raises InventoryError, one line."""
+    if not path.exists():
+        raise InventoryError(
+            f"{path}: no such rack file; the deploy of the health check writes it; or give --rack FILE, or --role and"
+            " --architecture"
+        )
     try:
         written = as_model(WrittenRack, load_yaml(path), str(path))
     except SelfTestError as error:

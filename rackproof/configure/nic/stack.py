@@ -198,6 +198,12 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
             )
         )
     if source != "inbox":
+        if not core.vendor and state.ofed is None:
+            raise StackProblem(
+                "NVIDIA's drivers are declared and none are installed: name them in the version set"
+                " (components: {network: …} in versions.lock.yaml), bring them with the image, or say"
+                " nic_stack: {source: inbox}"
+            )
         if not core.vendor and core.path != "(builtin)":
             raise StackProblem(
                 f"mlx5_core of kernel {state.kernel} is the distribution's ({core.path}), not NVIDIA's: its package"

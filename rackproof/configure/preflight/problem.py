@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from rackproof.configure.settings import Inputs
 from rackproof.core.nearest import suggestion
@@ -64,7 +64,7 @@ class PreflightInputs(Inputs):
     stop: Literal["node", "rack"] = "node"
     """What a problem of one node stops: that node, while the others go on, or everything before any node is touched.
     Default: the node; a rack of hundreds always has one."""
-    free_mib: dict[str, int] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
+    free_mib: dict[str, NonNegativeInt] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
     """Path: MiB that must be free there. Default: what packages and an initramfs of a plain update take; a version set
     asks for more where it is installed (``versions.free_mib``)."""
     max_clock_offset_s: float = Field(default=30.0, gt=0)

@@ -109,7 +109,8 @@ def test_openibd_is_restarted_only_without_users() -> None:
     ("found", "says"),
     [
         (state(path="-"), "no module mlx5_core for kernel 6.8.0"),
-        (state(path=INBOX), "is the distribution's"),
+        (state(path=INBOX), "none are installed: name them in the version set"),
+        (state("25.10-1.7.1", path=INBOX), "is the distribution's"),
         (state(dkms=("mlnx-ofed-kernel/25.10, 6.8.0, x86_64: built",)), "mlnx-ofed-kernel (built)"),
         (state(dkms=("mlnx-ofed-kernel/25.10: added",)), "mlnx-ofed-kernel (added)"),
         (state(dkms=("nvidia/580, 6.8.0, x86_64: installed",)), "mlnx-ofed-kernel (not added)"),
