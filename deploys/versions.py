@@ -17,7 +17,16 @@ from rackproof.configure.site import here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions import operations, repositories
 from rackproof.configure.versions.install import Options
-from rackproof.configure.versions.site import VersionInputs, locked, platform_here, version_inputs, versions_here
+from rackproof.configure.versions.site import (
+    VersionInputs,
+    locked,
+    packages_here,
+    platform_here,
+    take,
+    taken,
+    version_inputs,
+    versions_here,
+)
 from rackproof.core.machine import Machine
 from rackproof.core.versions import Platform, stage_dkms
 from rackproof.core.versions.consistency import contradictions
@@ -51,7 +60,7 @@ def repositories_and_freeze() -> None:
         common.units(name="No upgrades by themselves", wanted=freeze_units(machine.family))
     if machine.family == "rhel" and inputs.hold:
         common.packages(name="Version lock", names=("python3-dnf-plugin-versionlock",), family="rhel")
-    used = {each.repository for each in locked("all")}
+    used = {each.repository for each in packages_here("all")}
     wanted = {name: each for name, each in platform.repositories.items() if name in used}
     if not wanted:
         return
@@ -82,20 +91,23 @@ def stage(name: str, title: str) -> None:
     To be called from within a deploy. Does and asks nothing without a version set, or where the set has nothing.
     """
     found = _here()
+    earlier = taken()
     packages = locked(name) if found else ()
     if found is None or not packages:
         return
     platform, machine, inputs = found
     operations.exact_packages(
-        name=title, packages=packages, options=options(inputs, machine), _timeout=INSTALL_TIMEOUT_S
-    )
+        name=title, packages=packages, options=options(inputs, machine),
+        earlier=sorted(earlier.intersection(each.name for each in packages)), _timeout=INSTALL_TIMEOUT_S,
+    )  # fmt: skip
     modules = dkms_of(platform, tuple(dict.fromkeys(each.component for each in packages)))
     release = platform.components.kernel.version if platform.components.kernel else machine.kernel
     if modules:
         operations.dkms_modules(
             name=f"{title}: modules", modules=modules, release=release, family=machine.family,
-            _timeout=INSTALL_TIMEOUT_S,
+            earlier=[each for each in modules if f"dkms {each}" in earlier], _timeout=INSTALL_TIMEOUT_S,
         )  # fmt: skip
+        take(f"dkms {each}" for each in modules)
 
 
 @deploy("Versions: network stack")
@@ -118,7 +130,7 @@ def hold_and_read_back() -> None:
     if found is None:
         return
     platform, machine, inputs = found
-    packages = locked("all")
+    packages = packages_here("all")
     if packages and inputs.hold:
         operations.held(name="Holds", packages=packages, family=machine.family, lock_wait_s=inputs.lock_wait_s)
     if packages:

@@ -10,11 +10,18 @@ from rackproof.configure.versions.state import PackageState, is_held, is_install
 from rackproof.core.versions import LockedPackage
 
 
-def to_hold(packages: Sequence[LockedPackage], state: PackageState, family: str) -> tuple[LockedPackage, ...]:
-    """Those that are there as locked and not held. What is not there is the installation's business."""
+def to_hold(
+    packages: Sequence[LockedPackage], state: PackageState, family: str, all_there: bool = False
+) -> tuple[LockedPackage, ...]:
+    """Those that are there as locked and not held. What is not there is the installation's business.
+
+    ``all_there``: as if everything were installed as locked, as it will be at the end of a run.
+    """
     return tuple(
-        each for each in packages if is_installed(each, state, family) and not is_held(each, state, family)
-    )  # fmt: skip
+        each
+        for each in packages
+        if (all_there or is_installed(each, state, family)) and not is_held(each, state, family)
+    )
 
 
 def hold_script(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300) -> str:

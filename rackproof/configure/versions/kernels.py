@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
@@ -103,6 +103,19 @@ class KernelPlan:
 
 def reboot_reason(release: str) -> str:
     return f"kernel {release} is locked and another one runs"
+
+
+def with_kernel(state: KernelState, release: str) -> KernelState:
+    """The state with the image of a kernel whose packages are still to be installed."""
+    if release in state.installed:
+        return state
+    return replace(state, installed=tuple(sorted((*state.installed, release), key=_by_number)))
+
+
+def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
+    """Orders releases as ``sort -V`` does."""
+    parts = re.findall(r"\d+|\D+", release)
+    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
 
 
 def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:

@@ -28,19 +28,28 @@ def identified() -> Commands:
 
 
 @operation()
-def exact_packages(packages: Sequence[LockedPackage], options: install.Options) -> Commands:
-    """Install exactly these versions, all in one transaction; nothing else is removed or downgraded for them."""
+def exact_packages(
+    packages: Sequence[LockedPackage], options: install.Options, earlier: Sequence[str] = ()
+) -> Commands:
+    """Install exactly these versions, all in one transaction; nothing else is removed or downgraded for them.
+
+    ``earlier`` are those that operations before this one install. A plan has them there; the run looks for itself.
+    """
     found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=options.family)
     if found is None:
         yield from unreadable("the list of installed packages")
         return
+    due = list(packages) if state.is_executing else [each for each in packages if each.name not in earlier]
+    if not due:
+        host.noop(f"all {len(packages)} packages come with the operations before")
+        return
     try:
-        plan = install.plan_install(packages, found, options)
+        plan = install.plan_install(due, found, options)
     except install.NoRoom as error:
         yield from refuse(str(error))
         return
     if not plan:
-        host.noop(f"all {len(packages)} packages are at their locked versions")
+        host.noop(f"all {len(due)} packages are at their locked versions")
         return
     for each in plan.packages:
         actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
@@ -64,13 +73,18 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
 
 @operation()
 def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300) -> Commands:
-    """Hold everything that is installed as locked, and read the holds again."""
+    """Hold everything that is installed as locked, and read the holds again.
+
+    A plan holds everything: what is not there yet comes with the operations before.
+    """
     found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=family)
     if found is None:
         yield from unreadable("the list of held packages")
         return
-    missing = holds.to_hold(packages, found, family)
+    missing = holds.to_hold(packages, found, family, all_there=not state.is_executing)
     if missing:
+        for each in missing:
+            logger.debug("%s: hold %s %s", host.name, each.name, each.version)
         kept = [hold_line(each.name, family) for each in missing]
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, lock_wait_s)))
     else:
@@ -84,6 +98,8 @@ def boot_kernel(release: str, family: str) -> Commands:
     if found is None:
         yield from unreadable("the installed kernels")
         return
+    if not state.is_executing:
+        found = kernels.with_kernel(found, release)
     plan = kernels.plan_boot(release, found, family)
     if plan:
         for reason in plan.reasons:
@@ -96,14 +112,20 @@ def boot_kernel(release: str, family: str) -> Commands:
 
 
 @operation()
-def dkms_modules(modules: Sequence[str], release: str, family: str) -> Commands:
-    """Every DKMS module is installed for the kernel that will run, not only for the one that runs."""
+def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Sequence[str] = ()) -> Commands:
+    """Every DKMS module is installed for the kernel that will run, not only for the one that runs.
+
+    ``earlier`` as in ``exact_packages``.
+    """
     found = host.get_fact(facts.Kernels, release=release)
     if found is None:
         yield from unreadable("the DKMS modules")
         return
-    plan = kernels.plan_dkms(modules, release, found, family)
+    due = list(modules) if state.is_executing else [each for each in modules if each not in earlier]
+    plan = kernels.plan_dkms(due, release, found, family)
     if plan:
+        for reason in plan.reasons:
+            logger.debug("%s: %s", host.name, reason)
         yield StringCommand(plan.script)
     else:
         host.noop(f"{', '.join(modules)}: installed for kernel {release}")

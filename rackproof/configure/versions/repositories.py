@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ HELD_BACK: Final = -1
 
 PREFERRED: Final = 1001
 """Priority of what is installed even where something newer is there."""
+CHOSEN: Final = 1000
+"""Priority of what is chosen whatever else is offered; what is installed and newer stays."""
 
 DRIVER_PACKAGES: Final = (
     "nvidia-driver-*",
@@ -164,6 +167,15 @@ def preferences(
             stanzas.append((packages, f"release o={_RELEASES[machine.os_id]}", HELD_BACK))
         # What a driver depends on comes in its version: apt would take the newest there is, and give up.
         stanzas.append((packages, f"version {driver.version}-*", PREFERRED))
+    # Whoever asks for a package of the set by its name alone (another deploy, a dependency) gets the locked version,
+    # and not the newest, which could only be taken back by a downgrade.
+    for _, component in platform.components.named():
+        for version in dict.fromkeys(component.packages.values()):
+            names = [package for package, own in component.packages.items() if own == version]
+            if driver is not None and version.startswith(f"{driver.version}-"):  # pinned above
+                names = [name for name in names if not any(fnmatchcase(name, each) for each in DRIVER_PACKAGES)]
+            if names:
+                stanzas.append((" ".join(names), f"version {version}", CHOSEN))
     for name, repository in repositories.items():
         if repository.priority is not None:
             stanzas.append(("*", _pin(name, repositories, mirrors), repository.priority))

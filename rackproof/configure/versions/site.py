@@ -9,10 +9,12 @@ The deploys of other domains plan with these::
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 from pyinfra.api.exceptions import DeployError
+from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof import version_sets
@@ -89,11 +91,31 @@ def platform_here() -> Platform | None:
         raise DeployError(f"{host.name}: {error}") from None
 
 
+_taken: WeakKeyDictionary[State, dict[str, set[str]]] = WeakKeyDictionary()
+
+
+def taken() -> frozenset[str]:
+    """What deploys see to on the node at hand by now: packages that they asked ``locked`` for, and what they took."""
+    return frozenset(_taken.get(host.state, {}).get(host.name, ()))
+
+
+def take(names: Iterable[str]) -> None:
+    """Note that the caller sees to these: DKMS modules as ``dkms NAME``."""
+    _taken.setdefault(host.state, {}).setdefault(host.name, set()).update(names)
+
+
 def locked(part: str) -> tuple[LockedPackage, ...]:
-    """Packages of a stage or of a component for the node at hand; nothing without a set.
+    """Packages of a stage or of a component for the node at hand, which the caller installs; nothing without a set.
 
     Raises DeployError, one line.
     """
+    found = packages_here(part)
+    take(each.name for each in found)
+    return found
+
+
+def packages_here(part: str) -> tuple[LockedPackage, ...]:
+    """As ``locked``, for who only wants to know. Raises DeployError, one line."""
     versions = versions_here()
     machine = machine_here() if versions is not None else None
     if versions is None or machine is None:
