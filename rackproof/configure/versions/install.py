@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from rackproof.core.versions import LockedPackage
 
 FIRST: Final = "nvidia-driver-pinning"
 """Packages that must be there before the others are looked at: they pin the branch of what those depend on."""
+
+BOOT_KERNEL: Final = 10
+"""Which part of ``free_mib`` is wanted below /boot for a kernel."""
+BOOT: Final = 40
+"""And for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,10 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, options
         return InstallPlan()
     if not missing:
         missing = tuple(packages)  # mending is a transaction too, and has to be proven
+    # Without a kernel there is an initial file system to be written again at most, and RHEL's /boot has 1 GiB.
+    boot = BOOT_KERNEL if any(each.component == "kernel" for each in missing) else BOOT
     for where, free in state.free_mib.items():
-        needed = options.free_mib // 10 if where == "/boot" else options.free_mib
+        needed = options.free_mib // boot if where == "/boot" else options.free_mib
         if free < needed:
             raise NoRoom(
                 f"{where}: {free} MiB free, {needed} wanted before packages are installed; make room"
@@ -64,15 +72,17 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, options
     rest = [each for each in missing if each not in first]
     steps = [step for step in (first, rest) if step]
     # Of a hold only those that are changed are let go, and they are held again whatever happens.
-    held = [each.name for each in missing if _holds_some_version(each, state, options.family)]
+    held = [each.name for each in missing if holds_some_version(each, state, options.family)]
     write = _apt if options.family == "debian" else _dnf
     return InstallPlan(missing, write(steps, held, options))
 
 
-def _holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
+def holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
+    """Whether a package is held, at whatever version."""
     if family == "debian":
         return is_held(package, state, family)
-    return any(entry.startswith(f"{package.name}-") for entry in state.held)
+    # What follows the name is a version and a release: libnccl is not held by libnccl-devel-0:2.28.3-1.
+    return any(re.fullmatch(rf"{re.escape(package.name)}-[^-]+-[^-]+", entry) for entry in state.held)
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -53,6 +53,8 @@ def exact_packages(
         return
     for each in plan.packages:
         actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
+        if install.holds_some_version(each, found, options.family):
+            actual += ", held"
         logger.debug("%s: %s: %s -> %s", host.name, each.name, actual, each.version)
     yield StringCommand(plan.script)
 
@@ -66,6 +68,10 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
         return
     missing = [key for key in wanted if found.get(key.path) != key.sha256]
     if missing:
+        for key in missing:
+            digest = found.get(key.path)
+            actual = f"sha256 {digest}" if digest else "not there"
+            logger.debug("%s: key of %s: %s -> sha256 %s", host.name, key.repository, actual, key.sha256)
         yield StringCommand(repositories.keys_script(missing, family, proxy))
     else:
         host.noop(f"all {len(wanted)} repository keys are the locked ones")

@@ -50,8 +50,8 @@ class VersionInputs(settings.Inputs):
     lock_wait_s: int = Field(default=300, ge=0, le=3600)
     """Seconds to wait for another run of the package manager. Default: 300, an update of one day."""
     free_mib: int = Field(default=6144, ge=0)
-    """MiB that must be free below /usr, /var and /boot (a tenth of it there) before anything is downloaded. Default:
-    6 GiB, CUDA with its driver unpacked."""
+    """MiB that must be free below /usr, /var and /boot (there a tenth of it for a kernel, a fortieth for anything else)
+    before anything is downloaded. Default: 6 GiB, CUDA with its driver unpacked."""
 
 
 def version_inputs(node: Node) -> VersionInputs:
