@@ -37,6 +37,9 @@ WORKERS = 2
 MOST_WORKERS = 10
 """With those that are hired because a command does not come back."""
 MOMENT_S = 5
+"""A command that takes longer may never come back: somebody else gets on with the others."""
+BUSY_MOMENT_S = 30
+"""The same while processes wait for a processor: then a command is slow, and more of them would make all slower."""
 STREAM_LIMIT = 4 * 1024 * 1024
 """Bytes of one stream of one command."""
 ANSWER_LIMIT = 12 * 1024 * 1024
@@ -92,6 +95,8 @@ look() {
   # A node that is late itself misses looks: what counts is its uptime, where it has one.
   now=$((now + 1)) up=
   { read up x </proc/uptime; } && up=${up%.*} && now=$((up - ${began:=$up}))
+  { read x x x runnable x </proc/loadavg; } && [ $((${runnable%/*} - 1)) -ge $cpus ] && busy=$now
+  [ $((now - busy)) -lt @MOMENT@ ] && moment=@BUSY_MOMENT@ || moment=@MOMENT@
   stuck=0 n=$first
   set --
   while [ -e "$n.a" ]; do
@@ -103,7 +108,7 @@ look() {
       else
         eval "t=\\$((\\${t$n:-0} + 1)); t$n=\\$t"
       fi
-      [ "$t" -ge @MOMENT@ ] && [ "$t" -le @GONE@ ] && stuck=$((stuck + 1))
+      [ "$t" -ge $moment ] && [ "$t" -le @GONE@ ] && stuck=$((stuck + 1))
       [ "$t" -ge @OVER@ ] && ! [ -e "$n.late" ] && : >"$n.late" && dismiss "$n"
       [ "$t" -ge 1 ] && set -- "$@" "$n.out" "$n.err"
     elif [ $n -eq $first ]; then
@@ -138,7 +143,9 @@ main() {
   { while sleep 1; do echo tick; done; } </dev/null >&3 2>/dev/null & clock=$!
   trap 'stop 2>/dev/null' EXIT
   trap 'exit 143' TERM HUP INT
-  live=0 hired=0 stuck=0 now=0 first=0 began= how=stopped
+  live=0 hired=0 stuck=0 now=0 first=0 busy=-@MOMENT@ began= how=stopped
+  cpus=$(getconf _NPROCESSORS_ONLN 2>/dev/null)
+  [ "${cpus:-0}" -gt 0 ] 2>/dev/null || cpus=1000000
   look 2>/dev/null
   while :; do
     [ $stuck -eq 0 ] && need=@WORKERS@ || need=1
@@ -205,6 +212,7 @@ def script(commands: Sequence[str], timeout_s: float) -> bytes:
         "MAGIC": MAGIC.decode(),
         "KILL_AFTER": KILL_AFTER_S,
         "BUDGET": budget_s(timeout_s, len(commands)),
+        "BUSY_MOMENT": min(BUSY_MOMENT_S, over),
         "MOMENT": min(MOMENT_S, over),
         "OVER": over,
         "GONE": over + KILL_AFTER_S + 1,

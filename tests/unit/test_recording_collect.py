@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,7 +85,8 @@ def test_a_batch_gives_what_single_commands_give() -> None:
 
 
 def ask(commands: list[str], timeout_s: float = 5, shell: str = "sh") -> dict[str, CommandResult]:
-    answer = subprocess.run([shell, "-s"], input=script(commands, timeout_s), capture_output=True, check=False)
+    text = script(commands, timeout_s).replace(b"/proc/loadavg", b"/dev/null")  # whatever else is going on here
+    answer = subprocess.run([shell, "-s"], input=text, capture_output=True, check=False)
     return {result.command: result for result in unpack("gpu-01", commands, timeout_s, answer.stdout)}
 
 
@@ -108,6 +110,30 @@ def test_many_that_hang_at_once_do_not_wait_for_each_other() -> None:
     assert time.monotonic() - began < 20  # one after the other on two workers: 15 s and more, were there no others
     assert [results[command].error for command in commands] == ["not finished within 4 s"] * 6
     assert all(results[command].rc == 0 for command in QUICK)
+
+
+@pytest.mark.parametrize(("loadavg", "most"), [("7.20 6.79 4.26 9000001/212 5", 2), ("0.50 0.4 0.3 1/212 5", 4)])
+def test_slow_commands_get_company_only_where_a_processor_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loadavg: str, most: int
+) -> None:
+    """Else each one that is late brings another, and all of them are late."""
+    monkeypatch.setattr(batch, "MOMENT_S", 1)
+    (tmp_path / "loadavg").write_text(f"{loadavg}\n")
+    commands = [
+        f": {k}; mkdir {tmp_path}/{k}; ls {tmp_path} | grep -c '^[0-9]'; sleep 4; rmdir {tmp_path}/{k}"
+        for k in range(4)
+    ]
+    text = script(commands, 20)
+    assert b"/proc/loadavg" in text
+    answer = subprocess.run(
+        ["sh", "-s"],
+        input=text.replace(b"/proc/loadavg", str(tmp_path / "loadavg").encode()),
+        capture_output=True,
+        check=True,
+    )
+    beside = [int(result.stdout) for result in unpack("gpu-01", commands, 20, answer.stdout)]
+    assert len(beside) == 4
+    assert max(beside) == most
 
 
 def test_a_command_that_cannot_be_ended_is_left_behind() -> None:
