@@ -56,7 +56,7 @@ def containers() -> None:
     chosen = inputs_here(site)
     machine = machine_here()
     family = FAMILIES.get(machine.os_id, "debian") if machine else "debian"
-    operations.packages(name="Packages", names=daemon.packages(declared.runtime, family))
+    operations.packages(name="Packages", names=daemon.packages(declared.runtime, family), family=family)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     operations.files(name="Files", entries=files(site, declared, chosen))

@@ -51,7 +51,7 @@ def slurm() -> None:
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and cluster.inputs.repository_url:
         operations.files(name="Repository", entries=repository(cluster))
-    operations.packages(name="Packages", names=package_names(cluster, site.node, family))
+    operations.packages(name="Packages", names=package_names(cluster, site.node, family), family=family)
     operations.files(name="Files", entries=files(site, cluster))
     if controls:
         slurm_operations.make_munge_key(name="Munge key")

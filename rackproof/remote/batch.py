@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from rackproof.remote.command import KILL_AFTER_S, CommandResult, timed_out
 
 WORKERS = 2
-"""More would only make the commands of a small node wait for each other."""
+"""More would only make the commands of a node wait for each other; one where there are no more than two processors."""
 MOST_WORKERS = 10
 """With those that are hired because a command does not come back."""
 MOMENT_S = 5
@@ -146,9 +146,10 @@ main() {
   live=0 hired=0 stuck=0 now=0 first=0 busy=-@MOMENT@ began= how=stopped
   cpus=$(getconf _NPROCESSORS_ONLN 2>/dev/null)
   [ "${cpus:-0}" -gt 0 ] 2>/dev/null || cpus=1000000
+  [ $cpus -gt 2 ] && workers=@WORKERS@ || workers=1
   look 2>/dev/null
   while :; do
-    [ $stuck -eq 0 ] && need=@WORKERS@ || need=1
+    [ $stuck -eq 0 ] && need=$workers || need=1
     while ! [ -e @LAST@.a ] && [ $((live - stuck)) -lt $need ] && [ $live -lt @MOST_WORKERS@ ] &&
       [ $hired -lt @MOST_HIRED@ ]; do
       hire
