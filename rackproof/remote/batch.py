@@ -95,6 +95,8 @@ look() {
   # A node that is late itself misses looks: what counts is its uptime, where it has one.
   now=$((now + 1)) up=
   { read up x </proc/uptime; } && up=${up%.*} && now=$((up - ${began:=$up}))
+  # A small node may be one of many that share a processor, and cannot see that it waits.
+  [ $cpus -le 2 ] && busy=$now
   { read x x x runnable x </proc/loadavg; } && [ $((${runnable%/*} - 1)) -ge $cpus ] && busy=$now
   [ $((now - busy)) -lt @MOMENT@ ] && moment=@BUSY_MOMENT@ || moment=@MOMENT@
   stuck=0 n=$first
