@@ -10,7 +10,7 @@ RUN := $(UV) run --frozen --no-sync
 export UV_PYTHON_DOWNLOADS := never
 INVENTORY ?= inventories/lab.py
 
-.PHONY: help setup system lint test test-unit test-lab test-faults golden certify lab-up lab-down clean
+.PHONY: help setup system lint test test-unit test-lab test-long golden certify lab-up lab-down clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,13 +43,15 @@ lint: .venv/.ready ## ruff and mypy
 test-unit: .venv/.ready ## tests without network and rack, in seconds
 	@$(RUN) pytest tests/unit -q -n auto
 
-test-lab: setup ## tests on the virtual rack (boots it where it is down)
-	@$(RUN) pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
+LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 
-test-faults: setup ## every live fault of the virtual rack (test-lab tries one of each kind)
-	@RACKPROOF_ALL_FAULTS=1 $(RUN) pytest tests/lab/test_5_faults.py -v --tb=short
+test-lab: setup ## tests on the virtual rack (boots it where it is down), without the long ones
+	@$(RUN) $(LAB_TESTS) -m 'not long'
 
-test: setup test-unit test-lab ## all tests, the virtual rack included
+test-long: setup ## the long ones: every live fault, reboots, a rollback refused, a node killed in a benchmark
+	@$(RUN) $(LAB_TESTS) -m long
+
+test: setup test-unit test-lab ## what CI runs: unit tests and those on the virtual rack
 
 golden: .venv/.ready ## write the expected plans of tests/data/plans anew
 	@$(RUN) python -m tests.unit.plan.golden

@@ -135,6 +135,7 @@ def test_a_node_without_fio_is_unmeasured_and_the_other_is_measured(
     assert "fio" in lost["reason"]
 
 
+@pytest.mark.long
 def test_a_node_killed_in_the_middle_of_a_benchmark_is_unmeasured_and_the_others_finish(
     lab: Lab, converged: Rack, small: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
@@ -43,7 +45,7 @@ def test_drift_is_planned_shown_and_healed(converged: Rack, fleet: Fleet, comman
     assert after == before
 
 
-def test_the_last_run_is_undone_and_shown_before(converged: Rack, fleet: Fleet, command: Command) -> None:
+def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, fleet: Fleet, command: Command) -> None:
     before = undoable(fleet)
     shown = command("rackproof", "rollback", INVENTORY, "--dry", "--diff")
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -59,13 +61,17 @@ def test_the_last_run_is_undone_and_shown_before(converged: Rack, fleet: Fleet, 
     assert len(after.pop(NODE)) == len(before.pop(NODE)) + 1
     assert after == before  # the others were not changed by the run that was undone
 
-
-def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet: Fleet, command: Command) -> None:
-    """Healed forward first, so the run that would be undone is one that wrote the file again."""
     healed = command(*DEPLOY)
     assert healed.returncode == 0, healed.stdout
     assert BY_HAND not in content(fleet)
     assert swappiness(fleet) != "77"
+
+
+@pytest.mark.long
+def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet: Fleet, command: Command) -> None:
+    assert fleet[NODE].run(f"echo '{BY_HAND}' >{CONF}", 30).ok
+    healed = command(*DEPLOY)
+    assert healed.returncode == 0, healed.stdout
     assert fleet[NODE].run(f"echo '# twice' >>{CONF}", 30).ok
     try:
         refused = command("rackproof", "rollback", INVENTORY)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
@@ -30,6 +32,7 @@ def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, comman
         assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 60).text
 
 
+@pytest.mark.long
 def test_allowed_it_is_done_and_in_force(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
         boot = fleet[NODE].run(BOOT_ID, 60).text
@@ -48,6 +51,7 @@ def test_allowed_it_is_done_and_in_force(converged: Rack, command: Command) -> N
         assert mounted.startswith("/dev/md")
 
 
+@pytest.mark.long
 def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     converged: Rack, command: Command
 ) -> None:
