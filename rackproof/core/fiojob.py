@@ -8,15 +8,15 @@ TEST_FILE = "rackproof"
 """Stem of the files that a job reads and writes inside its own directory."""
 
 
-def render(name: str, job: FioJob, directory: str) -> str:
-    """One job in a file of its own.
+def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> str:
+    """One job in a file of its own. ``engine`` is fio's ``ioengine``; it must be one that keeps ``iodepth`` in flight.
 
     Every client gets its own file because they must not share test files on a shared file system; fio's own
     prefix is the address of whoever connected, the same for all clients of one controller.
     """
     lines = [
         f"[{name}]",
-        "ioengine=libaio",
+        f"ioengine={engine}",
         "direct=1",
         "thread=1",
         f"directory={directory}",

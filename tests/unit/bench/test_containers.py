@@ -27,6 +27,8 @@ def test_one_step_a_storage_with_three_numbers_a_node() -> None:
 def test_both_sides_run_the_same_words_as_the_same_user() -> None:
     storage = architecture().storage["nfs-tcp"]
     host, inside = containers.commands(storage, JOB, Node("gpu-01", ("gpu",)))
+    assert "--ioengine=posixaio" in host  # containers may not use what libaio needs
+    assert "--ioengine=posixaio" in inside
     fio = host[host.index("fio ") :]
     assert inside.endswith(f"rackproof-container --host-root -- {fio}")
     assert host.count("runuser -u rackproof") == 2
