@@ -35,7 +35,9 @@ def load_rack(inventory: str) -> Rack:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InventoryError(f"{inventory}: still loading after {TIMEOUT_S} s: it waits for something, or this machine has no time for it") from None
+        raise InventoryError(
+            f"{inventory}: still loading after {TIMEOUT_S} s: it waits for something, or this machine has no time"
+        ) from None
     answer = _answer(inventory, done)
     if "error" in answer:
         raise InventoryError(f"{inventory}: {answer['error']}")

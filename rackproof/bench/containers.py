@@ -20,8 +20,8 @@ PROGRAM = "/usr/local/bin/rackproof-container"
 FOLDER = "rackproof-user"
 HOST, INSIDE, RATIO = "container.host_read_bandwidth", "container.read_bandwidth", "container.read_over_host"
 ENGINE = "posixaio"
-"""On both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile (containers-common) forbids:
-fio 3.39 ends with error -1 inside."""
+"""On both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids: fio 3.39 fails.
+Source: ``seccomp.json`` of containers-common."""
 START_S = 15.0
 """Seconds for fio and a container to start on a slow node."""
 SLOWEST_MB_S = 1.0

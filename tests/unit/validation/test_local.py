@@ -127,7 +127,7 @@ def test_a_rack_file_names_node_and_architecture(tmp_path: Path, monkeypatch: py
     [
         (("--role", "gup", "--architecture", "virtual-rack"), "--role gup: virtual-rack has gpu, storage"),
         (("--role", "gpu"), "--role needs --architecture"),
-        (("--rack", "/nowhere/rack.yaml"), "/nowhere/rack.yaml: no such rack file; the deploy of the health check writes it"),
+        (("--rack", "/nowhere/rack.yaml"), "/nowhere/rack.yaml: no such rack file; the deploy of the health check"),
         (("--role", "gpu", "--architecture", "virtual-rack", "--unmeasured-ok", "gpu.cuont"), "no check 'gpu.cuont'"),
     ],
 )
