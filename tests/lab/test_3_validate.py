@@ -11,7 +11,7 @@ from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
 
-LIMIT_S = 240  # far above what a slow emulated rack needs, far below forever
+LIMIT_S = 480  # far above what a slow emulated rack needs (180), far below forever
 
 
 def test_a_healthy_rack_passes_every_check(converged: Rack, command: Command) -> None:
@@ -42,7 +42,7 @@ def test_a_stopped_nfs_server_fails_its_mounts_in_time_and_nothing_else_hangs(
     without_nfs_server: None, command: Command
 ) -> None:
     began = time.monotonic()
-    done = command("rackproof", "validate", INVENTORY, "--quiet", timeout=300)
+    done = command("rackproof", "validate", INVENTORY, "--quiet", timeout=600)
     elapsed = time.monotonic() - began
     assert done.returncode == 1, done.stdout
     assert elapsed < LIMIT_S
