@@ -54,7 +54,7 @@ def keeper_alive(folder: Path) -> bool:
         return False
 
 
-COMMAND_TIMEOUT_S = 120.0
+COMMAND_TIMEOUT_S = 300.0
 """For every command of a check: an emulated node on a busy machine is late by tens of seconds."""
 
 
