@@ -7,7 +7,7 @@ import pytest
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command
-from tests.lab.test_2_deploy import undoable
+from tests.lab.test_2_deploy import KEPT, undoable
 
 NODE = "gpu-02"
 CONF = "/etc/sysctl.d/60-rackproof.conf"
@@ -87,6 +87,6 @@ def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet
 
 
 def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) -> None:
-    found = fleet[NODE].run("find /var/lib/rackproof/rollback -perm /077", 30)
+    found = fleet[NODE].run(f"find {KEPT} -perm /077", 30)
     assert found.ok
     assert found.text.strip() == ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
+from rackproof.core.sections import sections_of
 
 GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
 _STATUS: Final = re.compile(
@@ -59,14 +60,9 @@ def kernel_command(release: str) -> str:
 
 def parse_kernel(lines: Sequence[str]) -> KernelState:
     """Raises ValueError on anything that is not an answer of ``kernel_command``."""
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) != 6 or len(sections[0]) != 1 or not sections[4]:
-        raise ValueError(f"expected 6 sections, actual {len(sections)}")
+    sections = sections_of(lines, 6)
+    if len(sections[0]) != 1 or not sections[4]:
+        raise ValueError("no running kernel, or nothing about DKMS")
     *built, status = sections[4]
     if status not in ("status 0", "status 127"):
         raise ValueError(f"dkms ended with {status}")
