@@ -11,16 +11,16 @@ from pyinfra.api.deploy import deploy
 
 from deploys import templates
 from deploys.gpu_driver import INSTALL_TIMEOUT_S, stack_of
+from deploys.versions import stage
 from rackproof.configure import operations
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.machine import machine_here
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
-from rackproof.configure.versions.site import locked
+from rackproof.configure.versions.site import packages_here
 
 
 @deploy("Container toolkit")
@@ -36,14 +36,16 @@ def container_toolkit() -> None:
     if machine is None:
         gpu_operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
         return
-    in_set = tuple(Package(each.name, each.version) for each in locked("container_toolkit"))
-    gpu_operations.installed(
-        name="Packages",
-        packages=in_set or packages.container_toolkit(stack, wanted),
-        family=machine.family,
-        hold=stack.hold and not in_set,
-        _timeout=INSTALL_TIMEOUT_S,
-    )
+    if packages_here("container_toolkit"):
+        stage("container_toolkit", "Locked packages")
+    else:
+        gpu_operations.installed(
+            name="Packages",
+            packages=packages.container_toolkit(stack, wanted),
+            family=machine.family,
+            hold=stack.hold,
+            _timeout=INSTALL_TIMEOUT_S,
+        )
     operations.files(name="Files", entries=(cdi_unit(),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
     gpu_operations.runtimes(name="Runtimes", wanted=wanted, owned=owned(site))

@@ -19,12 +19,11 @@ from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import family_here
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Containers
-from rackproof.core.machine import FAMILIES
 from rackproof.errors import InventoryError
 
 
@@ -54,8 +53,7 @@ def containers() -> None:
     if declared is None or not applies(site):
         return
     chosen = inputs_here(site)
-    machine = machine_here()
-    family = FAMILIES.get(machine.os_id, "debian") if machine else "debian"
+    family = family_here()
     operations.packages(name="Packages", names=daemon.packages(declared.runtime, family), family=family)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)

@@ -15,6 +15,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from deploys import templates
+from deploys.versions import stage
 from rackproof.configure import operations, settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.gpu import install, nccl, storage, tuning
@@ -27,7 +28,7 @@ from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.machine import machine_here
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
-from rackproof.configure.versions.site import locked, platform_here
+from rackproof.configure.versions.site import packages_here, platform_here
 from rackproof.core.architecture import Gpu, Nic
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
@@ -56,8 +57,10 @@ class Plan:
     choice: Choice
     options: dict[str, str]
     driver: tuple[Package, ...]
+    """Those of a version set are installed as its stage ``driver``."""
     headers: tuple[Package, ...]
     tools: tuple[Package, ...]
+    """Without those of a version set."""
     tuning: tuning.Tuning
     versions: bool
     """A version set brings repositories and versions."""
@@ -102,7 +105,13 @@ def gpu_driver(prove_storage: bool = True) -> None:
         gpu_operations.installed(
             name="Kernel headers", packages=plan.headers, family=family, hold=False, _timeout=INSTALL_TIMEOUT_S
         )
+    if plan.versions:
+        stage("driver", "Driver packages")
     gpu_operations.driver(name="Driver", target=target, machine=machine, _timeout=INSTALL_TIMEOUT_S)
+    if plan.versions:
+        stage("gpu", "Locked tools")
+        if plan.declared.gds:
+            stage("gds", "Locked GPUDirect Storage")
     if plan.tools:
         gpu_operations.installed(
             name="Tools", packages=plan.tools, family=family, hold=stack.hold, _timeout=INSTALL_TIMEOUT_S
@@ -180,7 +189,7 @@ def plan_of(site: Site, machine: Machine) -> Plan:
 def _packages(
     machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu, versions: bool
 ) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
-    """Of the driver and its fabric, and everything else. A version set names its packages itself."""
+    """Of the driver and its fabric, and everything else. A version set's own packages are not among them."""
     driver = (*names.driver(machine, choice), *names.fabric(machine, choice))
     tools = names.tools(machine, choice, stack, declared)
     if not versions:
@@ -191,23 +200,16 @@ def _packages(
         "nvlsm": choice.nvlsm,
         "imex": choice.imex,
     }
-    in_set = locked("driver")
-    have = {each.component for each in in_set}
+    have = {each.component for each in packages_here("driver")}
     for component, due in needed.items():
         if due and component not in have:
             raise UnsupportedGpu(
                 f"the version set says nothing about {component}, which these GPUs need ({choice.switches} NVSwitches"
                 f" on the PCI bus, {', '.join(choice.generations)}): add it, and lock the set again"
             )
-    further = (*locked("gpu"), *(locked("gds") if declared.gds else ()))
+    further = (*packages_here("gpu"), *(packages_here("gds") if declared.gds else ()))
     named = {each.name for each in further}
-    return (
-        tuple(Package(each.name, each.version) for each in in_set if needed.get(each.component, False)),
-        (
-            *(Package(each.name, each.version) for each in further),
-            *(each for each in tools if each.name not in named),
-        ),
-    )
+    return (), tuple(each for each in tools if each.name not in named)
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:
@@ -236,6 +238,7 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.Wanted:
         choice=plan.choice,
         machine=plan.machine,
         found=plan.driver,
+        locked=[f"{each.name} {each.version}" for each in packages_here("driver")] if plan.versions else (),
         files=[each for each in entries if isinstance(each, RemoteFile)],
         options=plan.options,
         hold=plan.stack.hold and not plan.versions,

@@ -13,14 +13,14 @@ from pyinfra.api.exceptions import DeployError
 from deploys import templates
 from rackproof.configure import operations
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import family_here
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.slurm import operations as slurm_operations
 from rackproof.configure.slurm.cluster import Cluster, cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.units import Unit
-from rackproof.core.machine import FAMILIES
+from rackproof.configure.versions.site import take
 from rackproof.errors import InventoryError
 
 REPOSITORY = "/etc/yum.repos.d/rackproof-slurm.repo"
@@ -46,12 +46,13 @@ def slurm() -> None:
     cluster = cluster_here(site)
     if cluster is None:
         return
-    machine = machine_here()
-    family = FAMILIES.get(machine.os_id, "debian") if machine else "debian"
+    family = family_here()
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and cluster.inputs.repository_url:
         operations.files(name="Repository", entries=repository(cluster))
-    operations.packages(name="Packages", names=package_names(cluster, site.node, family), family=family)
+    packages = package_names(cluster, site.node, family)
+    operations.packages(name="Packages", names=packages, family=family)
+    take(packages)
     operations.files(name="Files", entries=files(site, cluster))
     if controls:
         slurm_operations.make_munge_key(name="Munge key")

@@ -10,7 +10,8 @@ How vendors' clients are installed is an input of the inventory: ``storage_clien
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from pyinfra import logger
@@ -19,6 +20,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from deploys import templates
+from deploys.versions import stage
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
@@ -33,6 +35,7 @@ from rackproof.configure.storage.client import Client, NoClient
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import packages_here
 from rackproof.errors import InventoryError
 
 RETRY_SERVICE = "rackproof-mounts.service"
@@ -62,12 +65,13 @@ def storage_client() -> None:
             found = machine.label if machine else "a machine that could not be read"
             storage_operations.refused(name="Client software", reason=f"no client software for {found}")
             return
-    client = client_of(site, family)
+    client = client_of(site, family, {each.name: each.version for each in packages_here("clients")})
     for_local = local_drive(site)
     if for_local:
         operations.filesystem(name="File system", drive=for_local)
     timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
     operations.files(name="Files", entries=files(site, timeout_s, retry_s, client))
+    stage("clients", "Locked client software")
     _mount(site, client, built_for_what_runs if client.install else None)
 
 
@@ -102,9 +106,12 @@ def _mount(site: Site, client: Client, condition: Callable[[], bool] | None) -> 
     operations.units(name="Mounts at boot", wanted=units(site), _if=condition)
 
 
-def client_of(site: Site, family: str = "debian") -> Client:
-    """Raises DeployError when an input is missing: nothing has been touched then."""
-    around = site.storage_around
+def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | None = None) -> Client:
+    """``locked``: package and version of what a version set brings.
+
+    Raises DeployError when an input is missing: nothing has been touched then.
+    """
+    around = replace(site.storage_around, locked=dict(locked or {}))
     try:
         return catalogue.whole(
             catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))

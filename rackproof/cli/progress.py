@@ -25,14 +25,19 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
+SIGN_OF_LIFE_S = 30.0
+"""A log says at least that often what is going on, while there is anything new to say."""
+
+
 class Plain:
-    """One line an event, for logs and pipes."""
+    """One line an event, for logs and pipes. Of steps that nobody counted only so many that nobody wonders."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = time.monotonic()
+        self._began = self._said = time.monotonic()
 
     def _say(self, text: str) -> None:
+        self._said = time.monotonic()
         self._console.print(
             f"[{clock(time.monotonic() - self._began):>5}] {text}", markup=False, highlight=False, soft_wrap=True
         )
@@ -43,6 +48,8 @@ class Plain:
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         if total:
             self._say(f"  {index}/{total} {title}" + (f", about {clock(left_s)} left" if left_s is not None else ""))
+        elif time.monotonic() - self._said >= SIGN_OF_LIFE_S:
+            self._say(f"  {title}")
 
     def line(self, text: str) -> None:
         self._say(f"  {text}")

@@ -24,6 +24,13 @@ def machine_here() -> Machine | None:
     return known[host.name]
 
 
+def family_here() -> str:
+    """``debian`` or ``rhel``: which package manager the node has; ``debian`` where nobody can say, and where that is
+    wrong apt-get is missing."""
+    machine = machine_here()
+    return (machine.family if machine else "") or "debian"
+
+
 def forget_machine() -> None:
     """Ask again: the node has been started anew."""
     _machines.get(host.state, {}).pop(host.name, None)

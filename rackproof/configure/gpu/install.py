@@ -86,26 +86,30 @@ class DriverPlan:
 
 def wanted(
     choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
-    hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True,
+    hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True, locked: Sequence[str] = (),
 ) -> Wanted:  # fmt: skip
+    """``locked``: packages of a version set, ``NAME VERSION``, which are installed before the driver is looked at."""
     return Wanted(
         choice=choice,
         packages=tuple(found),
         stream=names.stream(machine, choice) if streams else None,
         options=dict(options),
-        stamp=stamp(files),
+        stamp=stamp(files, locked),
         hold=hold,
         modules=tuple(modules),
         release=release,
     )
 
 
-def stamp(files: Iterable[RemoteFile]) -> str:
-    """sha256 over the kit's files in modprobe.d: what the initial file system must have been built with."""
+def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
+    """sha256 over what the initial file system must have been built with: the kit's files in modprobe.d, and packages
+    that somebody else installs."""
     digest = hashlib.sha256()
     for each in files:
         if each.path.startswith("/etc/modprobe.d/"):
             digest.update(f"{each.path}\n{each.content}\n".encode())
+    for package in sorted(locked):
+        digest.update(f"{package}\n".encode())
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import Mount
 from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
 from rackproof.configure.storage.inputs import BeeGfs
-from rackproof.configure.storage.install import kernel_headers, module, packages, repository
+from rackproof.configure.storage.install import kernel_headers, module, software
 from rackproof.configure.storage.steps import Step
 
 KEY = "storage_clients.beegfs"
@@ -54,8 +54,6 @@ def client(named: Named, around: Around, family: str, secret: bytes | None = Non
         raise NoClient(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
     entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
     steps: list[Step] = []
-    if inputs.repository:
-        steps += repository("beegfs", inputs.repository, family, KEY)
     if inputs.auth:
         content = (secret or b"").decode(errors="surrogateescape")
         entries.append(RemoteFile(AUTH, content, mode="400", secret=True))
@@ -65,9 +63,10 @@ def client(named: Named, around: Around, family: str, secret: bytes | None = Non
     for kind, names in (("conn-interfaces", inputs.interfaces), ("rdma-interfaces", inputs.rdma_interfaces)):
         if names:
             entries.append(RemoteFile(_list(named, kind), "\n".join(names) + "\n", restart=(unit,)))
+    wanted = inputs.packages or _packages(inputs.version, named)
     steps += [
         kernel_headers(family, "The BeeGFS client"),
-        packages("BeeGFS", inputs.packages or _packages(inputs.version, named), family, f"{KEY}.packages"),
+        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", around.locked),
         _arguments(inputs, named.storage.transport == "rdma"),
         _build(),
         module("BeeGFS", "beegfs", f"its build said why: {LOG}"),

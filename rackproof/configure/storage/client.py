@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import Entry
@@ -32,6 +32,8 @@ class Around:
     roce_tos: int | None = None
     """The fabric's type of service, where it is RoCE."""
     inputs: StorageClients = field(default_factory=StorageClients)
+    locked: Mapping[str, str] = field(default_factory=dict)
+    """Packages that a version set brings, and their versions."""
 
 
 @dataclass(frozen=True, slots=True)

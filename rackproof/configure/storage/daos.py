@@ -10,7 +10,7 @@ import json
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount, systemd_escape
 from rackproof.configure.storage.client import Around, Client, Named, NoClient
-from rackproof.configure.storage.install import packages, repository
+from rackproof.configure.storage.install import software
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 
@@ -78,8 +78,6 @@ def client(named: Named, around: Around, family: str) -> Client:
     inputs = around.inputs.daos
     entries: list[Entry] = []
     steps: list[Step] = []
-    if inputs.repository:
-        steps += repository("daos", inputs.repository, family, KEY)
     # A plain dfuse is for its own user; this lets others look.
     fuse = "# Managed by rackproof.\nuser_allow_other\n"
     entries += [
@@ -87,7 +85,7 @@ def client(named: Named, around: Around, family: str) -> Client:
         RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", _limits(), restart=(AGENT,)),
         *([RemoteFile("/etc/fuse.conf", fuse)] if inputs.multi_user else []),
     ]
-    steps.append(packages("DAOS", inputs.packages, family, f"{KEY}.packages"))
+    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", around.locked)
     if not inputs.insecure:
         steps.append(
             Step(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from rackproof.configure.storage.client import NoClient
 from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.steps import Step
 
 CACHE = "/var/cache/rackproof"
 """Where downloads stay; what is there with the right content is not fetched again."""
+
+TITLES = {"beegfs": "BeeGFS", "daos": "DAOS", "lustre": "Lustre", "scale": "Storage Scale"}
 
 FETCH = """\
 fetch() {  # url, sha256, file
@@ -112,6 +115,22 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str) -> Ste
         script=script,
         otherwise=f"not all of {' '.join(wanted)} are installed as declared; are they in the repository? see {key}",
     )
+
+
+def software(
+    name: str, wanted: Mapping[str, str], source: Repository, family: str, key: str, locked: Mapping[str, str]
+) -> tuple[Step, ...]:  # fmt: skip
+    """Packages, from a vendor's repository where one is given. What a version set brings, it brings from its own
+    repositories: neither is asked for again. Raises NoClient where the two want different versions.
+    """
+    for package, version in wanted.items():
+        if version and locked.get(package, version) != version:
+            raise NoClient(f"{key}: {package} {version}, and the version set has {locked[package]}: say one of them")
+    left = {package: version for package, version in wanted.items() if package not in locked}
+    if not left:
+        return ()
+    where = repository(name, source, family, f"storage_clients.{name}") if source else ()
+    return (*where, packages(TITLES[name], left, family, key))
 
 
 def local_package(name: str, download: Download, holds: str, family: str, key: str) -> Step:

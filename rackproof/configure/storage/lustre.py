@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount
@@ -15,6 +16,7 @@ from rackproof.configure.storage.install import (
     packages,
     place,
     repository,
+    software,
 )
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -77,13 +79,11 @@ def client(named: Named, around: Around, family: str) -> Client:
     network = network_name(named, inputs)
     entries: list[Entry] = []
     steps: list[Step] = []
-    if inputs.repository:
-        steps += repository("lustre", inputs.repository, family, KEY)
     entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, around), restart=(LNET,)))
     entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
     # Not read any more; whoever does so by hand finds nothing that contradicts the module's options.
     entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
-    steps += _software(inputs, family)
+    steps += _software(inputs, family, around.locked)
     steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
     return Client(
         files=tuple(entries),
@@ -115,12 +115,13 @@ def options(network: str, around: Around) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _software(inputs: Lustre, family: str) -> list[Step]:
+def _software(inputs: Lustre, family: str, locked: Mapping[str, str]) -> list[Step]:
     if not inputs.source:
         default = (
             {"kmod-lustre-client": "", "lustre-client": ""} if family == "rhel" else {"lustre-client-utils": ""}
         )  # fmt: skip
-        steps = [packages("Lustre", inputs.packages or default, family, f"{KEY}.packages")]
+        wanted = inputs.packages or default
+        steps = list(software("lustre", wanted, inputs.repository, family, f"{KEY}.packages", locked))
         if family != "rhel" and not inputs.packages:
             steps.append(_modules_package())
         return steps
@@ -140,6 +141,7 @@ mkdir -p {BUILT_STAMP.rpartition("/")[0]}
 {stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
     return [
+        *(repository("lustre", inputs.repository, family, KEY) if inputs.repository else ()),
         kernel_headers(family, "Lustre"),
         packages("Lustre's build", tools, family, KEY),
         Step(

@@ -12,7 +12,7 @@ from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount, systemd_escape
 from rackproof.configure.storage.client import Around, Client, Named, NoClient, mounted_test
 from rackproof.configure.storage.inputs import Scale
-from rackproof.configure.storage.install import fetch, kernel_headers, packages, place, repository
+from rackproof.configure.storage.install import fetch, kernel_headers, place, software
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 
@@ -69,12 +69,12 @@ def client(named: Named, around: Around, family: str) -> Client:
     inputs = around.inputs.scale
     entries: list[Entry] = []
     steps: list[Step] = []
-    if inputs.repository:
-        steps += repository("scale", inputs.repository, family, KEY)
     entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
     names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
     steps += [
-        packages("Storage Scale", dict.fromkeys(names, inputs.version), family, f"{KEY}.version"),
+        *software(
+            "scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", around.locked
+        ),
         kernel_headers(family, "The portability layer of Storage Scale"),
         Step(
             name="Portability layer of Storage Scale",

@@ -248,20 +248,17 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
         "gds": [LockedPackage("nvidia-gds-13-0", "13.0.2-1", "gds", "cuda")],
     }
     monkeypatch.setattr(gpu_driver, "platform_here", lambda: platform)
-    monkeypatch.setattr(gpu_driver, "locked", lambda part: tuple(packages[part]))
+    monkeypatch.setattr(gpu_driver, "packages_here", lambda part: tuple(packages[part]))
     _, made, target, files, _ = plan("hgx-h200-ubuntu2404-roce")
-    # NVLSM is in the set for other nodes: these switches have no need of it.
-    assert [(each.name, each.version) for each in target.packages] == [
-        ("nvidia-dkms-580-open", "580.126.20-0ubuntu1"),
-        ("nvidia-fabricmanager", "580.126.20-1"),
-    ]
+    # Its packages are installed as the set's own stage, with its rules about downgrades, removals and free space.
+    assert target.packages == ()
     assert not target.hold
     # The set's repositories are made with module_hotfixes: no stream is chosen on RHEL, where a mirror may have none.
     assert target.stream is None
     assert "/etc/apt/sources.list.d/rackproof-cuda.sources" not in files
-    versions = {each.name: each.version for each in made.tools}
-    assert versions["libnccl2"] == "2.28.3-1+cuda13.0"
-    assert versions["nvidia-gds-13-0"] == "13.0.2-1"
+    assert not {"libnccl2", "nvidia-gds-13-0"} & {each.name for each in made.tools}
+    packages["driver"][0] = LockedPackage("nvidia-dkms-580-open", "580.126.21-0ubuntu1", "driver", "cuda")
+    assert plan("hgx-h200-ubuntu2404-roce")[2].stamp != target.stamp, "another driver: another initial file system"
     packages["driver"] = packages["driver"][:1]
     site, machine, _ = written("hgx-h200-ubuntu2404-roce")
     with pytest.raises(UnsupportedGpu, match=r"nothing about fabric_manager, which these GPUs need \(4 NVSwitches"):

@@ -6,6 +6,7 @@ import io
 import subprocess
 import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -258,6 +259,49 @@ def test_vast_without_a_source_is_refused_while_planning() -> None:
 def text_of(storage: Named, **inputs: Any) -> dict[str, str]:
     lines = beegfs.text(storage, around(beegfs=inputs)).splitlines()
     return dict(line.split(" = ", 1) if not line.endswith(" =") else (line[:-2], "") for line in lines if " =" in line)
+
+
+REPOSITORY = {"source": "http://h/repo", "key": {"url": "http://h/key", "sha256": SUM}}
+
+
+@pytest.mark.parametrize("family", ["debian", "rhel"])
+@pytest.mark.parametrize(
+    ("storage", "inputs", "locked"),
+    [
+        (
+            BEEGFS,
+            {"beegfs": {"auth_disabled": True, "repository": REPOSITORY}},
+            ["beegfs-client", "beegfs-tools", "libbeegfs-ib"],
+        ),
+        (
+            LUSTRE,
+            {"lustre": {"repository": REPOSITORY, "packages": {"lustre-client": "", "lustre-client-dkms": ""}}},
+            ["lustre-client", "lustre-client-dkms"],
+        ),
+        (DAOS, {"daos": {"repository": REPOSITORY, "packages": {"daos-client": ""}}}, ["daos-client"]),
+    ],
+)
+def test_what_a_version_set_brings_is_asked_of_no_other_repository(
+    storage: Named, inputs: dict[str, Any], locked: list[str], family: str
+) -> None:
+    def steps(names: list[str], version: str = "1.0") -> str:
+        node = replace(around(**inputs), locked=dict.fromkeys(names, version))
+        (client,) = catalogue.clients_of([storage], node, family, None, lambda kind: b"s")
+        return " ".join(step.name for step in client.install)
+
+    kind = next(iter(inputs))
+    assert f"Repository {kind}" in steps([])
+    assert "Packages of" in steps([])
+    assert f"Repository {kind}" not in steps(locked)
+    assert "Packages of" not in steps(locked)
+    if len(locked) > 1:
+        assert f"Repository {kind}" in steps(locked[1:])
+
+
+def test_a_version_set_and_the_inventory_that_differ_are_both_named() -> None:
+    said = around(beegfs={"auth_disabled": True, "packages": {"beegfs-client": "8.2.0"}})
+    with pytest.raises(NoClient, match=r"packages: beegfs-client 8\.2\.0, and the version set has 8\.3\.1: say one"):
+        catalogue.clients_of([BEEGFS], replace(said, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
 
 
 def test_beegfs_with_rdma_never_falls_back_and_is_marked() -> None:
