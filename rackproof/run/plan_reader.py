@@ -22,6 +22,7 @@ from typing import Any
 PENDING_REBOOT = re.compile(r"/run/rackproof/pending/reboot:((?:[^'\n]|'\"'\"')+)")
 """As ``rackproof.configure.files`` leaves its marks. One with a variable of the shell is a function of a script, and
 decided on the node; operations say which of those they expect."""
+PACKAGE = Path(__file__).resolve().parents[1]
 _PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -205,6 +206,11 @@ def _errors(said: Sequence[tuple[int, str, str]]) -> list[str]:
     return [text for level, _, text in said if level >= logging.ERROR]
 
 
+def is_own(path: str) -> bool:
+    """Whether a source file is the package's. A folder above all of them may be called rackproof as well."""
+    return Path(path).resolve().is_relative_to(PACKAGE)
+
+
 def _refusal(commands: Sequence[str]) -> bool:
     """Whether these are what ``rackproof.configure.operations.refuse`` sends, or nothing."""
     return not commands or (len(commands) == 1 and commands[0].startswith("echo ") and commands[0].endswith("exit 1"))
@@ -228,7 +234,7 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
             refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
     errors = _errors(said) if len(commands) <= 1 else []
     refused = listener.shown(errors[0]) if errors and _refusal(commands) else refused
-    own = [(level, text) for level, path, text in said if "rackproof" in path]
+    own = [(level, text) for level, path, text in said if is_own(path)]
     changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
     differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
     reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command) if "$" not in mark]

@@ -30,8 +30,8 @@ SUPPORTED: Final = {
 OLDEST_KERNEL: Final = (5, 14)
 """Of RHEL 9, the oldest of those that are supported."""
 ARCHITECTURES: Final = ("x86_64", "aarch64")
-GOING: Final = ("stopping", "offline", "maintenance")
-"""States of systemd in which nothing should be begun."""
+GOING: Final = ("stopping", "offline", "maintenance", "unknown")
+"""States of systemd in which nothing should be begun; the last one is what it says when its manager does not answer."""
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:]*")
 """An inventory that knows its nodes by address only."""
 ASKING_S: Final = 90.0
@@ -58,11 +58,12 @@ def os_problems(machine: Machine) -> Iterator[Problem]:
 
 def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterator[Problem]:
     declared = architecture.system.secure_boot
-    if declared is False and machine.secure_boot:
-        what = "Secure Boot: the architecture expects it off, actual on"
+    said = {True: "on", False: "off", None: "unknown (the firmware has no variable SecureBoot, or efivarfs is missing)"}
+    if declared is False and machine.efi and machine.secure_boot is not False:
+        what = f"Secure Boot: the architecture expects it off, actual {said[machine.secure_boot]}"
         yield Problem("boot.secure_boot", what, "switch it off in the firmware's setup, or correct system.secure_boot")
     elif declared is True and not machine.secure_boot:
-        actual = "off" if machine.efi else "no EFI firmware"
+        actual = said[machine.secure_boot] if machine.efi else "no EFI firmware"
         what = f"Secure Boot: the architecture expects it on, actual {actual}"
         yield Problem("boot.secure_boot", what, "switch it on in the firmware's setup, or correct system.secure_boot")
 

@@ -87,7 +87,8 @@ def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], 
         (False, True, True, "expects it off, actual on"),
         (True, False, True, "expects it on, actual off"),
         (True, None, False, "expects it on, actual no EFI firmware"),
-        (True, None, True, "expects it on, actual off"),
+        (True, None, True, "expects it on, actual unknown"),
+        (False, None, True, "expects it off, actual unknown"),
     ],
 )
 def test_secure_boot_is_as_promised(promised: bool, actual: bool | None, efi: bool, said: str) -> None:
@@ -106,6 +107,7 @@ STATES: list[tuple[str, dict[str, Any], str]] = [
     ("packages.broken", {"manager": ""}, "expected dpkg or rpm, actual neither"),
     ("packages.lock", {"lock_holder": "812 (/usr/bin/unattended-upgrade)"}, "process 812 (/usr/bin/unattended"),
     ("node.rebooting", {"system": "stopping"}, "actual stopping"),
+    ("node.rebooting", {"system": "unknown"}, "actual unknown"),
     ("node.rebooting", {"shutdown": "reboot"}, "reboot is scheduled"),
     ("clock.offset", {"clock_s": int(cases.NOW) + 120}, "actual 120 s ahead"),
     ("clock.offset", {"clock_s": int(cases.NOW) - 3600}, "about 3600 s behind"),
