@@ -53,16 +53,12 @@ def container_toolkit() -> None:
 
 def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
     """Runtimes that give GPUs to containers on this node."""
-    promised = owned(site)
-    return stack.runtimes or promised
+    return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
 
 
 def owned(site: Site) -> tuple[str, ...]:
     """The runtime that the architecture promises with GPUs; the deploy of containers writes its configuration."""
-    declared = site.architecture.containers
-    if declared is None or not set(declared.roles) & set(site.node.groups):
-        return ()
-    return (declared.runtime,) if declared.nvidia_runtime or declared.cdi else ()
+    return runtimes.owned(site.architecture.containers, site.node.groups)
 
 
 def cdi_unit() -> RemoteFile:

@@ -11,20 +11,27 @@ import shlex
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
 from deploys import templates
-from rackproof.configure import operations
+from deploys.versions import stage
+from rackproof.configure import facts, operations
 from rackproof.configure.containers import bridge, daemon
 from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.machine import family_here
+from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import packages_here
 from rackproof.core.architecture import Containers
 from rackproof.errors import InventoryError
+
+REPOSITORY = "containers"
 
 
 def applies(site: Site) -> bool:
@@ -54,7 +61,7 @@ def containers() -> None:
         return
     chosen = inputs_here(site)
     family = family_here()
-    operations.packages(name="Packages", names=daemon.packages(declared.runtime, family), family=family)
+    _packages(site, daemon.packages(declared.runtime, family), family, chosen)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     operations.files(name="Files", entries=files(site, declared, chosen))
@@ -64,6 +71,35 @@ def containers() -> None:
         container_operations.container_user(name="User", inputs=chosen, folders=folders(site, declared))
     if declared.bridge and declared.runtime == "podman":
         container_operations.host_root(name="Root of containers without an image", mountpoints=mountpoints(site))
+
+
+def _packages(site: Site, names: tuple[str, ...], family: str, chosen: ContainerInputs) -> None:
+    """The version set's by its rules, the others from where the inventory says, or the distribution's own."""
+    locked = {each.name: each.component for each in packages_here("all")}
+    left = [name for name in names if name not in locked]
+    if left and (nowhere := daemon.without_source(left, family, chosen)):
+        installed = host.get_fact(facts.InstalledPackages, packages_wanted=left, family=family)
+        # What an image has brought need not come from anywhere.
+        if installed is not None and not set(nowhere) <= installed:
+            raise DeployError(
+                f"{site.node.name}: containers.repository: RHEL's family has no {' and no '.join(nowhere)}; give source"
+                " and key (url and sha256) of a repository that has, or name it in the version set"
+            )
+    if family == "rhel" and chosen.repository:
+        gpu_operations.signing_key(
+            name="Repository key",
+            path=key_path(REPOSITORY),
+            url=chosen.repository.key.url,
+            sha256=chosen.repository.key.sha256,
+            family=family,
+        )
+        operations.files(
+            name="Repository", entries=(dnf_repository(REPOSITORY, "Containers", chosen.repository.source),)
+        )
+    for component in dict.fromkeys(locked[name] for name in names if name in locked):
+        stage(component, "Locked runtime")
+    if left:
+        operations.packages(name="Packages", names=left, family=family)
 
 
 def mountpoints(site: Site) -> tuple[str, ...]:

@@ -167,33 +167,28 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     platform = platform_here()
     component = platform.components.driver if platform else None
     choice = choose(machine, declared, stack, component)
-    driver, tools = _packages(machine, choice, stack, declared, component is not None)
     kernel = platform.components.kernel if platform else None
     release = kernel.version if kernel and kernel.version != machine.kernel else None
+    found = names.node_packages(
+        machine, choice, stack, declared, _locked(choice, declared) if component else None, release
+    )  # fmt: skip
     return Plan(
         machine=machine,
         declared=declared,
         stack=stack,
         choice=choice,
         options=module_options(declared, stack, choice),
-        driver=driver,
-        # Those of a kernel that goes are gone from many mirrors, and nothing is built for it any more.
-        headers=names.headers(machine, stack) if choice.dkms and release is None else (),
-        tools=tools,
+        driver=found.driver,
+        headers=found.headers,
+        tools=found.tools,
         tuning=settings_,
         versions=component is not None,
         release=release,
     )
 
 
-def _packages(
-    machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu, versions: bool
-) -> tuple[tuple[Package, ...], tuple[Package, ...]]:
-    """Of the driver and its fabric, and everything else. A version set's own packages are not among them."""
-    driver = (*names.driver(machine, choice), *names.fabric(machine, choice))
-    tools = names.tools(machine, choice, stack, declared)
-    if not versions:
-        return driver, tools
+def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
+    """Packages of the version set beside the driver's. Raises UnsupportedGpu where it lacks what these GPUs need."""
     needed = {
         "driver": True,
         "fabric_manager": choice.fabric_manager,
@@ -208,8 +203,7 @@ def _packages(
                 f" on the PCI bus, {', '.join(choice.generations)}): add it, and lock the set again"
             )
     further = (*packages_here("gpu"), *(packages_here("gds") if declared.gds else ()))
-    named = {each.name for each in further}
-    return (), tuple(each for each in tools if each.name not in named)
+    return frozenset(each.name for each in further)
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:

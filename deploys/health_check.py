@@ -19,17 +19,14 @@ from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.health import kit
 from rackproof.configure.health import operations as health_operations
 from rackproof.configure.health.inputs import HealthInputs
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import family_here
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.errors import RackproofError
 
-PROGRAM = "/usr/local/sbin/rackproof-health"
+PROGRAM = kit.PROGRAM
 SERVICE = "rackproof-health.service"
 ARCHITECTURE = "architecture.yaml"
-PYTHON = "/usr/bin/python3"
-RHEL_PYTHON = "/usr/bin/python3.11"
-"""RHEL 9's own is 3.9, and the kit needs 3.11."""
 
 
 @deploy("Health check")
@@ -39,12 +36,11 @@ def health_check() -> None:
         return
     chosen = inputs_here(site)
     if chosen.install:
-        machine = machine_here()
-        if chosen.python == PYTHON and machine and machine.family == "rhel":
-            chosen = chosen.model_copy(update={"python": RHEL_PYTHON})
-            operations.packages(name="Packages", names=("python3.11",), family="rhel")
-        elif chosen.python == PYTHON:
-            operations.packages(name="Packages", names=("python3-venv",))
+        family = family_here()
+        if chosen.python == kit.PYTHON and family == "rhel":
+            chosen = chosen.model_copy(update={"python": kit.RHEL_PYTHON})
+        if needed := kit.packages(chosen, family):
+            operations.packages(name="Packages", names=needed, family=family)
         health_operations.kit(name="Kit", wanted=_kit(chosen))
     operations.files(name="Files", entries=files(site, chosen, _text(_identifier(site))))
 

@@ -26,6 +26,8 @@ from rackproof.core.architecture.expectations import role_with
 from rackproof.core.machine import Machine
 from rackproof.errors import InventoryError
 
+SETTINGS_TIMEOUT_S = 1800
+"""An initial file system for every kernel, swap that is read back, and tuned."""
 OWN_PROFILE = "rackproof"
 IRQ_SERVICE = "rackproof-irq-affinity.service"
 IDLE_SERVICE = "rackproof-idle-limit.service"
@@ -46,7 +48,7 @@ def node() -> None:
         return
     node_operations.kernel_arguments(name="Kernel arguments", wanted=arguments(site, wishes, machine))
     operations.files(name="Files", entries=(*files(site, wishes), *(scratch_files(array) if array else ())))
-    node_operations.settings(name="Settings", wanted=settings(site, wishes))
+    node_operations.settings(name="Settings", wanted=settings(site, wishes), _timeout=SETTINGS_TIMEOUT_S)
     if array:
         node_operations.scratch(name="Scratch array", array=array)
         operations.mounted(name="Scratch mount", wanted=(scratch_mount(array),))

@@ -21,7 +21,9 @@ def preflight() -> None:
     site = here()
     operations.read_all_inputs(site)
     given = operations.preflight_inputs(site)
-    stopping, accepted = divided((*operations.of_rack(site), *operations.of_vendors(site)), given.accept)
+    stopping, accepted = divided(
+        (*operations.of_rack(site), *operations.of_versions(), *operations.of_vendors(site)), given.accept
+    )
     if stopping:
         raise DeployError(f"preflight: {sentence(stopping)}")
     if given.stop == "rack":

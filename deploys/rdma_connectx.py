@@ -19,7 +19,7 @@ from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.network import Port
 from rackproof.configure.nic import infiniband, links, operations, ports, stack
 from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
-from rackproof.configure.packages import names_for
+from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 
@@ -43,8 +43,7 @@ def adapters() -> None:
         _timeout=INSTALL_TIMEOUT_S,
     )  # fmt: skip
     if declared.source == "inbox":
-        names = (*stack.INBOX, *(("opensm",) if said.subnet_manager else ()))
-        common.packages(name="Packages", names=names_for(names, declared.family), family=declared.family)
+        common.packages(name="Packages", names=inbox_packages(declared), family=declared.family)
     else:
         versions.network_stack()
     common.files(name="Driver files", entries=driver_files(site, declared))
@@ -52,9 +51,9 @@ def adapters() -> None:
         name="Drivers", source=declared.source, dkms=declared.dkms, restart=said.drivers_by == "restart"
     )  # fmt: skip
     wanted = firmware_wanted(site, said)
-    if wanted:
+    if wanted or declared.locked:
         operations.adapter_firmware(
-            name="Firmware", wanted=wanted, rails=site.ports, images=declared.images, _timeout=FIRMWARE_TIMEOUT_S
+            name="Firmware", wanted=wanted, rails=site.ports, locked=declared.locked, _timeout=FIRMWARE_TIMEOUT_S
         )
 
 

@@ -1,7 +1,8 @@
 """What waits for a reboot: said, or done where it is allowed (``reboot: allowed``, ``rackproof deploy --reboot``).
 
-The last thing of a deploy, so that everything that needs a reboot shares one. What comes after it on a node is looked
-at when it is there again.
+The last thing of a deploy, so that everything that needs a reboot shares one. What had to wait for it (clients built
+for another kernel, GPUs whose driver was not in force) comes with the run after it: ``rackproof deploy --reboot`` makes
+both, and gives nodes back to Slurm at the end of the second.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pyinfra.context import host
 
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.reboot.mode import Mode
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.errors import InventoryError
 
-WORDS = {"allowed": True, "refused": False}
 SPARE_S = 900
 """Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
 
@@ -29,7 +30,7 @@ def reboot() -> None:
     works = slurm is not None and slurm.controller_role is not None and any(map(site.has_role, slurm.roles))
     operations.reboot(
         name="Reboot",
-        allowed=is_allowed(site, host.data.get("reboot", "refused")),
+        mode=mode_of(site, host.data.get("reboot", "refused")),
         wishes=wishes,
         kernel=site.architecture.system.kernel,
         slurm=works,
@@ -39,11 +40,12 @@ def reboot() -> None:
     )
 
 
-def is_allowed(site: Site, word: object) -> bool:
-    """Raises DeployError for a word that is neither."""
-    if word not in WORDS:
-        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}")
-    return WORDS[str(word)]
+def mode_of(site: Site, word: object) -> Mode:
+    """Raises DeployError for a word that is none."""
+    try:
+        return Mode(word)
+    except ValueError:
+        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}") from None
 
 
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:

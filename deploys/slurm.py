@@ -13,7 +13,9 @@ from pyinfra.api.exceptions import DeployError
 from deploys import templates
 from rackproof.configure import operations
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.machine import family_here
+from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.slurm import operations as slurm_operations
@@ -23,7 +25,7 @@ from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import take
 from rackproof.errors import InventoryError
 
-REPOSITORY = "/etc/yum.repos.d/rackproof-slurm.repo"
+REPOSITORY = "slurm"
 
 
 def cluster_here(site: Site) -> Cluster | None:
@@ -49,7 +51,16 @@ def slurm() -> None:
     family = family_here()
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and cluster.inputs.repository_url:
-        operations.files(name="Repository", entries=repository(cluster))
+        gpu_operations.signing_key(
+            name="Repository key",
+            path=key_path(REPOSITORY),
+            url=cluster.inputs.repository_key_url or "",
+            sha256=cluster.inputs.repository_key_sha256 or "",
+            family=family,
+        )
+        operations.files(
+            name="Repository", entries=(dnf_repository(REPOSITORY, "Slurm", cluster.inputs.repository_url),)
+        )
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)
@@ -101,14 +112,6 @@ def files(site: Site, cluster: Cluster) -> tuple[Entry, ...]:
             RemoteFile(cgroup, templates.text(cgroup), restart=("slurmd.service",)),
         ]
     return tuple(entries)
-
-
-def repository(cluster: Cluster) -> tuple[Entry, ...]:
-    text = (
-        f"[rackproof-slurm]\nname=Slurm\nbaseurl={cluster.inputs.repository_url}\nenabled=1\ngpgcheck=1\n"
-        f"gpgkey={cluster.inputs.repository_key_url}\n"
-    )
-    return (RemoteFile(REPOSITORY, text),)
 
 
 def controller_units() -> tuple[Unit, ...]:

@@ -13,9 +13,14 @@ from pyinfra.context import host
 
 from rackproof.configure import operations as common
 from rackproof.configure.machine import machine_here
+from rackproof.configure.nic import operations as nic_operations
+from rackproof.configure.nic.declared import locked_firmware, nic_stack
+from rackproof.configure.nic.devices import VENDOR as ADAPTERS
+from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
 from rackproof.configure.units import Unit
-from rackproof.configure.versions import operations, repositories
+from rackproof.configure.versions import file_operations, operations, repositories
+from rackproof.configure.versions.downloads import Placed, placed
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import (
     VersionInputs,
@@ -28,7 +33,7 @@ from rackproof.configure.versions.site import (
     versions_here,
 )
 from rackproof.core.machine import Machine
-from rackproof.core.versions import Platform, stage_dkms
+from rackproof.core.versions import Platform, stage_components, stage_dkms
 from rackproof.core.versions.consistency import contradictions
 
 INSTALL_TIMEOUT_S = 3600
@@ -59,7 +64,7 @@ def repositories_and_freeze() -> None:
     if here().architecture.system.unattended_upgrades != "frozen":  # else the base has stopped them
         common.units(name="No upgrades by themselves", wanted=freeze_units(machine.family))
     if machine.family == "rhel" and inputs.hold:
-        common.packages(name="Version lock", names=("python3-dnf-plugin-versionlock",), family="rhel")
+        common.packages(name="Version lock", names=VERSION_LOCK, family="rhel")
     used = {each.repository for each in packages_here("all")}
     wanted = {name: each for name, each in platform.repositories.items() if name in used}
     if not wanted:
@@ -121,6 +126,11 @@ def rest() -> None:
     """Whatever of the set no other deploy has installed by now."""
     for name, title in REST.items():
         stage(name, title)
+    found = _here()
+    if found is not None and (files := placed_files(*found)):
+        file_operations.placed_files(
+            name="Files of the set", wanted=files, proxy=found[2].proxy, _timeout=INSTALL_TIMEOUT_S
+        )
 
 
 @deploy("Versions: hold and read back")
@@ -135,6 +145,8 @@ def hold_and_read_back() -> None:
         operations.held(name="Holds", packages=packages, family=machine.family, lock_wait_s=inputs.lock_wait_s)
     if packages:
         operations.read_back(name="Read back", packages=packages, family=machine.family, hold=inputs.hold)
+    if files := placed_files(platform, machine, inputs):
+        file_operations.placed_files_read_back(name="Files of the set", wanted=files)
     versions = versions_here()
     if platform.components.kernel is not None and versions is not None:
         operations.modules_in_force(
@@ -142,6 +154,19 @@ def hold_and_read_back() -> None:
             modules=stage_dkms(versions, machine, "all", here().node.groups),
             release=platform.components.kernel.version,
         )
+    if platform.components.nic_firmware and machine.devices(ADAPTERS):
+        node = here().node
+        nic_operations.locked_firmware_in_force(
+            name="Firmware of adapters", locked=locked_firmware(node, nic_stack(node), platform.components)
+        )
+
+
+def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
+    """Files of the components that this node gets. Raises DeployError for a draft."""
+    try:
+        return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
+    except ValueError as error:
+        raise DeployError(f"{host.name}: versions_lock: {error}") from None
 
 
 def freeze_units(family: str) -> tuple[Unit, ...]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from rackproof.core.evidence import Kind
+from rackproof.configure.reboot.mode import Mode
+from rackproof.core.evidence import REBOOT_REQUIRED, Kind
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 from rackproof.inventory import load_rack
-from rackproof.run.converge import CLUSTER, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
+from rackproof.run.converge import CLUSTER, INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
 from rackproof.run.folder import REPORTS, new_run
 from rackproof.run.store import EvidenceStore
 
@@ -26,6 +27,10 @@ from rackproof.run.store import EvidenceStore
 @click.option(
     "--serial", type=click.IntRange(min=1), help="Nodes that reboot at a time.  [default: the inventory's, else 1]"
 )
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), help="Seconds for the whole run.  [default: "
+    f"{TIMEOUT_S:g}, with --reboot {REBOOT_TIMEOUT_S:g}]"
+)  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
 @click.option("--quiet", is_flag=True, help="Only the result.")
 def deploy(
@@ -37,10 +42,14 @@ def deploy(
     diff: bool,
     reboot: bool,
     serial: int | None,
+    timeout_s: float | None,
     output: Path,
     quiet: bool,
 ) -> None:
     """Bring the nodes of INVENTORY into the state that DEPLOY_FILE declares.
+
+    With --reboot the deploy runs once more after nodes were started anew: what had to wait for it comes then, and
+    nodes that were drained for it are given back to Slurm at the end.
 
     Exit status 0: every expected node was reached and converged. 1: an operation failed. 2: a node was not
     reached, the run was cut short, or something waits for a reboot that was not allowed. 3: nothing could be tried.
@@ -48,21 +57,36 @@ def deploy(
     rack = load_rack(inventory)
     if serial is not None and not reboot:
         raise click.UsageError("--serial is about reboots: add --reboot")
-    data = (*data, *(("reboot=allowed",) if reboot else ()), *((f"reboot_serial={serial}",) if serial else ()))
-    outcome = converge(
-        rack, deploy=deploy_file, limit=limit, data=data, dry=dry, diff=diff,
-        timeout_s=REBOOT_TIMEOUT_S if reboot else TIMEOUT_S,
-        on_line=(lambda line: None) if quiet else lambda line: click.echo(line, err=True),
-    )  # fmt: skip
+
+    def run(*more: str) -> Converged:
+        return converge(
+            rack, deploy=deploy_file, limit=limit, data=(*data, *more), dry=dry, diff=diff,
+            timeout_s=timeout_s or (REBOOT_TIMEOUT_S if reboot else TIMEOUT_S),
+            on_line=(lambda line: None) if quiet else lambda line: click.echo(line, err=True),
+        )  # fmt: skip
+
     folder = new_run(output, inventory)
     with EvidenceStore(folder) as store:
-        raw = tuple(store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
-        store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
-    _tell(outcome, folder)
-    record = outcome.record
-    if record.ok:
+        batches = (f"reboot_serial={serial}",) if serial else ()
+        outcomes = [run(f"reboot={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]
+        _keep(store, outcomes[0])
+        if outcomes[0].rebooted and outcomes[0].record.reason != INTERRUPTED:
+            _tell(outcomes[0], folder)
+            click.echo(f"once more: what waited for the reboot of {fold(outcomes[0].rebooted)}")
+            outcomes.append(run(f"reboot={Mode.FINISH.value}"))
+            _keep(store, outcomes[1])
+    _tell(outcomes[-1], folder)
+    records = [outcome.record for outcome in outcomes]
+    if all(record.ok for record in records):
         raise click.exceptions.Exit(EXIT_OK)
-    raise click.exceptions.Exit(EXIT_FAILED if any(n.failed for n in record.nodes) else EXIT_INCOMPLETE)
+    raise click.exceptions.Exit(
+        EXIT_FAILED if any(n.failed for record in records for n in record.nodes) else EXIT_INCOMPLETE
+    )
+
+
+def _keep(store: EvidenceStore, outcome: Converged) -> None:
+    raw = tuple(store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
+    store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
 
 
 def _tell(outcome: Converged, folder: Path) -> None:
@@ -77,8 +101,8 @@ def _tell(outcome: Converged, folder: Path) -> None:
             story = f"failed: {node.reason}"
         elif node.reason:
             story = node.reason
-        elif node.reboot:
-            story = f"reboot required: {node.reboot}"
+        elif node.reboot and not record.dry:
+            story = f"{REBOOT_REQUIRED}{node.reboot}"
         elif node.changed:
             story = (
                 f"{verb} {len(node.changed)} of {len(node.changed) + node.unchanged}"
@@ -87,6 +111,8 @@ def _tell(outcome: Converged, folder: Path) -> None:
             )
         else:
             story = "no changes"
+        if record.dry and node.reboot:
+            story += f"; {REBOOT_REQUIRED}{node.reboot}"
         stories.setdefault(story, []).append(node.node)
     for story, names in stories.items():
         click.echo(f"{fold(names)}: {story}")

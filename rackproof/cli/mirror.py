@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rackproof.core.architecture import Architecture
-    from rackproof.core.rack import Node
+    from rackproof.core.machine import Machine
+    from rackproof.core.rack import Node, Rack
 
 
 @click.group()
@@ -19,16 +23,23 @@ def mirror() -> None:
 
 
 @mirror.command("list")
-@click.argument("inventory")
+@click.argument("inventory", required=False)
+@click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="Recordings of the nodes, or of others in the same groups, or a written rack: operating system,"
+                   " kernel and PCI devices are theirs. Without INVENTORY the nodes, too: as @recording/DIR.",
+)  # fmt: skip
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
-@click.option("--platform", help="Only this operating system of the version set: ubuntu-24.04.")
+@click.option("--platform", help="Only this operating system: ubuntu-24.04.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON (rackproof.mirror/v1).")
-def list_(inventory: str, architecture: str | None, platform: str | None, as_json: bool) -> None:
+def list_(
+    inventory: str | None, source: Path | None, architecture: str | None, platform: str | None, as_json: bool
+) -> None:
     """Every package, repository, key, file and image that the nodes of INVENTORY will ask for.
 
     From the version set (versions_lock in the inventory), the deploys' packages, and every URL of the inventory's
-    inputs. No node is asked. A package without a version is the distribution's own; a file without sha256 is pinned by
-    nobody yet.
+    inputs. No node is asked: what depends on hardware or kernel is listed by what was recorded (--from), and else named
+    as not listed, with the reason. A package without a version is whichever its repository has; a file without sha256
+    is pinned by nobody yet.
 
     Exit status: 0, or 3 where inventory, architecture or version set cannot be used.
     """
@@ -37,10 +48,10 @@ def list_(inventory: str, architecture: str | None, platform: str | None, as_jso
     from rackproof.core.nearest import suggestion
     from rackproof.core.versions.mirror import SCHEMA, merged
     from rackproof.errors import InventoryError
-    from rackproof.inventory import load_rack
     from rackproof.version_sets import versions_of
 
-    rack = load_rack(inventory)
+    rack, machine_of = _racks(inventory, source)
+    inventory = rack.source
     load = cache(lambda named: architectures.load(named).model)
 
     def architecture_of(node: Node) -> Architecture:
@@ -49,25 +60,54 @@ def list_(inventory: str, architecture: str | None, platform: str | None, as_jso
             raise InventoryError(f"{inventory}: {node.name} names no architecture; give --architecture")
         return load(str(named))
 
-    items = merged(items_of_rack(rack, architecture_of, lambda node: versions_of(node, inventory)))
+    items = merged(items_of_rack(rack, architecture_of, lambda node: versions_of(node, rack.source), machine_of))
     platforms = sorted({each.platform for each in items if each.platform})
     if platform is not None:
         if platform not in platforms:
             raise InventoryError(f"--platform {platform}: {suggestion(platform, platforms)}")
         items = tuple(each for each in items if each.platform in ("", platform))
+    listed = [each for each in items if each.kind != "unlisted"]
+    open_ = [each for each in items if each.kind == "unlisted"]
     if as_json:
-        document = {"schema": SCHEMA, "inventory": inventory, "items": [each.as_json() for each in items]}
+        document = {
+            "schema": SCHEMA,
+            "inventory": inventory,
+            "items": [each.as_json() for each in listed],
+            "unlisted": [each.as_json() for each in open_],
+        }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     kind = ""
-    for each in items:
+    for each in listed:
         if each.kind != kind:
             kind = each.kind
             click.echo(f"{kind}:")
         words = (each.name, each.version, each.platform, each.repository, each.url, _digest(each.sha256, each.kind))
         click.echo(f"  {'  '.join(word for word in words if word)}  ({each.needed_by})")
-    unpinned = sum(each.kind in ("key", "file") and not each.sha256 for each in items)
-    click.echo(f"{len(items)} items, {unpinned} of them without a sha256")
+    if open_:
+        click.echo("not listed:")
+    for each in open_:
+        click.echo(f"  {each.name}{f'  {each.platform}' if each.platform else ''}  ({each.needed_by})")
+    unpinned = sum(each.kind in ("key", "file") and not each.sha256 for each in listed)
+    click.echo(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(open_)}")
+
+
+def _racks(inventory: str | None, source: Path | None) -> tuple[Rack, Callable[[Node], Machine | None]]:
+    """The rack, and what is known of its machines."""
+    from rackproof.configure.recorded_machines import PREFIX, machine_like, recorded_rack
+    from rackproof.inventory import load_rack
+
+    if inventory and inventory.startswith(PREFIX):
+        if source is not None:
+            raise click.UsageError("give @recording/DIR or --from DIR, not both")
+        source, inventory = Path(inventory.removeprefix(PREFIX)), None
+    if source is not None:
+        recorded, machines = recorded_rack(source)
+        rack = load_rack(inventory) if inventory else recorded
+        return rack, lambda node: machine_like(node, recorded, machines)
+    if inventory is None:
+        raise click.UsageError("give an inventory, @recording/DIR or --from DIR")
+    return load_rack(inventory), lambda _: None
 
 
 def _digest(sha256: str, kind: str) -> str:

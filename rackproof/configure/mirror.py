@@ -1,7 +1,8 @@
 """What each domain downloads, for ``rackproof mirror list``.
 
-A domain whose inputs have URLs names its model in ``INPUTS``; one that downloads more (from a storage's own servers,
-from a package index) has a function here that ``contributes``.
+Whoever installs something has a function here that names it, with the very functions that its deploy plans with; a
+test holds the list against every installation of the golden plans. What depends on a machine that nobody has shown is
+an item of its own (``unlisted``), so that the list says what it lacks.
 """
 
 from __future__ import annotations
@@ -10,21 +11,38 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.containers import daemon
+from rackproof.configure.gpu import packages as gpu
+from rackproof.configure.gpu.driver import choose
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.runtimes import handing_out
+from rackproof.configure.health import kit
 from rackproof.configure.health.inputs import HealthInputs
-from rackproof.configure.health.kit import requirements
-from rackproof.configure.packages import declared_packages
-from rackproof.configure.settings import Inputs, inputs
-from rackproof.configure.storage import weka
-from rackproof.configure.storage.client import Named, NoClient
-from rackproof.configure.storage.inputs import StorageClients
-from rackproof.core.architecture import Architecture
+from rackproof.configure.nic.declared import declare, nic_stack
+from rackproof.configure.nic.packages import inbox_packages
+from rackproof.configure.packages import VERSION_LOCK, declared_packages
+from rackproof.configure.settings import Inputs, inputs, node_settings
+from rackproof.configure.site import Site
+from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.configure.storage import catalogue, weka
+from rackproof.configure.storage.client import NoClient
+from rackproof.configure.versions.site import version_inputs
+from rackproof.core.architecture import Architecture, Gpu
+from rackproof.core.gpu_generations import UnsupportedGpu
+from rackproof.core.machine import Machine
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import VersionSet
 from rackproof.core.versions.consistency import is_rhel
-from rackproof.core.versions.mirror import MirrorItem, of_distribution, of_inputs, of_versions
-from rackproof.errors import InventoryError
+from rackproof.core.versions.mirror import MirrorItem, of_inputs, of_names, of_versions, unlisted
+from rackproof.core.versions.models import DISTRIBUTION, Platform
+from rackproof.core.versions.select import platform_name, stage_components
+from rackproof.errors import InventoryError, VersionSetError
 
 INPUTS: Final[Mapping[str, str]] = {
     # key of the inventory's data: model whose URLs, its defaults included, a node asks for
@@ -35,16 +53,60 @@ INPUTS: Final[Mapping[str, str]] = {
     "containers": "rackproof.configure.containers.inputs:ContainerInputs",
     "health_check": "rackproof.configure.health.inputs:HealthInputs",
 }
+FURTHER: Final = ("scratch_drives", "simulated_gpus", "versions", "virtual")
+"""What else of a node's data decides about packages."""
+KERNEL: Final = "$(uname -r)"
+DEPENDENCIES: Final = (
+    "what these packages depend on: the package manager of the node decides; mirror whole repositories, or let apt-get"
+    " --download-only or dnf download --resolve find it"
+)
 
-Contributor = Callable[[Architecture, Node, Rack], Iterable[MirrorItem]]
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One node, and one operating system that it may have."""
+
+    site: Site
+    family: str
+    platform: str
+    """``ubuntu-24.04``; where nobody says, the family."""
+    machine: Machine | None = None
+    """None: nobody has shown its hardware and its kernel."""
+    versions: Platform | None = None
+    """What the version set has for the platform."""
+
+    def locked(self, stage: str = "all") -> dict[str, str]:
+        """Packages and versions of the version set's stage."""
+        if self.versions is None:
+            return {}
+        found = stage_components(self.versions, stage, self.machine, self.site.node.groups)
+        return {package: version for _, each in found for package, version in each.packages.items()}
+
+    @property
+    def kernel(self) -> str | None:
+        """Release of the kernel that clients are built for: they wait for the reboot into the version set's."""
+        kernel = self.versions.components.kernel if self.versions else None
+        return kernel.version if kernel else self.machine.kernel if self.machine else None
+
+    def named(self, names: Iterable[str], needed_by: str, where: str = DISTRIBUTION) -> Iterator[MirrorItem]:
+        """Without what the version set has, whose items are listed with their versions."""
+        locked = self.locked()
+        yield from of_names((name for name in names if name not in locked), self.platform, needed_by, where)
+
+    def unlisted(self, what: str, needed_by: str) -> MirrorItem:
+        return unlisted(what, self.platform, needed_by)
+
+
+Contributor = Callable[[Target], Iterable[MirrorItem]]
 CONTRIBUTORS: Final[dict[str, Contributor]] = {}
-"""Key of the inventory's data: what else a node downloads for it; see ``contributes``."""
+"""Domain: what a node installs and downloads for it, beyond the URLs of its inputs; see ``contributes``."""
 
 
 def contributes(key: str) -> Callable[[Contributor], Contributor]:
-    """Register a function that names what a node downloads beyond the URLs of its inputs.
+    """Register a function that names what a node installs.
 
-    It may look at the node's groups, the architecture and the inputs under its key, at nothing else of the node.
+    It may look at the node's groups, the architecture, the machine and what ``INPUTS`` and ``FURTHER`` name of the
+    inventory's data, at nothing else of the node: nodes that are alike in these are looked at once.
     """
 
     def register(function: Contributor) -> Contributor:
@@ -54,69 +116,218 @@ def contributes(key: str) -> Callable[[Contributor], Contributor]:
     return register
 
 
-@contributes("storage_clients")
-def _of_storage(architecture: Architecture, node: Node, rack: Rack) -> Iterator[MirrorItem]:
-    """Installers that a storage's own servers hand out."""
-    given = inputs(node, "storage_clients", StorageClients)
-    for name, storage in architecture.storage.items():
-        if storage.fstype != "wekafs" or not any(role in node.groups for role in storage.client_roles):
-            continue
-        servers = rack.storage_addresses(storage.servers, storage.server_role, False)
-        try:
-            download = weka.installer(Named(name, storage, servers), given.weka)
-        except NoClient as error:
-            raise InventoryError(f"{node.name}: {error}") from None
-        yield MirrorItem(
-            "file", "install", "", "", "", download.url, download.sha256, f"storage {name}, by its own servers"
+@contributes("base")
+def _of_base(target: Target) -> Iterator[MirrorItem]:
+    site = target.site
+    yield from target.named(declared_packages(site.architecture, site.node, target.family), "base")
+
+
+@contributes("versions")
+def _of_versions(target: Target) -> Iterator[MirrorItem]:
+    if target.versions is not None and target.family == "rhel" and version_inputs(target.site.node).hold:
+        yield from target.named(VERSION_LOCK, "holds")
+
+
+@contributes("nic_stack")
+def _of_adapters(target: Target) -> Iterator[MirrorItem]:
+    site, fabric = target.site, target.site.architecture.fabric
+    if fabric is None or fabric.kind == "soft-roce":
+        return
+    components = target.versions.components if target.versions else None
+    declared = declare(site, nic_stack(site.node), components, target.family)
+    yield from target.named(inbox_packages(declared), "nic_stack")
+    if declared.nvidia and not (components and components.network):
+        yield target.unlisted(
+            "NVIDIA's network drivers: nic_stack.source declares them, the version set does not name their packages",
+            "nic_stack",
         )
 
 
-@contributes("health_check")
-def _of_health_check(architecture: Architecture, node: Node, rack: Rack) -> Iterator[MirrorItem]:
-    """Wheels of the kit on the nodes, and what these need in turn, for the node's Python."""
-    given = inputs(node, "health_check", HealthInputs)
-    if architecture.slurm is None or not given.install:
+@contributes("gpu_stack")
+def _of_gpus(target: Target) -> Iterator[MirrorItem]:
+    site, machine = target.site, target.machine
+    declared = site.architecture.gpu
+    if declared is None or declared.count == 0 or site.settings.simulated_gpus:
         return
+    stack = inputs(site.node, "gpu_stack", GpuStack)
+    wanted = handing_out(site.architecture.containers, site.node.groups, stack)
+    if "gpu" in site.node.groups:
+        yield from _listed(target, gpu.container_toolkit(stack, wanted))
+        yield from _of_driver(target, machine, declared, stack) if machine else _of_unknown_gpus(target)
+        if target.family == "rhel" and stack.hold:
+            yield from target.named(VERSION_LOCK, "holds")
+
+
+def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuStack) -> Iterator[MirrorItem]:
+    components = target.versions.components if target.versions else None
+    component = components.driver if components else None
+    try:
+        choice = choose(machine, declared, stack, component)
+    except UnsupportedGpu as error:
+        yield target.unlisted(f"GPU driver and tools: {error}", "gpu_stack")
+        return
+    locked = {**target.locked("gpu"), **(target.locked("gds") if declared.gds else {})} if component else None
+    kernel = components.kernel.version if components and components.kernel else machine.kernel
+    found = gpu.node_packages(
+        machine, choice, stack, declared, locked, None if kernel == machine.kernel else kernel
+    )  # fmt: skip
+    yield from _listed(target, (*found.headers, *found.driver, *found.tools))
+    if choice.dkms and target.family == "rhel":
+        yield from target.named(("dkms",), "gpu_stack", "EPEL")
+    if choice.source == "distribution" and machine.os_id == "debian":
+        yield MirrorItem(
+            "repository", "contrib non-free non-free-firmware", target.platform, machine.codename, DISTRIBUTION,
+            needed_by="gpu_stack",
+        )  # fmt: skip
+
+
+def _of_unknown_gpus(target: Target) -> Iterator[MirrorItem]:
+    locked = target.versions is not None and target.versions.components.driver is not None
+    what = "GPU tools that the version set does not name" if locked else "GPU driver, fabric manager, DCGM, CUDA, NCCL"
+    yield target.unlisted(
+        f"{what}, and headers of the kernel: their names follow from PCI devices, operating system and kernel",
+        "gpu_stack",
+    )
+
+
+def _listed(target: Target, packages: Iterable[gpu.Package]) -> Iterator[MirrorItem]:
+    locked = target.locked()
+    for each in packages:
+        if each.name not in locked:
+            yield MirrorItem(
+                "package", each.name, target.platform, each.version or "", needed_by="gpu_stack"
+            )  # fmt: skip
+
+
+@contributes("storage_clients")
+def _of_storage(target: Target) -> Iterator[MirrorItem]:
+    """Packages of clients, and installers that a storage's own servers hand out."""
+    site = target.site
+    around = replace(site.storage_around, locked=target.locked("clients"))
+    clients = catalogue.clients_of(site.named_storage(), around, target.family, site.own_fsid, lambda _: b"")
+    whole = catalogue.whole(clients)
+    locked = target.locked()
+    for step in (*whole.install, *whole.ready, *whole.proofs):
+        for name, version in step.brings:
+            package, exact = _of_kernel(name, target.kernel), _of_kernel(version, target.kernel)
+            if package is None or exact is None:
+                full = f"{name}-{version}" if version else name
+                yield target.unlisted(f"{full}: of the kernel that runs", "storage_clients")
+            elif package not in locked:
+                yield MirrorItem("package", package, target.platform, exact, needed_by="storage_clients")
+    for named in site.named_storage():
+        if named.storage.fstype == "wekafs":
+            download = weka.installer(named, around.inputs.weka)
+            yield MirrorItem(
+                "file", "install", "", "", "", download.url, download.sha256,
+                f"storage {named.name}, by its own servers",
+            )  # fmt: skip
+
+
+def _of_kernel(text: str, release: str | None) -> str | None:
+    """None where it depends on a kernel that nobody knows. RHEL's releases end with the machine's kind."""
+    if KERNEL not in text:
+        return text
+    return text.replace(KERNEL, re.sub(r"(\.el\d\w*)\.\w+$", r"\1", release)) if release else None
+
+
+@contributes("slurm")
+def _of_slurm(target: Target) -> Iterator[MirrorItem]:
+    site = target.site
+    cluster = cluster_of(site.architecture, site.rack, inputs(site.node, "slurm", SlurmInputs))
+    if cluster is not None and is_member(cluster, site.node):
+        # RHEL has none of its own: EPEL, or the inventory's repository.
+        where = "" if target.family == "rhel" else DISTRIBUTION
+        yield from target.named(package_names(cluster, site.node, target.family), "slurm", where)
+
+
+@contributes("containers")
+def _of_containers(target: Target) -> Iterator[MirrorItem]:
+    declared = target.site.architecture.containers
+    if declared is not None and set(declared.roles) & set(target.site.node.groups):
+        for name in daemon.packages(declared.runtime, target.family):
+            where = "" if name in daemon.FOREIGN.get(target.family, ()) else DISTRIBUTION
+            yield from target.named((name,), "containers", where)
+
+
+@contributes("health_check")
+def _of_health_check(target: Target) -> Iterator[MirrorItem]:
+    """A Python, and every wheel of the kit on the nodes."""
+    site, slurm = target.site, target.site.architecture.slurm
+    given = inputs(site.node, "health_check", HealthInputs)
+    install = given.install and not (site.settings.virtual and "install" not in given.model_fields_set)
+    if slurm is None or not set(slurm.roles) & set(site.node.groups) or not install:
+        return
+    if slurm.health_check != kit.PROGRAM and "health_check" not in site.node.data:
+        return
+    yield from target.named(kit.packages(given, target.family), "health_check")
     where = given.wheelhouse or "the package index"
-    for line in requirements():
-        name, version = re.match(r"([A-Za-z0-9._-]+)(.*)", line, re.DOTALL).groups()  # type: ignore[union-attr]
-        yield MirrorItem("wheel", name, "", version.strip(), where, given.index_url or "", "", "health_check")
+    for each in kit.wheels():
+        for file, sha256 in each.wheels:
+            yield MirrorItem("wheel", file, "", each.version, where, given.index_url or "", sha256, "health_check")
 
 
 def items_of(
-    architecture: Architecture, node: Node, versions: VersionSet | None, rack: Rack | None = None
+    architecture: Architecture,
+    node: Node,
+    versions: VersionSet | None,
+    rack: Rack | None = None,
+    machine: Machine | None = None,
 ) -> Iterator[MirrorItem]:
     """Everything that a node may download. Raises InventoryError for inputs that cannot be used."""
-    platforms = tuple(versions.platforms) if versions else ("",)
-    for platform in platforms:
-        family = "rhel" if is_rhel(platform) else "debian"
-        locked: set[str] = set()
-        if versions:
-            components = versions.platforms[platform].components
-            locked = {package for _, each in components.named() for package in each.packages}
-        names = declared_packages(architecture, node, family)
-        yield from of_distribution((name for name in names if name not in locked), platform)
     if versions:
         yield from of_versions(versions)
     for key, model in INPUTS.items():
         if key in node.data:
             yield from of_inputs(inputs(node, key, _model(model)).model_dump(mode="json"), key)
-    for contributor in CONTRIBUTORS.values():
-        yield from contributor(architecture, node, rack or Rack("", (node,)))
+    try:
+        site = Site(rack or Rack("", (node,)), architecture, node, node_settings(node, architecture.rails))
+        for target in _targets(site, versions, machine):
+            for contributor in CONTRIBUTORS.values():
+                yield from contributor(target)
+    except (DeployError, VersionSetError) as error:
+        raise InventoryError(str(error)) from None
+    except NoClient as error:
+        raise InventoryError(f"{node.name}: {error}") from None
+    yield unlisted(DEPENDENCIES, "", "packages")
+    if machine is None and versions is None:
+        yield unlisted(
+            "the operating system: packages are named as Debian's family and as RHEL's has them; versions_lock says"
+            " which it is, or a recording", "", "packages",
+        )  # fmt: skip
+
+
+def _targets(site: Site, versions: VersionSet | None, machine: Machine | None) -> Iterator[Target]:
+    """Raises VersionSetError where the set has nothing for the machine."""
+    if machine:
+        name = f"{machine.os_id}-{machine.os_version}"
+        if versions:
+            name = platform_name(versions, machine.os_id, machine.os_version, machine.family)
+        if not machine.family:
+            raise DeployError(f"{site.node.name}: {machine.label}: no package manager is known for it")
+        yield Target(site, machine.family, name, machine, versions.platforms[name] if versions else None)
+    elif versions:
+        for name, platform in versions.platforms.items():
+            yield Target(site, "rhel" if is_rhel(name) else "debian", name, None, platform)
+    else:
+        yield from (Target(site, family, family) for family in ("debian", "rhel"))
 
 
 def items_of_rack(
-    rack: Rack, architecture_of: Callable[[Node], Architecture], versions_of: Callable[[Node], VersionSet | None]
+    rack: Rack,
+    architecture_of: Callable[[Node], Architecture],
+    versions_of: Callable[[Node], VersionSet | None],
+    machine_of: Callable[[Node], Machine | None] = lambda _: None,
 ) -> Iterator[MirrorItem]:
-    """Everything that a rack downloads, nodes that say the same looked at once. Raises InventoryError."""
+    """Everything that a rack downloads, nodes that are alike looked at once. Raises InventoryError."""
     seen = set()
     for node in rack.nodes:
-        architecture, versions = architecture_of(node), versions_of(node)
-        said = {key: node.data[key] for key in (*INPUTS, *CONTRIBUTORS, "scratch_drives") if key in node.data}
-        like = (id(architecture), id(versions), node.groups, json.dumps(said, sort_keys=True, default=str))
+        architecture, versions, machine = architecture_of(node), versions_of(node), machine_of(node)
+        said = {key: node.data[key] for key in (*INPUTS, *FURTHER) if key in node.data}
+        like = (id(architecture), id(versions), node.groups, machine, json.dumps(said, sort_keys=True, default=str))
         if like not in seen:
             seen.add(like)
-            yield from items_of(architecture, node, versions, rack)
+            yield from items_of(architecture, node, versions, rack, machine)
 
 
 def _model(named: str) -> type[Inputs]:

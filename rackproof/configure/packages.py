@@ -22,6 +22,8 @@ NFS_CLIENT = ("nfs-common",)
 NFS_SERVER = ("nfs-common", "nfs-kernel-server")
 CEPH_CLIENT = ("ceph-common",)
 CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
+VERSION_LOCK = ("python3-dnf-plugin-versionlock",)
+"""What dnf needs to hold packages; RHEL's name."""
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
 LOCK_WAIT_S = 300

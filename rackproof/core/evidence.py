@@ -165,6 +165,7 @@ def subject_of(scope: Scope, members: Iterable[str]) -> str:
 
 
 REBOOT_REQUIRED: Final = "reboot required: "
+REBOOTED: Final = "rebooted in "
 """How a node's line begins that says what waits for a reboot; the reasons follow, divided by ``;``."""
 
 

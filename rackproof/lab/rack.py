@@ -184,13 +184,16 @@ class Lab:
                     return False
         except OSError:
             return False
-        done = subprocess.run(
-            [*self.ssh_command(spec, name), "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SSH_PROBE_S + 10,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*self.ssh_command(spec, name), "true"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SSH_PROBE_S + 10,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False  # a guest that has only just begun to answer, on a busy machine: it is asked again
         return done.returncode == 0
 
     def _tail(self, name: str) -> str:

@@ -11,13 +11,16 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError, InventoryError
 from pyinfra.api.state import StateStage
 from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
+
+if TYPE_CHECKING:
+    from rackproof.remote.collect import RecordingReader
 
 ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
 """Environment: a file to which every question without an answer is appended, one JSON object a line.
@@ -73,18 +76,11 @@ class RecordingConnector(BaseConnector):
 
     def connect(self) -> None:
         from rackproof.errors import RackproofError
-        from rackproof.remote.collect import RecordingReader
-        from rackproof.remote.recording_folder import read_recording
-        from rackproof.remote.written import RACK, read_written
 
         if not self.data["recording_file"]:
             raise ConnectError("the node has no recording; use @recording/DIR as the inventory")
-        file = Path(self.data["recording_file"])
         try:
-            if file.name == RACK:
-                self._reader = RecordingReader(self.host.name, read_written(file.parent).answers[self.host.name])
-            else:
-                self._reader = RecordingReader(self.host.name, known=read_recording(file).results.values())
+            self._reader = reader_of(self.host.name, Path(self.data["recording_file"]))
         except RackproofError as error:
             raise ConnectError(str(error)) from None
 
@@ -125,6 +121,17 @@ def _written_nodes(folder: Path) -> Iterator[tuple[str, dict[str, Any], list[str
             if key in data:
                 data[key] = str(folder / str(data[key]))
         yield node.name, data, list(node.groups)
+
+
+def reader_of(node: str, file: Path) -> RecordingReader:
+    """What answers for a node: its recording, or the written rack that it is in. Raises RackproofError."""
+    from rackproof.remote.collect import RecordingReader
+    from rackproof.remote.recording_folder import read_recording
+    from rackproof.remote.written import RACK, read_written
+
+    if file.name == RACK:
+        return RecordingReader(node, read_written(file.parent).answers[node])
+    return RecordingReader(node, known=read_recording(file).results.values())
 
 
 def question_of(command: StringCommand, arguments: dict[str, Any]) -> str:

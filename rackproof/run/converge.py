@@ -23,16 +23,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rackproof.core.evidence import REBOOT_REQUIRED, DeployRecord, NodeChanges
+from rackproof.core.evidence import REBOOT_REQUIRED, REBOOTED, DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import InventoryError
 from rackproof.remote.redaction import redact
 
 CLUSTER = "deploys/cluster.py"
-TIMEOUT_S = 3600.0
+TIMEOUT_S = 21600.0
+"""Every operation has a limit of its own; this one is for what never ends. Network stack, driver, CUDA and firmware of
+a first deploy take an hour or two over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
 """With reboots, which wait for jobs and self-tests batch after batch, each with a limit of its own."""
 INTERRUPT_S = 10.0
+INTERRUPTED = "interrupted"
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\))?$")
@@ -53,6 +56,7 @@ class _NodeLog:
     said: str = ""
     """Its last line that is no status: what an error that follows is about."""
     reboot: str | None = None
+    rebooted: bool = False
 
 
 class Transcript:
@@ -97,6 +101,7 @@ class Transcript:
             log.reboot = text.removeprefix(REBOOT_REQUIRED)
             log.said = text
         else:
+            log.rebooted = log.rebooted or text.startswith(REBOOTED)
             log.said = text
 
 
@@ -122,6 +127,8 @@ class Converged:
     record: DeployRecord
     stdout: bytes
     stderr: bytes
+    rebooted: tuple[str, ...] = ()
+    """Nodes that were started anew."""
 
 
 def converge(
@@ -137,6 +144,7 @@ def converge(
 ) -> Converged:
     """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
     expected = select(rack, limit)
+    data = (*data, *(("reboot=planned",) if dry else ()))
     if not Path(deploy).is_file():
         raise InventoryError(f"{deploy}: no such deploy file; run from the root of the checkout")
     mode = ["--dry"] if dry else ["-y"]
@@ -154,7 +162,8 @@ def converge(
     began = time.monotonic()
     status, out, err, interrupted = _run(command, transcript, on_line, timeout_s)
     record = _record(rack, deploy, dry, status, out, transcript, interrupted, time.monotonic() - began)
-    return Converged(record, out, err)
+    rebooted = tuple(name for name, log in transcript.nodes.items() if log.rebooted)
+    return Converged(record, out, err, rebooted)
 
 
 def _run(
@@ -194,7 +203,7 @@ def _run(
     try:
         process.wait(timeout_s)
     except KeyboardInterrupt:
-        why = "interrupted"
+        why = INTERRUPTED
     except subprocess.TimeoutExpired:
         why = f"not finished within {timeout_s:g} s"
     if why:
@@ -276,7 +285,7 @@ def _verdict(
     if status != 0:
         return f"pyinfra ended with exit status {status}"
     waiting = [n for n in nodes if n.reboot]
-    if waiting:
+    if waiting and not dry:
         why = "; ".join(dict.fromkeys(n.reboot for n in waiting if n.reboot))
         return f"{fold(n.node for n in waiting)} {REBOOT_REQUIRED}{why}"
     return None

@@ -16,7 +16,7 @@ from rackproof.bench.step import Step
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Record
 from rackproof.core.rack import Rack, fold
 from rackproof.remote.ssh import Fleet
-from rackproof.run.converge import converge
+from rackproof.run.converge import INTERRUPTED, converge
 from rackproof.run.display import STAGES, Display
 from rackproof.run.folder import check_resumable, deploy_checks, earlier_seconds, finished_stages, info_of, run_info
 from rackproof.run.session import Session
@@ -131,7 +131,7 @@ class Run:
 
         plan = converge(self.rack, limit=self.limit, data=data, dry=True, on_line=show)
         outcomes = [plan]
-        if not plan.record.ok or any(node.changed for node in plan.record.nodes):
+        if not plan.record.ok or any(node.changed or node.reboot for node in plan.record.nodes):
             outcomes.append(converge(self.rack, limit=self.limit, data=data, on_line=show))
         for outcome in outcomes:
             raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
@@ -141,7 +141,7 @@ class Run:
             session.store.append(Kind.CHECK, check)
         changes = sum(len(node.changed) for node in last.nodes)
         self._say(last.reason or ("no changes" if not changes else f"{changes} changes in {last.elapsed_s:.0f} s"))
-        if last.reason == "interrupted":
+        if last.reason == INTERRUPTED:
             raise KeyboardInterrupt
         return last.ok
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rackproof.configure.containers.inputs import ContainerInputs
@@ -23,11 +24,18 @@ PACKAGES = {
     },
 }
 """By family and runtime. Of enroot only what its own packages need: they are downloads."""
+FOREIGN = {"rhel": ("docker-ce", "containerd.io")}
+"""By family: what its own repositories do not have."""
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
 def packages(runtime: str, family: str) -> tuple[str, ...]:
     return tuple(sorted(PACKAGES[family][runtime]))
+
+
+def without_source(names: Iterable[str], family: str, inputs: ContainerInputs) -> tuple[str, ...]:
+    """Those of the packages that nobody says where to get."""
+    return () if inputs.repository else tuple(name for name in names if name in FOREIGN.get(family, ()))
 
 
 def docker_json(declared: Containers, inputs: ContainerInputs) -> str:

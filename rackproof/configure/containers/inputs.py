@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from rackproof.configure.settings import Inputs
+from rackproof.configure.storage.inputs import Repository
 
 
 class Download(Inputs):
@@ -40,6 +41,9 @@ class ContainerInputs(Inputs):
     image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._/:@-]+$")
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""
+    repository: Repository = Repository()
+    """Where docker-ce or containerd.io come from on the RHEL family, whose own repositories have neither; Debian's
+    family has its own packages, and takes them. Default: none; the version set may bring them instead."""
     packages: tuple[Download, ...] = ()
     """Packages of enroot and pyxis, which no distribution has."""
     pyxis_library: str = Field(default="/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so", pattern=r"^/[^\s]+$")

@@ -12,6 +12,8 @@ from rackproof.configure.containers import bridge, facts, user
 from rackproof.configure.containers import downloads as plans
 from rackproof.configure.containers.inputs import ContainerInputs, Download
 from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import later
+from rackproof.configure.rollback.run import journal_here
 
 
 @operation()
@@ -41,7 +43,8 @@ def container_user(inputs: ContainerInputs, folders: Sequence[str]) -> Commands:
         yield from refuse(str(error))
         return
     if lines:
-        yield StringCommand("\n".join(("set -eu", *lines)))
+        ranges = [later(path) for path in user.ranges(inputs, found)]
+        yield StringCommand(journal_here().before((), "\n".join(("set -eu", *lines)), ranges))
     else:
         host.noop(f"user {inputs.user} and its folders are there")
 

@@ -70,13 +70,11 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
             f"getent group {name} >/dev/null || groupadd -g {inputs.uid} {name}; "
             f"useradd -u {inputs.uid} -g {name} -d {HOME} -m -s /bin/sh -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 {name}"
         )
-    wanted = f"{inputs.user}:{inputs.subordinate_start}:{inputs.subordinate_count}"
-    for file, have in (("/etc/subuid", state.subuid), ("/etc/subgid", state.subgid)):
-        if have != (wanted,):
-            lines.append(
-                f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || true; echo {wanted}; }} > {file}.rackproof-new"
-                f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
-            )
+    for file in ranges(inputs, state):
+        lines.append(
+            f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || true; echo {_range(inputs)}; }} > {file}.rackproof-new"
+            f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
+        )
     there = dict(state.folders)
     for folder in folders:
         if there.get(folder) != str(inputs.uid):
@@ -87,3 +85,13 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
                 " >&2; exit 1; }"
             )
     return tuple(lines)
+
+
+def ranges(inputs: ContainerInputs, state: UserState) -> tuple[str, ...]:
+    """Files that lack the user's range of subordinate numbers, or have another one."""
+    held = {"/etc/subuid": state.subuid, "/etc/subgid": state.subgid}
+    return tuple(file for file, have in held.items() if have != (_range(inputs),))
+
+
+def _range(inputs: ContainerInputs) -> str:
+    return f"{inputs.user}:{inputs.subordinate_start}:{inputs.subordinate_count}"

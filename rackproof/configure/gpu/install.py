@@ -17,6 +17,7 @@ from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP, GpuState
+from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
 from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.machine import Machine
@@ -41,6 +42,7 @@ HINTS: Final[Mapping[str, str]] = {
     ),
 }
 NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
+FABRIC_COPY: Final = f"/etc/systemd/system/{FABRIC_UNIT}"
 OTHERS: Final = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same GPUs."""
 
@@ -116,7 +118,9 @@ def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
 def plan_driver(target: Wanted, state: GpuState) -> DriverPlan:
     """What has to be done, in the order of ``script``."""
     reasons: list[str] = []
-    install = tuple(each for each in target.packages if not each.satisfied_by(state.packages.get(each.name)))
+    missing = tuple(each for each in target.packages if not each.satisfied_by(state.packages.get(each.name)))
+    # What is missing may bring another driver: then the script compares.
+    install = missing or _as_the_driver(target, state)
     for each in install:
         have = state.packages.get(each.name)
         reasons.append(f"install {each.name} {each.version or ''}".rstrip() + (f" over {have}" if have else ""))
@@ -206,25 +210,55 @@ def packages_script(missing: Sequence[Package], hold: Sequence[str], family: str
     return "\n".join(lines)
 
 
+def held_by(install: Sequence[Package], hold: Sequence[str], family: str, wanted_: bool) -> tuple[str, ...]:
+    """Packages to hold behind an installation."""
+    if family == "debian" or not wanted_:
+        return tuple(hold)
+    # Locks on what is replaced had to go first.
+    return tuple(dict.fromkeys((*hold, *(each.name for each in install if each.version))))
+
+
+def kept_packages(install: Sequence[Package], hold: Sequence[str], family: str) -> tuple[str, ...]:
+    """Journal lines of the holds that ``packages_script`` and ``script`` set or take away."""
+    return tuple(hold_line(name, family) for name in held_by(install, hold, family, wanted_=True))
+
+
+def kept(plan: DriverPlan, target: Wanted, machine: Machine) -> tuple[tuple[str, ...], tuple[Later, ...]]:
+    """What the journal needs before ``script``, and of which files only the script knows what they become."""
+    lines = list(kept_packages(plan.install, plan.hold, machine.family))
+    unknown: list[Later] = []
+    if plan.install and _needs_non_free(target, machine):
+        unknown += [later(f"{NON_FREE}.{kind}") for kind in ("sources", "list")]
+    if plan.initramfs or plan.install:
+        lines += [*mark_lines((INITRAMFS,)), file_line(STAMP, hashlib.sha256(f"{target.stamp}\n".encode()).hexdigest())]
+    if _copies_fabric_unit(plan, target):
+        unknown.append(later(FABRIC_COPY))
+    return tuple(lines), tuple(unknown)
+
+
+def _needs_non_free(target: Wanted, machine: Machine) -> bool:
+    return target.choice.source == "distribution" and machine.os_id == "debian"
+
+
+def _copies_fabric_unit(plan: DriverPlan, target: Wanted) -> bool:
+    return plan.fabric_unit or bool(plan.install and target.choice.fabric_manager)
+
+
 def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
     """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
     debian = machine.family == "debian"
     stream = _stream_lines(plan.stream) if plan.stream else []
     if plan.install:
-        non_free = _non_free_lines(plan.install[0].name, machine) if target.choice.source == "distribution" else []
+        non_free = _non_free_lines(plan.install[0].name, machine) if _needs_non_free(target, machine) else []
         dkms = target.choice.dkms
         lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install, stream, dkms)
     elif stream:
         lines += [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
-    hold = plan.hold
-    if not debian and target.hold:
-        # Locks on what is replaced had to go first.
-        hold = tuple(dict.fromkeys((*hold, *(each.name for each in plan.install if each.version))))
-    lines += _hold_lines(hold, machine.family)
+    lines += _hold_lines(held_by(plan.install, plan.hold, machine.family, target.hold), machine.family)
     if plan.initramfs or plan.install:
         lines += _initramfs_lines(target.stamp, machine)
-    if plan.fabric_unit or (plan.install and target.choice.fabric_manager):
+    if _copies_fabric_unit(plan, target):
         lines += _fabric_unit_lines()
     lines += _force_lines(plan, target, machine)
     return "\n".join(lines)
@@ -269,8 +303,6 @@ def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list
 def _non_free_lines(package: str, machine: Machine) -> list[str]:
     """Debian's driver is in components that an installation leaves out: they are taken from wherever main comes from,
     the site's mirror as a rule."""
-    if machine.os_id != "debian":
-        return []
     components = "contrib non-free non-free-firmware"
     paragraph = (
         f"/(^|\\n)Suites:[^\\n]*{machine.codename}/ && /(^|\\n)Components:[^\\n]*main/"
@@ -369,9 +401,43 @@ def _fabric_unit_lines() -> list[str]:
         f"u=$(systemctl show -P FragmentPath {FABRIC_UNIT} 2>/dev/null) || u=",
         'if [ -n "$u" ] && grep -q -E "^After=.*multi-user.target" "$u"; then',
         f'  sed -E "/^After=/s/ ?multi-user\\.target//" "$u" > /etc/systemd/system/.{FABRIC_UNIT}.new',
-        f"  mv -f /etc/systemd/system/.{FABRIC_UNIT}.new /etc/systemd/system/{FABRIC_UNIT}",
+        f"  mv -f /etc/systemd/system/.{FABRIC_UNIT}.new {FABRIC_COPY}",
         "  systemctl daemon-reload",
         "fi",
+    ]
+
+
+def _fabric_manager(target: Wanted) -> Package | None:
+    kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
+    return next((each for each in target.packages if each.name.startswith(kinds)), None)
+
+
+def _as_the_driver(target: Wanted, state: GpuState) -> tuple[Package, ...]:
+    """The fabric manager in the driver's version, where only a branch is declared and it has another one by now."""
+    found = _fabric_manager(target)
+    have = state.packages.get(found.name) if found else None
+    if found is None or found.version is not None or have is None or state.available is None:
+        return ()
+    wanted_ = Package(found.name, f"{state.available.version}-*")
+    return () if wanted_.satisfied_by(have) else (wanted_,)
+
+
+def _fabric_manager_lines(target: Wanted, machine: Machine) -> list[str]:
+    """Whichever versions a branch has brought: the fabric manager refuses NVSwitches with a driver of another one.
+
+    One that a version set brings is compared there.
+    """
+    found = _fabric_manager(target)
+    if found is None:
+        return []
+    name = shlex.quote(found.name)
+    ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
+    if machine.family == "debian":
+        ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
+    return [
+        f'fm=$({ask} 2>/dev/null) || fail "{name}: no version to be read"',
+        f'[ "$fm" = "$want" ] || fail "{name} is $fm, the module nvidia is $want: without the same version no NVSwitch'
+        ' is set up; declare the exact one (gpu_stack: {driver: $want}), and put both on the mirror"',
     ]
 
 
@@ -399,6 +465,7 @@ def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str
             f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
             f' declared is branch {choice.branch}"'
         )
+    lines += _fabric_manager_lines(target, machine)
     licence = f"case $({modinfo} -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
     lines += [
         licence,

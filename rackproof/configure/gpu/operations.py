@@ -20,6 +20,8 @@ from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import file_line
+from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
@@ -49,11 +51,12 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
     else:
         fetch = f"timeout 120 curl -fsSL -o {new} -- {shlex.quote(url)}"
     message = shlex.quote(f"{url}: not the key with sha256 {sha256}; compare the new one with the vendor's page")
-    yield StringCommand(
+    script = (
         f"set -eu; umask 022; mkdir -p {shlex.quote(path.rpartition('/')[0])}; "
         f"{fetch} && echo {sha256}'  '{new} | sha256sum -c --quiet - >&2 "
         f"|| {{ rm -f -- {new}; echo {message} >&2; exit 1; }}; chmod 644 {new}; mv -f -- {new} {shlex.quote(path)}"
     )
+    yield StringCommand(journal_here().before([file_line(path, sha256)], script))
 
 
 @operation()
@@ -66,7 +69,9 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]
     unheld = [each.name for each in packages if hold and each.version is not None and each.name not in found.held]
     if missing or unheld:
-        yield StringCommand(install.packages_script(missing, unheld, family))
+        kept = install.kept_packages(missing, unheld, family)
+        hold_again = install.held_by(missing, unheld, family, hold)
+        yield StringCommand(journal_here().before(kept, install.packages_script(missing, hold_again, family)))
     else:
         host.noop(f"all {len(packages)} packages are installed")
 
@@ -87,7 +92,8 @@ def driver(target: install.Wanted, machine: Machine) -> Commands:
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
     if plan:
-        yield StringCommand(install.script(plan, target, machine))
+        kept, later = install.kept(plan, target, machine)
+        yield StringCommand(journal_here().before(kept, install.script(plan, target, machine), later))
     elif plan.waiting:
         host.noop(f"{target.choice.label} waits for a reboot: {'; '.join(plan.waiting)}")
     else:
@@ -213,6 +219,6 @@ def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
     if plan:
-        yield StringCommand(plan.script)
+        yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:
         host.noop("container runtimes hand out GPUs")

@@ -7,7 +7,7 @@ installation guides, and Azure's image scripts for the fabric manager's name bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -199,6 +199,35 @@ def container_toolkit(stack: GpuStack, runtimes: Iterable[str] = ()) -> tuple[Pa
         return ()
     version = None if stack.container_toolkit in (None, "latest") else stack.container_toolkit
     return tuple(Package(name, version) for name in TOOLKIT)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePackages:
+    """What one node gets beside its version set, in the order in which it is installed."""
+
+    headers: tuple[Package, ...]
+    driver: tuple[Package, ...]
+    """With the fabric's."""
+    tools: tuple[Package, ...]
+
+
+def node_packages(
+    machine: Machine,
+    choice: Choice,
+    stack: GpuStack,
+    declared: Gpu,
+    locked: Collection[str] | None = None,
+    release: str | None = None,
+) -> NodePackages:
+    """``locked``: packages of a version set that has the driver, None without one; ``release``: its kernel, where
+    another one still runs."""
+    driver_ = (*driver(machine, choice), *fabric(machine, choice))
+    return NodePackages(
+        # Those of a kernel that goes are gone from many mirrors, and nothing is built for it any more.
+        headers=headers(machine, stack) if choice.dkms and release is None else (),
+        driver=driver_ if locked is None else (),
+        tools=tuple(each for each in tools(machine, choice, stack, declared) if each.name not in (locked or ())),
+    )
 
 
 def all_packages(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:

@@ -6,13 +6,42 @@ What counts is what a runtime says it uses, not what a file says.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.rollback.journal import Later, later, mark_lines
+from rackproof.core.architecture import Containers
 
 CDI: Final = "/etc/cdi/nvidia.yaml"
 CDI_SERVICE: Final = "rackproof-cdi.service"
 RUNTIME: Final = "nvidia"
+_OTHER_TOML: Final = (
+    "for rp_f in /etc/containerd/conf.d/*.toml; do case $rp_f in */99-nvidia.toml) ;;"
+    ' *) [ ! -f "$rp_f" ] || {} ;; esac; done'
+)
+CONFIGURED: Final[Mapping[str, tuple[Later, ...]]] = {
+    "docker": (later("/etc/docker/daemon.json"),),
+    "containerd": (
+        later("/etc/containerd/config.toml"),
+        later("/etc/containerd/conf.d/99-nvidia.toml"),
+        Later(_OTHER_TOML.format('rp_file "$rp_f" later -'), _OTHER_TOML.format('rp_wrote "$rp_f"')),
+    ),
+}
+"""What ``nvidia-ctk`` and the kit write there, for the journal."""
+
+
+def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ...]:
+    """The runtime that the architecture promises with GPUs to these roles."""
+    if declared is None or not set(declared.roles) & set(groups):
+        return ()
+    return (declared.runtime,) if declared.nvidia_runtime or declared.cdi else ()
+
+
+def handing_out(declared: Containers | None, groups: Collection[str], stack: GpuStack) -> tuple[str, ...]:
+    """Runtimes that give GPUs to containers on a node of these roles."""
+    return stack.runtimes or owned(declared, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +99,8 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
 class RuntimePlan:
     lines: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    later: tuple[Later, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -93,6 +124,7 @@ def plan(
     """
     lines: list[str] = []
     reasons: list[str] = []
+    configured: list[str] = []
     found = {"docker": state.docker, "containerd": state.containerd}
     for name in wanted:
         if name not in found:
@@ -102,6 +134,7 @@ def plan(
         if found[name] and (name != "containerd" or state.containerd_systemd):
             continue
         reasons.append(f"{name} hands out GPUs")
+        configured += [] if name in owned else [name]
         lines += [*(() if name in owned else _configure(name)), *_restart(name)]
     if state.driver and state.cdi_version != state.driver:
         reasons.append(f"CDI specification for driver {state.driver} instead of {state.cdi_version or 'none'}")
@@ -109,7 +142,12 @@ def plan(
             f"systemctl restart {CDI_SERVICE} || fail 'nvidia-ctk cdi generate failed: journalctl -u {CDI_SERVICE}'",
             f"[ -s {CDI} ] || fail '{CDI} was not written'",
         ]
-    return RuntimePlan(tuple(lines), tuple(reasons))
+    return RuntimePlan(
+        tuple(lines),
+        tuple(reasons),
+        mark_lines([f"restart:{name}.service" for name in configured]),
+        tuple(each for name in configured for each in CONFIGURED[name]),
+    )
 
 
 def _configure(name: str) -> list[str]:

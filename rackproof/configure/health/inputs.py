@@ -20,7 +20,8 @@ class HealthInputs(Inputs):
     python: str = Field(default="/usr/bin/python3", pattern=r"^/[A-Za-z0-9._/-]+$")
     """Python 3.11 or newer on the node. Ubuntu 22.04 and the RHEL family have it beside their own: name it here."""
     wheelhouse: str | None = Field(default=None, pattern=r"^/[^\s']+$")
-    """Absolute path of a folder with wheels on the node (a shared mount, an image): nothing is downloaded then."""
+    """Absolute path of a folder with wheels on the node (a shared mount, an image): nothing is downloaded then. Taken
+    are the versions and digests of the kit's lock file, as from any index: ``rackproof mirror list`` names them."""
     index_url: str | None = Field(default=None, pattern=r"^(https?|file)://[^\s']+$")
     """URL of a package index. Default: what pip on the node is configured for."""
     tags: tuple[str, ...] = ("base", "gpu", "fabric", "mount")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
-import importlib.metadata
 import io
 import json
-import re
 import shlex
 import tarfile
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.configure.health.inputs import HealthInputs
+from rackproof.configure.health.requirements import LOCK, Pinned, pinned, title
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 
@@ -27,6 +27,11 @@ NOT_NEEDED = ("pyinfra",)
 DATA_KEYS = ("fabric_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s")
 """What checks read of the inventory's data. Nothing else goes to a node: data may hold what is nobody's business."""
 STAMP = "installed"
+PROGRAM = "/usr/local/sbin/rackproof-health"
+"""What Slurm calls."""
+PYTHON = "/usr/bin/python3"
+RHEL_PYTHON = "/usr/bin/python3.11"
+"""RHEL 9's own is 3.9, and the kit needs 3.11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Kit:
 
     archive: bytes
     requirements: tuple[str, ...]
+    """Lines for pip, with digests."""
     inputs: HealthInputs
 
     @property
@@ -86,11 +92,34 @@ def archive(root: Path) -> bytes:
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 
+def wheels() -> tuple[Pinned, ...]:
+    """What checks need from the package index, to the digest. Raises InventoryError."""
+    path = checkout() / LOCK
+    try:
+        lock = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InventoryError(f"{path}: {error.strerror or error}: the kit's packages are pinned there") from None
+    return pinned(lock, without=NOT_NEEDED)
+
+
 def requirements() -> tuple[str, ...]:
-    """What checks need from the package index, as ranges that the kit itself declares."""
-    wanted = importlib.metadata.requires("rackproof") or []
-    plain = [line for line in wanted if ";" not in line]
-    return tuple(sorted(line for line in plain if re.split(r"[^A-Za-z0-9-]", line)[0].lower() not in NOT_NEEDED))
+    """The same as lines for pip. Raises InventoryError."""
+    return tuple(each.line for each in wheels())
+
+
+def packages(inputs: HealthInputs, family: str) -> tuple[str, ...]:
+    """Of the distribution: a Python that is new enough and makes environments. Another one is the site's business."""
+    if inputs.python not in (PYTHON, RHEL_PYTHON):
+        return ()
+    if family == "rhel":
+        return ("python3.11",)
+    return ("python3-venv",) if inputs.python == PYTHON else ()
+
+
+def standard_input(kit: Kit) -> str:
+    """What ``install_script`` reads: the stamp, the list for pip, the archive."""
+    listed = base64.b64encode("\n".join((*kit.requirements, "")).encode()).decode()
+    return f"{kit.stamp}\n{listed}\n{base64.encodebytes(kit.archive).decode()}"
 
 
 def state_command(directory: str) -> str:
@@ -100,8 +129,8 @@ def state_command(directory: str) -> str:
 
 
 def install_script(kit: Kit) -> str:
-    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads the stamp
-    and the archive (base64) from its standard input. The stamp comes last: whatever is cut off before is done again."""
+    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads
+    ``standard_input``. The stamp comes last: whatever is cut off before is done again."""
     inputs = kit.inputs
     base, python = shlex.quote(inputs.directory), shlex.quote(inputs.python)
     source = ""
@@ -109,10 +138,12 @@ def install_script(kit: Kit) -> str:
         source = f" --no-index --find-links {shlex.quote(inputs.wheelhouse)}"
     elif inputs.index_url:
         source = f" --index-url {shlex.quote(inputs.index_url)}"
-    wanted = " ".join(shlex.quote(line) for line in kit.requirements)
+    # Names for who reads a plan; the digests are in the list.
+    wanted = " ".join(title(line) for line in kit.requirements)
     return f"""set -eu
 umask 022
 read -r stamp
+read -r listed
 base={base} venv={base}/venv-{kit.dependencies}
 fail() {{ echo "health check: $1" >&2; exit 1; }}
 [ -x {python} ] || fail {shlex.quote(f"no {inputs.python} here; name another one in health_check.python")}
@@ -126,8 +157,11 @@ base64 -d | tar -x -z -f - -C "$base/kit.new"
 if ! [ -e "$venv/complete" ]; then
   rm -rf -- "$venv"
   {python} -m venv "$venv" || fail "no environment can be made; is python3-venv installed?"
+  # {wanted}
+  echo "$listed" | base64 -d > "$venv/requirements.txt"
   timeout -k 10 1500 "$venv/bin/pip" --quiet --disable-pip-version-check --no-input install \\
-    --only-binary :all:{source} {wanted} || fail "pip could not install what the kit needs"
+    --only-binary :all: --require-hashes{source} -r "$venv/requirements.txt" \\
+    || fail "pip could not install what the kit needs"
   touch "$venv/complete"
 fi
 rm -rf -- "$base/kit.old"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from rackproof.configure.health import facts
-from rackproof.configure.health.kit import Kit, install_script
+from rackproof.configure.health.kit import Kit, install_script, standard_input
 from rackproof.configure.operations import Commands, unreadable
 
 
@@ -23,5 +21,4 @@ def kit(wanted: Kit) -> Commands:
         host.noop("the kit is installed")
     else:
         # pip may take many minutes on a slow node; it has a limit of its own in the script.
-        stdin = f"{wanted.stamp}\n{base64.encodebytes(wanted.archive).decode()}"
-        yield StringCommand(install_script(wanted), _stdin=stdin, _timeout=1900)
+        yield StringCommand(install_script(wanted), _stdin=standard_input(wanted), _timeout=1900)

@@ -12,10 +12,12 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
+from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
 from rackproof.configure.nic.stack import Source
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
-from rackproof.configure.versions.site import platform_here
+from rackproof.configure.versions.repositories import mirrored
+from rackproof.configure.versions.site import platform_here, version_inputs
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
 from rackproof.core.architecture.network import expand_names
@@ -36,8 +38,8 @@ class Declared:
     ofed: str | None
     """Version of the OFED in what is declared; None where nobody says."""
     dkms: tuple[str, ...]
-    images: Mapping[str, Image]
-    """By PSID."""
+    locked: Locked
+    """Firmware of the version set, and images that may be written."""
     family: str
     """``debian`` or ``rhel``."""
     rail_nic: Nic | None
@@ -90,20 +92,35 @@ def declare(site: Site, stack: NicStack, components: Components | None, family: 
         source=source,
         ofed=(network.ofed or (network.version if network.stack == "mlnx_ofed" else None)) if network else None,
         dkms=network.dkms if network else (),
-        images={**_images(components), **stack.firmware_images},
+        locked=locked_firmware(site.node, stack, components),
         family=family,
         rail_nic=rail_nic(nics, site.ports, site.node),
         acs=expected.pcie.acs if expected and expected.pcie else None,
     )
 
 
-def _images(components: Components | None) -> dict[str, Image]:
-    """Firmware that the version set has files of, by PSID."""
-    return {
-        each.psid: Image(version=each.version, url=each.file.url, sha256=each.file.sha256)
-        for each in (components.nic_firmware if components else ())
-        if each.psid and each.file and each.file.sha256
+def locked_firmware(node: Node, stack: NicStack, components: Components | None) -> Locked:
+    """What is locked of adapters' firmware, loaded from the site's mirror. Raises DeployError for an unknown model."""
+    entries = components.nic_firmware if components else ()
+    given = version_inputs(node)
+    images = {
+        **{
+            each.psid: Image(version=each.version, url=each.file.url, sha256=each.file.sha256)
+            for each in entries
+            if each.psid and each.file and each.file.sha256
+        },
+        **stack.firmware_images,
     }
+    at_site = {
+        psid: image.model_copy(update={"url": mirrored(image.url, given.mirrors)}) for psid, image in images.items()
+    }
+    locked = Locked(entries, at_site, stack.adapters, given.proxy)
+    if unknown := unknown_models(locked):
+        raise DeployError(
+            f"{node.name}: versions_lock: nic_firmware: no adapter is called {', '.join(unknown)}; known are"
+            f" {known_models()} and the names in nic_stack.adapters"
+        )
+    return locked
 
 
 def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
@@ -22,6 +22,10 @@ class FirmwareProblem(ValueError):
     """What an adapter's firmware needs and cannot get; one line for a person."""
 
 
+class Contradiction(FirmwareProblem):
+    """Two declarations of one adapter's firmware that cannot both be had, whatever the node answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the architecture says about the firmware of one adapter."""
@@ -32,6 +36,33 @@ class Wanted:
     version: str | None = None
     """Exact, or the oldest allowed one as ``>=28.39.1002``."""
     settings: Mapping[str, str] | None = None
+
+
+def merged(one: Wanted, other: Wanted) -> Wanted:
+    """What two declarations, of two ports perhaps, say of the one adapter that they share. Raises Contradiction."""
+    both = f"{one.name} ({one.slot}) and {other.name} ({other.slot}) share one adapter"
+    version = stricter(one.version, other.version)
+    if version is None and one.version is not None:
+        raise Contradiction(f"{both}: firmware {one.version} is declared for the first, {other.version} for the second")
+    settings = dict(one.settings or {})
+    for name, value in (other.settings or {}).items():
+        first = settings.setdefault(name, value)
+        if not (same_value(first, value) or same_value(value, first)):
+            raise Contradiction(
+                f"{both}: firmware_settings {name} is {first} for the first, {value} for the second; say one value"
+            )
+    return replace(one, version=version, settings=settings or None)
+
+
+def stricter(one: str | None, other: str | None) -> str | None:
+    """The version that is good for both; None where there is none (or nobody says any)."""
+    if one is None or other is None:
+        return one or other
+    for this, that in ((one, other), (other, one)):
+        actual = this.removeprefix(">=").strip()
+        if good_version(actual, that) and (not this.startswith(">=") or that.startswith(">=")):
+            return this
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +191,10 @@ class FirmwarePlan:
         return "\n".join(("set -eu", *self.lines))
 
 
-def plan_firmware(wanted: Sequence[Wanted], state: FirmwareState, images: Mapping[str, Image]) -> FirmwarePlan:
-    """What has to be written, and which reboots are waited for.
+def plan_firmware(
+    wanted: Sequence[Wanted], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
+) -> FirmwarePlan:
+    """What has to be written, and which reboots are waited for. ``proxy``: for loading images.
 
     Raises FirmwareProblem, one line that names all adapters that cannot be had as declared.
     """
@@ -174,7 +207,7 @@ def plan_firmware(wanted: Sequence[Wanted], state: FirmwareState, images: Mappin
             problems.append(f"{each.name} ({each.slot}): no answer about its firmware")
             continue
         try:
-            for plan in (_version_plan(each, adapter, state, images), _settings_plan(each, adapter, state)):
+            for plan in (_version_plan(each, adapter, state, images, proxy), _settings_plan(each, adapter, state)):
                 lines += plan.lines
                 reasons += plan.reasons
         except FirmwareProblem as error:
@@ -185,7 +218,7 @@ def plan_firmware(wanted: Sequence[Wanted], state: FirmwareState, images: Mappin
 
 
 def _version_plan(
-    wanted: Wanted, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image]
+    wanted: Wanted, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image], proxy: str | None
 ) -> FirmwarePlan:
     if wanted.version is None or good_version(adapter.running, wanted.version):
         return FirmwarePlan()
@@ -212,13 +245,14 @@ def _version_plan(
             f"{who}: firmware: the architecture says {wanted.version}, the image for {adapter.psid} is {image.version}"
         )
     return FirmwarePlan(
-        (_burn(wanted, image, reason),), (f"{who}: firmware {adapter.running} becomes {image.version}",)
+        (_burn(wanted, image, reason, proxy),), (f"{who}: firmware {adapter.running} becomes {image.version}",)
     )
 
 
-def _burn(wanted: Wanted, image: Image, reason: str) -> str:
+def _burn(wanted: Wanted, image: Image, reason: str, proxy: str | None) -> str:
     """Load the image to a temporary file, verify it, write it, and read the flash back."""
     slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
+    through = f"--proxy {shlex.quote(proxy)} " if proxy else ""
     wrong = shlex.quote(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
     failed = shlex.quote(f"{name}: the flash does not have {image.version} after flint burned it")
     burned = f"^FW Version:[[:space:]]+{re.escape(image.version)}[[:space:]]*$"
@@ -227,7 +261,7 @@ def _burn(wanted: Wanted, image: Image, reason: str) -> str:
             "flint=$(command -v flint || command -v mstflint)",
             "f=$(mktemp /var/tmp/rackproof-firmware.XXXXXX)",
             "trap 'rm -f \"$f\"' EXIT",
-            f'curl -fsSL --retry 3 --max-time 300 -o "$f" -- {url}',
+            f'curl -fsSL --retry 3 --max-time 300 {through}-o "$f" -- {url}',
             f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status || {{ echo {wrong} >&2; exit 1; }}',
             f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
             f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} || {{ echo {failed} >&2; exit 1; }}',

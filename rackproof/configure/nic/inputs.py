@@ -115,8 +115,11 @@ class NicStack(Inputs):
     ecn_by_firmware: bool = False
     """Only with the distribution's driver, which has no switch for ECN of a class: it is left to the firmware's default
     (``ROCE_CC_PRIO_MASK_P1: "255"`` in ``firmware_settings`` says so). Default: no, the contradiction is refused."""
+    switch_cnp_dscp: int | None = Field(default=None, ge=0, le=63)
+    """DSCP that the switches treat as congestion notifications, for preflight to compare with what the ports send
+    (``fabric.lossless.cnp_dscp``): switch guides take 48, NVIDIA's NIC operator 4. Default: not compared."""
     prio2buffer: EightNumbers | None = None
-    """Receive buffer of each priority. Default: the driver's."""
+    """Receive buffer of each priority. Needs mlnx_qos. Default: the driver's."""
     buffer_size: EightNumbers | None = None
     """Bytes of each receive buffer; the buffer of the lossless class is usually enlarged, to about 2 MB in one public
     field script. Needs mlnx_qos. Default: the driver computes them from cable length and MTU."""

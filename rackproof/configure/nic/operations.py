@@ -13,8 +13,8 @@ from rackproof.configure import facts as common
 from rackproof.configure import kernel, network
 from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
-from rackproof.configure.nic import baseline, devices, facts, firmware, links, ports, stack
-from rackproof.configure.nic.inputs import Image
+from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
+from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.rollback.journal import value_line
 from rackproof.configure.rollback.run import journal_here
@@ -247,24 +247,31 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
 def adapter_firmware(
     wanted: Sequence[tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]],
     rails: Sequence[network.Port],
-    images: Mapping[str, Image],
+    locked: Locked,
 ) -> Commands:
     """Compare firmware and its settings with what is declared, write what may be written, and read it back.
 
-    ``wanted``: purpose, names or PCI addresses of its ports, version, settings.
+    ``wanted``: purpose, names or PCI addresses of its ports, version, settings. What the version set has no image of is
+    compared by ``locked_firmware_in_force``, at the end.
     """
     slots = host.get_fact(facts.Slots)
     present = host.get_fact(common.Links, with_paths=any(port.path for port in rails))
     if slots is None or present is None:
         yield from unreadable("the adapters' PCI addresses")
         return
-    chosen, unknown = _slots_of(wanted, rails, slots, present)
+    try:
+        chosen, unknown = _slots_of(wanted, rails, slots, present)
+        there = _adapters(locked) if locked else ()
+    except (firmware.Contradiction, devices.UnknownAdapter) as error:
+        yield from refuse(str(error))
+        return
     if unknown and state.is_executing and not _reboots():
         yield from refuse(
             f"firmware is declared for ports that are not there: {', '.join(unknown)}; give their PCI addresses"
             " (nics.*.slots), or correct the names"
         )
         return
+    chosen = locked_firmware.asked(chosen, there, locked)
     if not chosen:
         host.noop("no adapter has declared firmware")
         return
@@ -273,7 +280,11 @@ def adapter_firmware(
         yield from unreadable("the adapters' firmware")
         return
     try:
-        plan = firmware.plan_firmware(chosen, found, images)
+        declared = locked_firmware.with_locked(chosen, found, there, locked)
+        plan = firmware.plan_firmware(declared, found, locked.images, locked.proxy)
+    except firmware.Contradiction as error:
+        yield from refuse(str(error))
+        return
     except firmware.FirmwareProblem as error:
         if state.is_executing:
             yield from refuse(str(error))
@@ -281,7 +292,8 @@ def adapter_firmware(
             host.noop(f"after the packages: {error}")
         return
     if not plan:
-        host.noop(f"firmware of {len(chosen)} adapters is as declared")
+        compared = [each for each in declared if each.version or each.settings]
+        host.noop(f"firmware of {len(compared)} adapters is as declared")
         return
     _log(plan.reasons)
     yield StringCommand(plan.script)
@@ -296,7 +308,7 @@ def _slots_of(
     slots: Mapping[str, str],
     present: Sequence[network.Link],
 ) -> tuple[list[firmware.Wanted], list[str]]:
-    """One entry an adapter (its first function), and names that stand for none."""
+    """One entry an adapter, with what all its ports declare, and names that stand for none. Raises Contradiction."""
     known = dict(slots)
     for rail in rails:
         try:
@@ -319,8 +331,46 @@ def _slots_of(
                 unknown.append(f"{name} ({purpose})")
                 continue
             label = name if name != slot else f"{purpose} port {k}"
-            chosen.setdefault(slot.rpartition(".")[0], firmware.Wanted(slot, label, version, settings))
+            device, found = slot.rpartition(".")[0], firmware.Wanted(slot, label, version, settings)
+            chosen[device] = firmware.merged(chosen[device], found) if device in chosen else found
     return list(chosen.values()), unknown
+
+
+def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
+    """Of the node at hand. Raises UnknownAdapter, also where the machine could not be read."""
+    machine = machine_here()
+    if machine is None:
+        raise devices.UnknownAdapter("the machine could not be read, so nothing was changed")
+    return devices.adapters(machine, locked.kinds)
+
+
+@operation()
+def locked_firmware_in_force(locked: Locked) -> Commands:
+    """Every adapter that the version set means runs the set's firmware; anything else is an error. Changes nothing."""
+    try:
+        found = [each for each in _adapters(locked) if locked_firmware.may_be_meant(each.kind, locked)]
+    except devices.UnknownAdapter as error:
+        yield from refuse(str(error))
+        return
+    wanted = locked_firmware.asked((), found, locked)
+    if not wanted:
+        host.noop("no adapter here has firmware in the version set")
+        return
+    actual = host.get_fact(facts.FirmwareStates, wanted=wanted)
+    if actual is None:
+        yield from unreadable("the adapters' firmware")
+        return
+    compared = locked_firmware.compare(found, actual, locked)
+    wrong = "; ".join(compared.wrong)
+    # Before the run the tools may be missing still.
+    if wrong and state.is_executing:
+        yield from refuse(f"{host.name}: not as the version set says: {wrong}")
+    elif wrong:
+        host.noop(f"after the run: {wrong}")
+    elif compared.waiting:
+        host.noop(f"comes with the reboot: {'; '.join(compared.waiting)}")
+    else:
+        host.noop(f"firmware of {len(compared.right)} adapters is as the version set says")
 
 
 @operation()

@@ -118,10 +118,18 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
                 )
             values["traffic_class"] = str(lossless.traffic_class)
     if stack.prio2buffer:
+        if not nvidia:
+            raise Contradiction(
+                "nic_stack.prio2buffer: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
+                " version set, or take the key out of the inventory"
+            )
         values["prio2buffer"] = ",".join(map(str, stack.prio2buffer))
     if stack.buffer_size:
         if not nvidia:
-            raise Contradiction("nic_stack.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have")
+            raise Contradiction(
+                "nic_stack.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
+                " version set, or take the key out of the inventory"
+            )
         values["buffer_size"] = ",".join(map(str, stack.buffer_size))
     for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
         if ring is not None:

@@ -94,6 +94,10 @@ class NodeInputs(Inputs):
     users: tuple[User, ...] = ()
     """Accounts of this node, beside the architecture's ``system.users``; of those only what the architecture leaves
     open, like ``password_from``. Default: none are touched."""
+    passthrough: bool = False
+    """Whether GPUs or ports of this node are given to virtual machines, which needs ACS. Nothing is set by it:
+    preflight looks for what cannot be had beside it (GPUDirect Storage). Default: no; ``vfio-pci.ids=`` among
+    ``kernel_arguments`` says so, too."""
     scratch_path: Path = "/scratch"
     """Where the array of ``scratch_drives`` (host data: paths by id) is mounted. What the role's ``scratch`` promises
     in the architecture is set instead of this and the three below."""

@@ -19,8 +19,20 @@ from rackproof.configure.node import settings as node_settings
 from rackproof.configure.node import users as accounts
 from rackproof.configure.node.inputs import User
 from rackproof.configure.operations import Commands, refuse, unreadable
-from rackproof.configure.rollback.journal import GRUB, file_line, grubby_line, mark_lines
+from rackproof.configure.rollback.journal import (
+    GRUB,
+    INITRAMFS,
+    Later,
+    file_line,
+    grubby_line,
+    later,
+    mark_lines,
+    unit_line,
+)
 from rackproof.configure.rollback.run import journal_here
+
+TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
+"""Where tuned-adm writes down what was chosen."""
 
 
 @operation()
@@ -71,8 +83,24 @@ def settings(wanted: node_settings.Settings) -> Commands:
         return
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
-    kept = [file_line(node_settings.BLACKLIST, digest) for digest in plan.blacklist]
-    yield StringCommand(journal_here().before(kept, plan.script))
+    kept, unknown = _kept_settings(plan)
+    yield StringCommand(journal_here().before(kept, plan.script, unknown))
+
+
+def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[Later]]:
+    """What a rollback needs. The time zone stays."""
+    kept: list[str] = []
+    unknown: list[Later] = []
+    if "swap off" in plan.reasons:
+        kept.append(unit_line("swap.target"))
+    if any(reason.startswith("tuned profile") for reason in plan.reasons):
+        kept += [*mark_lines(("restart:tuned.service",)), unit_line("tuned.service")]
+        unknown += [later(path) for path in TUNED]
+    if plan.blacklist:
+        kept += mark_lines((INITRAMFS,))
+        # Until the initial file systems are made again the list has a line more, and stays so where that fails.
+        unknown.append(later(node_settings.BLACKLIST))
+    return kept, unknown
 
 
 @operation()
@@ -110,7 +138,7 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
         return
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
-    yield StringCommand(plan.script, _stdin=plan.stdin)
+    yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later), _stdin=plan.stdin)
 
 
 @operation()

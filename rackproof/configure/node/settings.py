@@ -11,6 +11,7 @@ from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
+NOT_REBUILT = "# The initial file system is not rebuilt with this yet.\n"
 MODULES_LOAD = "/etc/modules-load.d/rackproof-node.conf"
 IRQ_SCRIPT = "/usr/local/sbin/rackproof-irq-affinity"
 HUGE_REASON = "huge pages"
@@ -188,16 +189,23 @@ def _modules(wanted: Settings, found: SettingsState, record: Record) -> None:
 
 
 def _blacklist(text: str | None) -> list[str]:
-    """The image that the kernel starts from has its own copy of this file, and of the modules."""
+    """The image that the kernel starts from has its own copy of this file, and of the modules.
+
+    Until that is rebuilt the file has one line more, so that a run that was cut off, or failed, is continued.
+    """
     new = f"{BLACKLIST}.rackproof-new"
-    write = f"printf %s {shlex.quote(text)} >{new}; mv -f {new} {BLACKLIST}" if text else f"rm -f {BLACKLIST}"
+
+    def put(content: str) -> str:
+        return f"printf %s {shlex.quote(content)} >{new}; mv -f {new} {BLACKLIST}"
+
     return [
-        write,
+        put(f"{text or ''}{NOT_REBUILT}"),
         "if command -v update-initramfs >/dev/null; then make='update-initramfs -u -k all';"
         " elif command -v dracut >/dev/null; then make='dracut --force --regenerate-all'; else make=true; fi",
-        f"timeout 900 $make >/run/rackproof-initramfs.log 2>&1 || {{ rm -f {BLACKLIST};"
+        "timeout 900 $make >/run/rackproof-initramfs.log 2>&1 || {"
         " tail -n 3 /run/rackproof-initramfs.log >&2; exit 1; }",
         "rm -f /run/rackproof-initramfs.log",
+        put(text) if text else f"rm -f {BLACKLIST}",
     ]
 
 

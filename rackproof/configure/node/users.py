@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.node.inputs import User
+from rackproof.configure.rollback.journal import Later, file_line, later_keys
 
 SUDOERS = "/etc/sudoers.d"
 
@@ -86,6 +87,10 @@ class UserPlan:
     stdin: str = ""
     """Names and hashes for chpasswd: no argument, no file, nothing that is logged."""
     reasons: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Rights, for the journal."""
+    later: tuple[Later, ...] = ()
+    """Keys, for the journal. The accounts themselves are no part of a rollback."""
 
 
 def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, Account]) -> UserPlan:
@@ -93,6 +98,8 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, A
     lines: list[str] = []
     reasons: list[str] = []
     passwords: list[str] = []
+    kept: list[str] = []
+    keys: list[Later] = []
     for user in users:
         has = found.get(user.name)
         if has is not None and user.uid is not None and has.uid != user.uid:
@@ -107,15 +114,17 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, A
         absent = [key for key in user.ssh_keys if has is None or key not in has.keys]
         if absent:
             steps += _keys(user.name, absent)
-        if sudo_text(user) != (has.sudo if has else None):
+            keys.append(later_keys(user.name))
+        if (text := sudo_text(user)) != (has.sudo if has else None):
             steps += _sudo(user)
+            kept.append(file_line(sudo_file(user.name), text and _digest(text)))
         if steps:
             reasons.append(f"user {user.name}")
             lines += steps
     if passwords:
         lines.append("chpasswd -e")
     script = "\n".join(("set -eu", "umask 022", *lines)) if lines else ""
-    return UserPlan(script, "".join(f"{line}\n" for line in passwords), tuple(reasons))
+    return UserPlan(script, "".join(f"{line}\n" for line in passwords), tuple(reasons), tuple(kept), tuple(keys))
 
 
 def _digest(text: str) -> str:
@@ -148,8 +157,10 @@ def _keys(name: str, absent: Sequence[str]) -> list[str]:
     return [
         f'h=$(getent passwd {quoted} | cut -d: -f6); g=$(id -gn {quoted}); f="$h/.ssh/authorized_keys"',
         f'install -d -m 700 -o {quoted} -g "$g" "$h/.ssh"',
-        f'{{ [ ! -e "$f" ] || sed -e "\\$a\\\\" "$f"; printf %s {text}; }} >"$f.rackproof-new"',
-        f'chmod 600 "$f.rackproof-new" && chown {quoted}:"$g" "$f.rackproof-new" && mv -f "$f.rackproof-new" "$f"',
+        # Never through a link that its owner has put there.
+        'rm -f "$f.rackproof-new"; set -C',
+        f'{{ [ ! -e "$f" ] || sed -e "\\$a\\\\" "$f"; printf %s {text}; }} >"$f.rackproof-new"; set +C',
+        f'chmod 600 "$f.rackproof-new" && chown -h {quoted}:"$g" "$f.rackproof-new" && mv -f "$f.rackproof-new" "$f"',
     ]
 
 

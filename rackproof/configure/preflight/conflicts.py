@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.node.cmdline import proposals
 from rackproof.configure.node.inputs import NodeInputs
-from rackproof.configure.preflight.problem import Problem
+from rackproof.configure.preflight.problem import CONTRADICTION, Problem
 from rackproof.configure.settings import inputs
+from rackproof.configure.storage.inputs import StorageClients
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 from rackproof.core.versions.conflicts import Choices, find_conflicts
-from rackproof.core.versions.models import Components
+from rackproof.core.versions.consistency import contradictions
+from rackproof.core.versions.models import Components, VersionSet
 
 
-def choices_of(node: Node, machine: Machine | None) -> Choices:
-    """What the inventory chose for a node. Raises InventoryError."""
+def choices_of(node: Node, machine: Machine | None, architecture: Architecture) -> Choices:
+    """What the inventory chose for a node, which mounts what the architecture says. Raises InventoryError."""
     given = inputs(node, "node", NodeInputs)
     stack = inputs(node, "gpu_stack", GpuStack)
+    clients = inputs(node, "storage_clients", StorageClients)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
+    mounted = [each for role in node.groups for each in architecture.client_storage(role).values()]
+    asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
+    cmdline = (*given.kernel_arguments, *proposed)
     return Choices(
-        cmdline=(*given.kernel_arguments, *proposed),
+        cmdline=cmdline,
         driver_options={key: str(value) for key, value in stack.module_options.items()},
         nccl={key: str(value) for key, value in stack.nccl_conf.items()},
+        switch_cnp_dscp=inputs(node, "nic_stack", NicStack).switch_cnp_dscp,
+        gds=any(asked.get(each.fstype, False) for each in mounted),
         secure_boot=machine.secure_boot if machine is not None else None,
+        nfs_driver=clients.nfs.driver if any(each.class_ == "nfs" for each in mounted) else None,
+        virtualised=given.passthrough or any(word.startswith("vfio-pci.ids=") for word in cmdline),
     )
 
 
@@ -35,3 +46,9 @@ def conflict_problems(architecture: Architecture, components: Components | None,
         one, other = conflict.one, conflict.other
         what = f"{one.who} wants {one.wants}, {other.who} wants {other.wants}: {conflict.consequence}"
         yield Problem(conflict.id, what, conflict.way_out)
+
+
+def contradiction_problems(versions: VersionSet) -> Iterator[Problem]:
+    """What no node can have, whatever it is: the set contradicts itself."""
+    for each in contradictions(versions):
+        yield Problem(CONTRADICTION, f"versions_lock: {each.platform}: {each.key}: {each.message}", each.way_out)

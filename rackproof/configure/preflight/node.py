@@ -11,12 +11,16 @@ from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boo
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, mount_differences
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
-from rackproof.configure.preflight.problem import HELD, PreflightInputs, Problem
+from rackproof.configure.nic.stack import Source, StackProblem, StackState, plan_removal
+from rackproof.configure.preflight.problem import HELD, OTHER_DRIVERS, ROOM, PreflightInputs, Problem
 from rackproof.configure.preflight.state import NodeState
+from rackproof.configure.versions.install import NoRoom, Options, plan_install
+from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
+from rackproof.core.versions import LockedPackage
 
 SUPPORTED: Final = {
     "debian": ("12", "13"),
@@ -111,6 +115,22 @@ def nic_problems(
                 if odd:
                     what = f"{nic.purpose} NICs: expected {nic.model}, actual {', '.join(odd)}"
                     yield Problem("nic.model", what, "change the adapter, or correct the model in the architecture")
+
+
+def driver_problems(source: Source, version: str | None, state: StackState, allowed: bool) -> Iterator[Problem]:
+    """An OFED that is not the declared one: nothing else may be installed before it is gone."""
+    try:
+        plan_removal(source, version, state, allowed)
+    except StackProblem as error:
+        yield Problem(OTHER_DRIVERS, *_divided(str(error).replace(": unmount", "; unmount"), "look at ofed_info -s"))
+
+
+def room_problems(packages: Sequence[LockedPackage], state: PackageState, options: Options) -> Iterator[Problem]:
+    """Free space for what of the version set is not installed."""
+    try:
+        plan_install(packages, state, options)
+    except NoRoom as error:
+        yield Problem(ROOM, *_divided(str(error), "make room"))
 
 
 def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:

@@ -19,17 +19,21 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
+from rackproof.configure.nic.declared import declared_here
+from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
-from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
+from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site
-from rackproof.configure.versions.site import platform_here
+from rackproof.configure.versions.facts import PackageStates
+from rackproof.configure.versions.install import Options
+from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
 from rackproof.core.machine import Machine
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError
@@ -85,10 +89,16 @@ def of_vendors(site: Site) -> tuple[Problem, ...]:
     """Conflicts between what was promised, what is locked and what the inventory chose. Raises DeployError."""
     platform = platform_here()
     try:
-        choices = choices_of(site.node, machine_here())
+        choices = choices_of(site.node, machine_here(), site.architecture)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     return tuple(conflict_problems(site.architecture, platform.components if platform else None, choices))
+
+
+def of_versions() -> tuple[Problem, ...]:
+    """What the version set of the node at hand says against itself. Raises DeployError where there is none to read."""
+    versions = versions_here()
+    return tuple(contradiction_problems(versions)) if versions is not None else ()
 
 
 def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
@@ -102,7 +112,31 @@ def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
-    return tuple(judged(site, given, machine, state, mounts))
+    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine))
+
+
+def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
+    """What operations in the middle of a deploy would stop at, asked with their own questions."""
+    found: list[Problem] = []
+    if machine is None or machine.family not in ("debian", "rhel"):
+        return found
+    packages = packages_here("all")
+    if packages:
+        options = Options(machine.family, free_mib=version_inputs(site.node).free_mib)
+        state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
+        found += (
+            [_unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
+        )
+    fabric = site.architecture.fabric
+    if fabric is not None and fabric.kind != "soft-roce":
+        declared = declared_here()
+        drivers = host.get_fact(StackState)
+        found += (
+            [_unread("drivers of the adapters")]
+            if drivers is None
+            else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
+        )
+    return found
 
 
 def judged(

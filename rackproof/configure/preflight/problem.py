@@ -13,7 +13,17 @@ from rackproof.core.nearest import suggestion
 from rackproof.errors import InventoryError
 
 HELD: Final = "node.run"
-"""Not to be accepted: the other run would go on working."""
+CONTRADICTION: Final = "versions.contradiction"
+ROOM: Final = "versions.room"
+OTHER_DRIVERS: Final = "nic.drivers"
+NEVER: Final = {
+    # id: the way out instead
+    HELD: "take the node: --data take_over=RUN",  # the other run would go on working
+    CONTRADICTION: "correct the set (rackproof versions check)",
+    ROOM: "lower versions.free_mib",
+    OTHER_DRIVERS: "say nic_stack: {remove_old: true}",
+}
+"""Not to be accepted: the deploy itself would stop at it, and later."""
 CHECKS: Final = {
     # id: what it protects from
     "answer": "a node that cannot be read is not changed",
@@ -29,6 +39,7 @@ CHECKS: Final = {
     "inventory.roles": "a group whose name is misspelt: its nodes would get nothing of their role",
     "inventory.subnet": "a rail whose nodes cannot reach each other",
     "mounts.busy": "a mount that would have to be made anew while somebody works in it",
+    OTHER_DRIVERS: "two OFEDs, of which neither works",
     "nic.model": "another adapter than ordered",
     "nic.rails": "a rail without an adapter",
     "nic.slots": "an adapter that is missing",
@@ -40,6 +51,8 @@ CHECKS: Final = {
     "os.supported": "packages and files that the operating system does not know",
     "packages.broken": "a package manager that refuses everything",
     "packages.lock": "waiting for an update that somebody else runs",
+    CONTRADICTION: "a set of versions of which no node can have all",
+    ROOM: "an installation of the version set that ends half-way",
 }
 """Every check of the kit's own; conflicts between vendors have ids of their own."""
 
@@ -78,8 +91,8 @@ def check_accepted(accepted: Mapping[str, str], further: Collection[str] = ()) -
     for id_, reason in accepted.items():
         if id_ not in known:
             raise InventoryError(f"preflight.accept.{id_}: no such check; {suggestion(id_, known)}")
-        if id_ == HELD:
-            raise InventoryError(f"preflight.accept.{id_}: cannot be accepted; take the node: --data take_over=RUN")
+        if id_ in NEVER:
+            raise InventoryError(f"preflight.accept.{id_}: cannot be accepted; {NEVER[id_]}")
         if not reason.strip():
             raise InventoryError(f"preflight.accept.{id_}: why? a reason in words is expected")
 

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from rackproof.configure.reboot import drain
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.reboot.reasons import RebootState, reasons
+from rackproof.configure.reboot.reasons import UNKNOWN, RebootState, reasons
+from rackproof.core.evidence import REBOOTED
 
 DOWN_S = 300
 """Seconds until a node that still answers with its old boot id counts as one that does not go down."""
@@ -53,6 +54,8 @@ class Reboot:
     kernel: str | None = None
     slurm: bool = False
     health_check: str | None = None
+    stay: bool = False
+    """Leave the node drained: what waited for the reboot is still to be brought to it."""
     say: Callable[[str], None] = lambda text: None
     drained: bool = field(default=False, init=False)
 
@@ -63,16 +66,30 @@ class Reboot:
         began = self.clock.now()
         self._wait(before, began)
         after = self._up(began)
+        if after.unknown:
+            raise NotRebooted(f"rebooted, and {UNKNOWN}{self._stays_out()}")
         left = reasons(after, self.kernel)
         if left:
             raise NotRebooted(
                 f"rebooted ({self._took(began)}), and still: {'; '.join(left)}; it is not rebooted again"
                 f"{self._stays_out()}"
             )
-        if self.drained:
+        if self.drained and not self.stay:
             self._give_back()
-        self.say(f"rebooted in {self._took(began)}: {'; '.join(self.why)}")
+        self.say(f"{REBOOTED}{self._took(began)}: {'; '.join(self.why)}")
         return after
+
+    def is_drained(self) -> bool:
+        """By the kit. Raises NotRebooted where nobody can say."""
+        found = self._node()
+        if found is None:
+            raise NotRebooted("Slurm's controller does not answer about this node: is it still drained?")
+        return found.ours
+
+    def give_back(self) -> None:
+        """Nothing waits for a reboot any more. Raises NotRebooted where Slurm, or the health check, says no."""
+        self._give_back()
+        self.say("given back to Slurm")
 
     def _took(self, began: float) -> str:
         return f"{self.clock.now() - began:.0f} s"

@@ -25,6 +25,7 @@ from rackproof.configure.operations import refuse, unreadable
 from rackproof.configure.reboot import reasons
 from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
 from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.reboot.mode import Mode
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 
@@ -47,23 +48,48 @@ _failed: WeakKeyDictionary[State, list[str]] = WeakKeyDictionary()
 
 @operation()
 def reboot(
-    allowed: bool,
+    mode: Mode,
     wishes: RebootInputs,
     kernel: str | None = None,
     slurm: bool = False,
     health_check: str | None = None,
 ) -> Commands:
-    """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped."""
+    """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped.
+
+    Commands none where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained.
+    """
     found = host.get_fact(Reasons)
     if found is None:
         yield from unreadable("what waits for a reboot")
         return
     why = reasons.reasons(found, kernel)
+    if found.unknown:
+        yield from refuse(reasons.UNKNOWN)
+        return
+    work = Reboot(
+        node=host.name,
+        line=PyinfraLine(host, _rights()),
+        clock=Clock(time.monotonic, gevent.sleep),
+        wishes=wishes,
+        why=why,
+        kernel=kernel,
+        slurm=slurm,
+        health_check=health_check,
+        stay=mode is Mode.ALLOWED_TWO_PASSES,
+        say=lambda text: host.log(text, logger.info),
+    )
     if not why:
+        try:
+            drained = mode is Mode.FINISH and slurm and state.is_executing and work.is_drained()
+        except NotRebooted as error:
+            yield from refuse(str(error))
+            return
+        if drained:
+            yield FunctionCommand(_give_back, (work,), {})
         host.noop("nothing waits for a reboot")
         return
-    if not allowed:
-        if state.is_executing:
+    if mode not in (Mode.ALLOWED, Mode.ALLOWED_TWO_PASSES):
+        if state.is_executing or mode is Mode.PLANNED:
             host.log(f"{reasons.REQUIRED}{'; '.join(why)}", logger.warning)
         host.noop("a reboot is not allowed")
         return
@@ -77,18 +103,16 @@ def reboot(
     if len(before) > wishes.max_failures:
         yield from refuse(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
         return
-    work = Reboot(
-        node=host.name,
-        line=PyinfraLine(host, _rights()),
-        clock=Clock(time.monotonic, gevent.sleep),
-        wishes=wishes,
-        why=why,
-        kernel=kernel,
-        slurm=slurm,
-        health_check=health_check,
-        say=lambda text: host.log(text, logger.info),
-    )
     yield FunctionCommand(_carry_out, (work, found), {})
+
+
+def _give_back(state: State, host: Host, work: Reboot) -> bool:
+    try:
+        work.give_back()
+    except NotRebooted as error:
+        host.log(str(error), logger.error)
+        return False
+    return True
 
 
 def _rights() -> dict[str, Any]:

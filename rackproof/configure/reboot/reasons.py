@@ -11,6 +11,8 @@ from rackproof.core.evidence import REBOOT_REQUIRED
 
 REQUIRED = REBOOT_REQUIRED
 SHOWN_PACKAGES = 6
+UNKNOWN = "needs-restarting gives no answer (limit: 120 s), so nobody knows what waits for a reboot; run it by hand"
+KEYS = ("boot", "kernel", "installed", "mark", "required", "package", "current", "replaced", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class RebootState:
     packages: tuple[str, ...] = ()
     """What asked for it."""
     replaced: tuple[str, ...] | None = None
-    """What needs-restarting says of the running system; None where there is no such program."""
+    """What needs-restarting says of the running system; None where there is no such program, or no answer."""
+    unknown: bool = False
+    """needs-restarting has not answered."""
 
 
 def state_command() -> str:
@@ -51,7 +55,7 @@ def parse_state(lines: Sequence[str]) -> RebootState:
     found: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
-        if key not in ("boot", "kernel", "installed", "mark", "required", "package", "current", "replaced"):
+        if key not in KEYS:
             raise ValueError(f"not about a reboot: {line!r}")
         found.setdefault(key, []).append(value.strip())
     if len(found.get("boot", ())) != 1 or not found["boot"][0] or len(found.get("kernel", ())) != 1:
@@ -68,6 +72,7 @@ def parse_state(lines: Sequence[str]) -> RebootState:
         required="required" in found,
         packages=tuple(found.get("package", ())),
         replaced=replaced,
+        unknown="unknown" in found,
     )
 
 

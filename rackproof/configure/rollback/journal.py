@@ -11,14 +11,18 @@ anything. A line has nine fields, separated by tabs::
 =========  ==========================================================================================
 kind       what the fields say
 =========  ==========================================================================================
-file       state: regular, link or absent; sha256 before and after (``-`` when there is no file);
-           data: the file beside that has the content; flags: ``secret``
+file       state: regular, link or absent; sha256 before and after (``-`` when there is no file,
+           ``later`` when only the script knows it); data: the file beside that has the content;
+           flags: ``secret``
+wrote      after: sha256 of what a script has left of a file that was kept with ``later``
 directory  state: directory or absent; mode and owner
 unit       state: enabled, disabled, masked, …; mode: active, inactive, …; path: its name
 value      data: the file with the old value; after: the new one; path: a file of the kernel's
-hold       state: yes or no; owner: debian or rhel; path: a package
+hold       state: yes or no; owner: debian or rhel; path: a package; data: rhel's locks of it
 grubby     data: the default kernel's arguments
-mark       path: what becomes due with the change (``restart:UNIT``, ``reboot:REASON``, ``grub``)
+kernel     before and after: the image that the next start brings, as grubby names it
+mark       path: what becomes due with the change (``restart:UNIT``, ``reboot:REASON``, ``grub``,
+           ``initramfs``)
 =========  ==========================================================================================
 """
 
@@ -36,6 +40,10 @@ KEEP = 10
 FIELDS = 9
 GRUB = "grub"
 """Mark: the boot loader's menu has to be made again."""
+INITRAMFS = "initramfs"
+"""Mark: the initial file systems have copies of what changes, and have to be made again."""
+LATER = "later"
+"""Instead of the sha256 of a new content that only the script knows."""
 
 _FUNCTIONS = r"""
 rp_fail() {
@@ -44,7 +52,7 @@ rp_fail() {
   exit 1
 }
 rp_open() {
-  rp= rp_i=1 rp_k=0 rp_last=0
+  rp= rp_i=1 rp_k=0 rp_last=0 rp_stop= rp_locks=?
   umask 022
   mkdir -p -- "${rp_root%/*}" || rp_fail "$rp_root"  # others keep things there, too
   umask 077
@@ -66,7 +74,7 @@ rp_line() {
 }
 rp_parents() {
   rp_p=${1%/*}
-  while [ -n "$rp_p" ] && ! [ -e "$rp_p" ]; do
+  while [ "$rp_p" != "$rp_stop" ] && ! [ -e "$rp_p" ]; do
     rp_line directory absent - - - - - - "$rp_p"
     rp_p=${rp_p%/*}
   done
@@ -95,6 +103,22 @@ rp_file() {
   [ "$rp_after" != same ] || rp_after=$rp_sum
   rp_line file $rp_kind "$rp_mode" "$rp_owner" "$rp_sum" "$rp_after" "$3" "$rp_data" "$1"
 }
+rp_wrote() {
+  rp_sum=-
+  [ ! -e "$1" ] || rp_sum=$(sha256sum <"$1") || rp_fail "$1"
+  rp_line wrote - - - - "${rp_sum%% *}" - - "$1"
+}
+rp_home() {
+  rp_h=$(getent passwd "$1" | cut -d: -f6)
+  # not there yet: where useradd will make it
+  [ -n "$rp_h" ] || rp_h=$(useradd -D | sed -n 's/^HOME=//p')/$1
+  printf %s "$rp_h"
+}
+rp_keys() {
+  rp_stop=$(rp_home "$1")  # the home stays with its user
+  rp_file "$rp_stop/.ssh/authorized_keys" later -
+  rp_stop=
+}
 rp_directory() {
   if [ -d "$1" ]; then
     rp_about "$1"
@@ -115,18 +139,26 @@ rp_value() {
   rp_line value - - - - "$2" - "$rp_i-$rp_k" "$1"
 }
 rp_hold() {
-  rp_held=no
+  rp_held=no rp_data=-
   if [ "$1" = rhel ]; then
-    ! dnf -q versionlock list 2>/dev/null | sed 's/-[0-9][0-9]*:.*//' | grep -qxF -- "$2" || rp_held=yes
+    [ "$rp_locks" != '?' ] || rp_locks=$(dnf -q versionlock list 2>/dev/null) || rp_locks=
+    rp_k=$((rp_k + 1)) rp_data=$rp_i-$rp_k
+    printf '%s\n' "$rp_locks" | awk -v p="$2" '{ n = $0; sub(/-[0-9]+:.*/, "", n) } n == p' >"$rp/$rp_data" ||
+      rp_fail "$2"
+    [ ! -s "$rp/$rp_data" ] || rp_held=yes
   else
     ! apt-mark showhold 2>/dev/null | grep -qxF -- "$2" || rp_held=yes
   fi
-  rp_line hold $rp_held - "$1" - - - - "$2"
+  rp_line hold $rp_held - "$1" - - - $rp_data "$2"
 }
 rp_grubby() {
   rp_k=$((rp_k + 1))
   grubby --info=DEFAULT | sed -n 's/^args="\(.*\)"$/\1/p' | head -n 1 >"$rp/$rp_i-$rp_k" || rp_fail "kernel arguments"
   rp_line grubby - - - - - - "$rp_i-$rp_k" arguments
+}
+rp_kernel() {
+  rp_d=$(grubby --default-kernel) || rp_fail "the default kernel"
+  rp_line kernel - - - "$rp_d" "$1" - - default
 }
 rp_mark() {
   rp_line mark - - - - - - - "$1"
@@ -135,6 +167,14 @@ rp_close() {
   { sync -- "$rp/.new" "$rp/$rp_i"-* 2>/dev/null || sync; } && mv -f -- "$rp/.new" "$rp/$rp_i.part" || rp_fail "$rp"
 }
 """.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Journal lines of a file whose new content only the script knows: before and behind it."""
+
+    before: str
+    behind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +194,48 @@ class Journal:
         kept = list(lines)
         if not kept:
             return ""
+        return "\n".join(("(", *self._take(), *self._functions(), *self._part(kept), ") </dev/null || exit 1"))
+
+    def before(self, lines: Iterable[str], script: str, later: Iterable[Later] = ()) -> str:
+        """A script, with what it changes kept first. What it leaves of ``later`` is written down behind it, however
+        it ends."""
+        unknown = list(later)
+        if not unknown:
+            kept = self.script(lines)
+            return f"{kept}\n{script}" if kept else script
         return "\n".join(
             (
-                "(",
-                *([take_script(self.holder, self.take_over)] if self.holder else []),
-                f"rp_root={shlex.quote(self.root)}",
-                _FUNCTIONS,
-                f"rp_open {shlex.quote(self.run)} {self.keep}",
-                *kept,
-                "rp_close",
-                ") </dev/null || exit 1",
+                self.head(),
+                self.part(lines, unknown),
+                # A shell of its own: nothing that it does to its options, or to end itself, keeps the rest from it.
+                f"(\n{script}\n)",
+                "rp_rc=$?",
+                self.part_behind(unknown),
+                "exit $rp_rc",
             )
         )
 
-    def before(self, lines: Iterable[str], script: str) -> str:
-        """A script, with what it changes kept first."""
-        kept = self.script(lines)
-        return f"{kept}\n{script}" if kept else script
+    def head(self) -> str:
+        """Shell text that ``part`` and ``part_behind`` need, once before them."""
+        taken = ("(", *self._take(), ") </dev/null || exit 1") if self.holder else ()
+        return "\n".join((*taken, *self._functions()))
+
+    def part(self, lines: Iterable[str], later: Iterable[Later] = ()) -> str:
+        """Shell text that keeps what the lines name, and what only the script knows, or ends the script."""
+        return "\n".join(("(", *self._part([*lines, *(each.before for each in later)]), ") </dev/null || exit 1"))
+
+    def part_behind(self, later: Iterable[Later]) -> str:
+        """Shell text that writes down what a script has left. Where it cannot, a rollback asks before it overwrites."""
+        return "\n".join(("(", *self._part([each.behind for each in later]), ") </dev/null 2>/dev/null || :"))
+
+    def _take(self) -> tuple[str, ...]:
+        return (take_script(self.holder, self.take_over),) if self.holder else ()
+
+    def _functions(self) -> tuple[str, ...]:
+        return (f"rp_root={shlex.quote(self.root)}", _FUNCTIONS)
+
+    def _part(self, lines: Sequence[str]) -> tuple[str, ...]:
+        return (f"rp_open {shlex.quote(self.run)} {self.keep}", *lines, "rp_close")
 
 
 def _path(path: str) -> str:
@@ -182,6 +247,17 @@ def _path(path: str) -> str:
 def file_line(path: str, after: str | None, secret: bool = False) -> str:
     """A file that is about to be written (sha256 of its new content, ``same`` for a change of mode) or removed."""
     return f"rp_file {_path(path)} {after or '-'} {'secret' if secret else '-'}"
+
+
+def later(path: str, secret: bool = False) -> Later:
+    """A file that a script makes of what only the node knows."""
+    return Later(file_line(path, LATER, secret), f"rp_wrote {_path(path)}")
+
+
+def later_keys(user: str) -> Later:
+    """The ``authorized_keys`` of a user, who may be made by the script."""
+    name = shlex.quote(user)
+    return Later(f"rp_keys {name}", f'rp_wrote "$(rp_home {name})/.ssh/authorized_keys"')
 
 
 def directory_line(path: str) -> str:
@@ -208,6 +284,11 @@ def grubby_line() -> str:
     return "rp_grubby"
 
 
+def kernel_line(image: str) -> str:
+    """Another kernel is about to be made the default with grubby."""
+    return f"rp_kernel {_path(image)}"
+
+
 def mark_lines(marks: Sequence[str]) -> tuple[str, ...]:
-    """What has to follow the change, and a rollback of it as well: pending marks, or ``GRUB``."""
+    """What has to follow the change, and a rollback of it as well: pending marks, ``GRUB`` or ``INITRAMFS``."""
     return tuple(f"rp_mark {_path(mark)}" for mark in marks)

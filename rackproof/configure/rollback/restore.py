@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rackproof.configure.files import PENDING, REBOOT, FileState
@@ -16,12 +16,15 @@ from rackproof.configure.kernel import normal
 from rackproof.configure.rollback.journal import (
     FIELDS,
     GRUB,
+    INITRAMFS,
+    LATER,
     ROOT,
     Journal,
     directory_line,
     file_line,
     grubby_line,
     hold_line,
+    kernel_line,
     mark_lines,
     unit_line,
     value_line,
@@ -32,6 +35,8 @@ _MANAGER = "/etc/systemd/system.conf.d/"
 _NETWORK = "/etc/systemd/network/"
 STOP_S = 90
 """Seconds that a unit may take to stop."""
+INITRAMFS_S = 1200
+"""Seconds for the initial file systems of all kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +119,12 @@ class RestorePlan:
     """With the value that comes back."""
     holds: tuple[Entry, ...] = ()
     grubby: Entry | None = None
+    kernel: Entry | None = None
     marks: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.directories or self.units or self.values or self.holds or self.grubby)
+        listed = self.files or self.directories or self.units or self.values or self.holds
+        return bool(listed or self.grubby or self.kernel)
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -128,6 +135,8 @@ class RestorePlan:
         said += [f"{e.path}: {value}" for e, value in self.values]
         said += [f"{e.path}: {'held' if e.state == 'yes' else 'not held'}" for e in self.holds]
         said += ["kernel arguments: as before"] if self.grubby or GRUB in self.marks else []
+        said += [f"next start: {self.kernel.before or 'unknown'}"] if self.kernel else []
+        said += ["initial file systems: made again"] if INITRAMFS in self.marks else []
         return tuple(said)
 
 
@@ -144,7 +153,7 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
 
     Raises ForeignChange, one line that names all of them, when something else is there and is not in ``force``.
     """
-    entries = [entry for run in runs for entry in run.entries]
+    entries = _settled(entry for run in runs for entry in run.entries)
     foreign: list[str] = []
     files: list[Entry] = []
     for path, chain in _by_path(entries, "file").items():
@@ -178,7 +187,8 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
     ]
     touched = bool(files or values)
     grubby = _by_path(entries, "grubby").get("arguments", [None])[0]
-    marks = [entry.path for entry in entries if entry.kind == "mark"] if touched or grubby else []
+    kernel = _by_path(entries, "kernel").get("default", [None])[0]
+    marks = [entry.path for entry in entries if entry.kind == "mark"] if touched or grubby or kernel else []
     if any(entry.path.startswith(_NETWORK) for entry in files):
         marks.append(f"{REBOOT}network ports as they were")  # a port keeps its name and addresses until then
     return RestorePlan(
@@ -188,8 +198,27 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
         values=tuple(values),
         holds=tuple(chain[0] for chain in _by_path(entries, "hold").values()),
         grubby=grubby,
+        kernel=kernel,
         marks=tuple(dict.fromkeys(marks)),
     )
+
+
+def _settled(entries: Iterable[Entry]) -> list[Entry]:
+    """With what the scripts have left in the place of what nobody could know before; where a script was cut off
+    nobody knows it still."""
+    found: list[Entry] = []
+    open_: dict[str, int] = {}
+    for entry in entries:
+        if entry.kind == "wrote":
+            if (index := open_.pop(entry.path, None)) is not None:
+                found[index] = replace(found[index], after=entry.after)
+            continue
+        if entry.kind == "file":
+            open_.pop(entry.path, None)
+            if entry.after == LATER:
+                open_[entry.path] = len(found)
+        found.append(entry)
+    return found
 
 
 def _by_path(entries: Iterable[Entry], kind: str) -> dict[str, list[Entry]]:
@@ -242,6 +271,7 @@ def restore_lines(plan: RestorePlan) -> tuple[str, ...]:
     lines += [value_line(e.path, value) for e, value in plan.values]
     lines += [hold_line(e.path, e.owner) for e in plan.holds]
     lines += [grubby_line()] if plan.grubby else []
+    lines += [kernel_line(plan.kernel.before)] if plan.kernel else []
     return tuple(lines)
 
 
@@ -274,8 +304,10 @@ def _stopped(plan: RestorePlan) -> list[str]:
     for name in (*names, *(each for each in _units_that_go(plan) if each not in names)):
         unit = shlex.quote(name)
         message = shlex.quote(f"{name} could not be stopped (is it busy?): nothing was restored")
+        # What goes may be a copy that stands before the package's own, which stays.
+        packaged = "" if name in names else f"[ -e /usr/lib/systemd/system/{unit} ] || "
         lines.append(
-            f"! systemctl is-active --quiet -- {unit} || timeout {STOP_S} systemctl stop -- {unit} ||"
+            f"{packaged}! systemctl is-active --quiet -- {unit} || timeout {STOP_S} systemctl stop -- {unit} ||"
             f" {{ echo {message} >&2; exit 1; }}"
         )
     return lines
@@ -292,7 +324,7 @@ def _units_that_go(plan: RestorePlan) -> tuple[str, ...]:
 
 
 def _marked(marks: Sequence[str]) -> list[str]:
-    due = [mark for mark in marks if mark != GRUB]
+    due = [mark for mark in marks if mark not in (GRUB, INITRAMFS)]
     if not due:
         return []
     return [f"mkdir -p {PENDING}", f"touch -- {' '.join(shlex.quote(f'{PENDING}/{mark}') for mark in due)}"]
@@ -315,7 +347,9 @@ def _files(plan: RestorePlan) -> list[str]:
                 lines.append(f'mkdir -p -- {folder} && ln -sfn -- "$(cat -- {data})" {new} || {full}')
             else:
                 lines.append(
-                    f"mkdir -p -- {folder} && (umask 077; cat -- {data} >{new}) && chown {entry.owner} -- {new}"
+                    # Never through a link that somebody has put there: not every folder is root's.
+                    f"mkdir -p -- {folder} && rm -f -- {new} && (umask 077; set -C; cat -- {data} >{new})"
+                    f" && chown -h {entry.owner} -- {new}"
                     f" && chmod {entry.mode} -- {new} || {full}"
                 )
         written = [new for entry, new in zip(back, beside, strict=True) if entry.state != "link"]
@@ -370,8 +404,12 @@ def _holds(holds: Sequence[Entry]) -> list[str]:
     for entry in holds:
         held = entry.state == "yes"
         if entry.owner == "rhel":
-            verb = "add" if held else "delete"
-            lines.append(f"dnf -q -y versionlock {verb} {shlex.quote(entry.path)}")
+            lines.append(f"dnf -q -y versionlock delete {shlex.quote(entry.path)} >/dev/null 2>&1 || :")
+            if held:  # the versions that were locked, not those that are installed
+                lines.append(
+                    'while read -r e; do dnf -q -y versionlock add --raw "$e" </dev/null >/dev/null; done'
+                    f" <{shlex.quote(entry.data)}"
+                )
         else:
             lines.append(f"apt-mark {'hold' if held else 'unhold'} {shlex.quote(entry.path)} >/dev/null")
     return lines
@@ -379,12 +417,25 @@ def _holds(holds: Sequence[Entry]) -> list[str]:
 
 def _boot(plan: RestorePlan) -> list[str]:
     lines = ["update-grub >/dev/null"] if GRUB in plan.marks else []
+    if plan.kernel and plan.kernel.before:
+        image = shlex.quote(plan.kernel.before)
+        lines.append(
+            f"if [ -e {image} ]; then grubby --set-default {image} >/dev/null;"
+            f" else echo {image}: not there any more, the default kernel stays >&2; fi"
+        )
     if plan.grubby:
         data = shlex.quote(plan.grubby.data)
         lines.append(
             "now=$(grubby --info=DEFAULT | sed -n 's/^args=\"\\(.*\\)\"$/\\1/p' | head -n 1);"
             f' grubby --update-kernel=ALL --remove-args="$now" --args="$(cat -- {data})"'
         )
+    if INITRAMFS in plan.marks:
+        lines += [
+            "if command -v update-initramfs >/dev/null; then make='update-initramfs -u -k all';"
+            " elif command -v dracut >/dev/null; then make='dracut --force --regenerate-all'; else make=true; fi",
+            f"timeout {INITRAMFS_S} $make >/dev/null || {{ echo 'files are as before, and the initial file systems"
+            " could not be made again: make them before the next start' >&2; exit 1; }",
+        ]
     return lines
 
 

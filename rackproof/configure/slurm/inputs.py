@@ -78,6 +78,9 @@ class SlurmInputs(Inputs):
     """Base URL of a dnf repository with Slurm, for the RHEL family, whose own repositories have none."""
     repository_key_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
     """URL of the key that its packages are signed with."""
+    repository_key_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """Of the key's file, as the repository's owner publishes it. There is no default and no way without: a key that
+    changed stops the run on its node."""
 
     @field_validator("extra")
     @classmethod
@@ -104,4 +107,6 @@ class SlurmInputs(Inputs):
     def _signed(self) -> SlurmInputs:
         if self.repository_url and not self.repository_key_url:
             raise ValueError("repository_url needs repository_key_url: packages are not installed unsigned")
+        if self.repository_key_url and not self.repository_key_sha256:
+            raise ValueError("repository_key_url needs repository_key_sha256: sha256sum of the key, from its owner")
         return self

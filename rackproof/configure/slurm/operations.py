@@ -19,6 +19,8 @@ from pyinfra.context import host, inventory
 from rackproof.configure import rack_operations
 from rackproof.configure.files import PENDING, Entry, RemoteFile
 from rackproof.configure.operations import Commands, file_states, refuse, unreadable, write_files
+from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
+from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
@@ -73,12 +75,14 @@ def _key_script(source: str, units: tuple[str, ...]) -> str:
     """Put a key in place as a whole: nobody but munge ever may read it, not even while it is being written."""
     beside = "/etc/munge/.munge.key.rackproof-new"
     marks = _mark(*(f"{PENDING}/restart:{unit}" for unit in units))
-    return (
+    script = (
         "set -eu; umask 077; id munge >/dev/null 2>&1 || { echo 'no user munge: is munge installed?' >&2; exit 1; }; "
         f"{marks}; mkdir -p /etc/munge; {source} > {beside}; [ $(wc -c < {beside}) -ge 32 ] "
         "|| { echo 'the munge key is too short' >&2; exit 1; }; "
         f"chown munge:munge -- /etc/munge {beside}; chmod 400 {beside}; chmod 700 /etc/munge; mv -fT {beside} {KEY}"
     )
+    kept = (*mark_lines([f"restart:{unit}" for unit in units]), directory_line("/etc/munge"))
+    return journal_here().before(kept, script, [later(KEY, secret=True)])
 
 
 @operation()
@@ -91,7 +95,8 @@ def make_munge_key() -> Commands:
         yield StringCommand(_key_script("dd if=/dev/urandom bs=1024 count=1 2>/dev/null", ("munge.service",)))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
     elif found.state.key[1:] != ("400", "munge"):
-        yield StringCommand(f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}")
+        script = f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}"
+        yield StringCommand(journal_here().before([file_line(KEY, "same", secret=True)], script))
     else:
         host.noop("the munge key is there")
 

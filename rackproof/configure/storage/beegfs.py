@@ -135,6 +135,7 @@ def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
             f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{REBUILD}"
         ),
         otherwise=f"{AUTOBUILD} could not be written, or the client not be built with it; {LOG} on the node says why",
+        writes=(AUTOBUILD,),
     )
 
 

@@ -71,12 +71,14 @@ def repository(name: str, source: Repository, family: str, key: str) -> tuple[St
             holds=f"echo {source.key.sha256}'  '{ring} | sha256sum -c --status",
             script=f"{fetch(source.key)}\ninstall -D -m 644 {shlex.quote(place(source.key))} {ring}",
             otherwise=f"the key that was pinned is not there: has the vendor changed it? see {key}.repository.key",
+            writes=(ring,),
         ),
         Step(
             name=f"Repository {name}",
             holds=f'[ "$(cat {path})" = {text} ]',
             script=f"printf '%s\\n' {text} >{path}.new\nchmod 644 {path}.new\nmv -f {path}.new {path}",
             otherwise=f"{path} could not be written",
+            writes=(path,),
         ),
     )
 
@@ -114,6 +116,7 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str) -> Ste
         holds=installed(wanted, family),
         script=script,
         otherwise=f"not all of {' '.join(wanted)} are installed as declared; are they in the repository? see {key}",
+        brings=tuple(wanted.items()),
     )
 
 
@@ -148,8 +151,10 @@ def local_package(name: str, download: Download, holds: str, family: str, key: s
 def kernel_headers(family: str, why: str) -> Step:
     """Without the headers of exactly the running kernel nothing can be built for it."""
     if family == "rhel":
+        brings = ("kernel-devel", "$(uname -r)")
         script = 'dnf -q -y install "kernel-devel-$(uname -r)"'
     else:
+        brings = ("linux-headers-$(uname -r)", "")
         # Lists that are old name files that are gone.
         script = (
             "get() { apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends"
@@ -162,6 +167,7 @@ def kernel_headers(family: str, why: str) -> Step:
         script=script,
         otherwise=f"{why} is built for the running kernel, whose headers are not to be had: boot the kernel of the "
         "version set, or mirror its headers",
+        brings=(brings,),
     )
 
 

@@ -168,6 +168,7 @@ def _modules_package() -> Step:
         script='export DEBIAN_FRONTEND=noninteractive\napt-get -q -y install "lustre-client-modules-$(uname -r)"',
         otherwise="no lustre-client-modules of the running kernel: boot a kernel that the repository has, or give "
         f"{KEY}.source",
+        brings=(("lustre-client-modules-$(uname -r)", ""),),
     )
 
 

@@ -10,6 +10,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
 from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.storage.facts import Holding
 from rackproof.configure.storage.steps import Step, script_of
 
@@ -28,7 +29,7 @@ def ensured(steps: Sequence[Step]) -> Commands:
     # What is only read back in between is read back there: the script stops at it.
     last = missing.index(todo[-1]) if todo else -1
     if todo:
-        yield StringCommand(script_of(missing[: last + 1]))
+        yield StringCommand(script_of(missing[: last + 1], journal_here()))
     hopeless = missing[last + 1 :]
     # Before the run what makes them hold may not have happened yet.
     if hopeless and state.is_executing:

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof.configure.rollback.journal import Journal, later, mark_lines
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -20,6 +22,13 @@ class Step:
     """One line: what is wrong when it does not hold afterwards, and the way out."""
     script: str = ""
     """Shell lines that make it hold; empty: nothing can, it is only read back."""
+    writes: tuple[str, ...] = ()
+    """Configuration files that the script writes: a rollback brings them back. Software, stamps and logs stay."""
+    restart: tuple[str, ...] = ()
+    """Units that read those files."""
+    brings: tuple[tuple[str, str], ...] = ()
+    """Packages that the script takes from repositories, with versions (empty: any): what a mirror has to have. The
+    running kernel is ``$(uname -r)``, as in the script."""
 
 
 def holding_command(steps: Sequence[Step]) -> str:
@@ -41,13 +50,25 @@ def parse_holding(lines: Sequence[str]) -> tuple[bool, ...]:
     return tuple(found)
 
 
-def script_of(steps: Sequence[Step]) -> str:
-    """Shell script that carries steps out, and stops at the first that does not hold afterwards."""
+def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
+    """Shell script that carries steps out, and stops at the first that does not hold afterwards.
+
+    With a journal, what a step writes is kept just before it: the step before may have brought the file as its package
+    has it.
+    """
     # Whoever asks a question (dpkg about a file of its own, ssh about a key) is not answered and does not wait.
     lines = ["set -u", "exec </dev/null", "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l"]
+    if journal and any(step.writes for step in steps):
+        lines.append(journal.head())
     for step in steps:
+        written = [later(path) for path in step.writes] if journal and step.script else []
+        if journal and written:
+            marks = mark_lines([f"restart:{unit}" for unit in step.restart])
+            lines.append(journal.part(marks, written))
         # A shell of its own: `set -e` means nothing left of || or inside of if.
         lines += [f"sh -eu -c {shlex.quote(step.script)}", "rc=$?"] if step.script else ["rc=0"]
+        if journal and written:
+            lines.append(journal.part_behind(written))
         words = shlex.quote(f"{step.name}: {step.otherwise}")
         test = f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1"
         lines.append(f"if [ $rc -ne 0 ] || ! {test}; then echo {words} >&2; exit 1; fi")

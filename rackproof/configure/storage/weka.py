@@ -120,6 +120,8 @@ def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
                 f"systemctl try-restart {AGENT}"
             ),
             otherwise=f"{SERVICE_CONF} does not say {isolate}",
+            writes=(SERVICE_CONF,),
+            restart=(AGENT,),
         ),
     ]
     if inputs.version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackproof.configure.facts import Answer, complete
-from rackproof.configure.versions import kernels, repositories, state
+from rackproof.configure.versions import downloads, kernels, repositories, state
 
 
 class PackageStates(Answer[state.PackageState]):
@@ -27,6 +27,16 @@ class KeyDigests(Answer[dict[str, str]]):
 
     def parse(self, lines: list[str]) -> dict[str, str]:
         return repositories.parse_keys(lines)
+
+
+class PlacedFiles(Answer[dict[str, downloads.FileDigest]]):
+    """Digest and mode of the set's files, by path."""
+
+    def command(self, wanted: Sequence[downloads.Placed]) -> str:
+        return complete(downloads.state_command(wanted))
+
+    def parse(self, lines: list[str]) -> dict[str, downloads.FileDigest]:
+        return downloads.parse_state(lines)
 
 
 class Kernels(Answer[kernels.KernelState]):

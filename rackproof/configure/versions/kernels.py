@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
+from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later, mark_lines
 from rackproof.core.sections import sections_of
 
 GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
+CHANGED: Final = "the kernel that starts is another one"
+"""Reason for a reboot after a rollback."""
 _STATUS: Final = re.compile(
     r"^(?P<name>[\w.+-]+)[/,] ?(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>.+)$"
 )
@@ -88,10 +91,12 @@ def _built(line: str) -> Built:
 
 @dataclass(frozen=True, slots=True)
 class KernelPlan:
-    """Shell script, and why; empty when nothing is to be done."""
+    """Shell script, and why; empty when nothing is to be done. ``kept`` and ``later`` are for the journal."""
 
     script: str = ""
     reasons: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    later: tuple[Later, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.script)
@@ -118,11 +123,18 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
     """Make the locked kernel the one that the next start brings, and ask for that start where another one runs."""
     lines: list[str] = []
     reasons: list[str] = []
+    kept: tuple[str, ...] = ()
+    grub: tuple[Later, ...] = ()
     newest = state.installed[-1] if state.installed else ""
     comes = state.default or newest
     if comes != release:
         lines += _grubby(release) if family == "rhel" else _grub(release)
         reasons.append(f"the next start would bring {comes or 'no kernel that is known'}")
+        kept = mark_lines((f"{REBOOT}{CHANGED}", *(() if family == "rhel" else (GRUB,))))
+        if family == "rhel":
+            kept += (kernel_line(f"/boot/vmlinuz-{release}"),)
+        else:
+            grub = (later(GRUB_DROP_IN),)
     mark = f"{REBOOT}{reboot_reason(release)}"
     if state.running != release and mark not in state.pending:
         lines.append(reboot_mark(reboot_reason(release)))
@@ -134,7 +146,7 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
         return KernelPlan()
     image = shlex.quote(f"/boot/vmlinuz-{release}")
     there = f"[ -e {image} ] || {{ echo {image}: not there, although its package is installed >&2; exit 1; }}"
-    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(reasons))
+    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(reasons), kept, grub)
 
 
 def _grubby(release: str) -> list[str]:

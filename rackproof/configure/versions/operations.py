@@ -11,7 +11,7 @@ from pyinfra.context import host, state
 
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operations import Commands, refuse, unreadable
-from rackproof.configure.rollback.journal import hold_line
+from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.state import differences
@@ -72,7 +72,8 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
             digest = found.get(key.path)
             actual = f"sha256 {digest}" if digest else "not there"
             logger.debug("%s: key of %s: %s -> sha256 %s", host.name, key.repository, actual, key.sha256)
-        yield StringCommand(repositories.keys_script(missing, family, proxy))
+        kept = [file_line(key.path, key.sha256) for key in missing]
+        yield StringCommand(journal_here().before(kept, repositories.keys_script(missing, family, proxy)))
     else:
         host.noop(f"all {len(wanted)} repository keys are the locked ones")
 
@@ -110,7 +111,7 @@ def boot_kernel(release: str, family: str) -> Commands:
     if plan:
         for reason in plan.reasons:
             logger.debug("%s: %s", host.name, reason)
-        yield StringCommand(plan.script)
+        yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:
         host.noop(
             f"kernel {release} runs" if found.running == release else f"kernel {release} comes with the next start"

@@ -218,6 +218,17 @@ def parse_keys(lines: Sequence[str]) -> dict[str, str]:
     return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[:-1])}
 
 
+def fetch(timeout_s: int) -> tuple[str, ...]:
+    """The shell function ``get URL PATH``, with whatever a bare node has."""
+    return (
+        'get() { case "$1" in file://*) cp -- "${1#file://}" "$2" ;; *)',
+        f'  if command -v curl >/dev/null; then curl -fsSL --max-time {timeout_s} -o "$2" -- "$1"',
+        f'  elif command -v wget >/dev/null; then wget -q -T {timeout_s} -O "$2" -- "$1"',
+        # apt's own downloader is there on every Debian; it names the problem itself.
+        '  else /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null; fi ;; esac; }',
+    )
+
+
 def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> str:
     """Fetch every key, compare it with its digest, put it into its place; rpm learns it at once.
 
@@ -226,13 +237,7 @@ def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) ->
     lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
     if proxy:
         lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
-    lines += [
-        "get() { case \"$1\" in file://*) cp -- \"${1#file://}\" \"$2\" ;; *)",
-        '  if command -v curl >/dev/null; then curl -fsSL --max-time 60 -o "$2" -- "$1"',
-        '  elif command -v wget >/dev/null; then wget -q -T 60 -O "$2" -- "$1"',
-        # apt's own downloader is there on every Debian; it names the problem itself.
-        '  else /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null; fi ;; esac; }',
-    ]  # fmt: skip
+    lines += fetch(60)
     for key in wanted:
         path, url = shlex.quote(key.path), shlex.quote(key.url)
         new = shlex.quote(f"{key.path}.rackproof-new")

@@ -36,7 +36,7 @@ class VersionInputs(settings.Inputs):
     ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: nothing, the vendors' own hosts
     are asked."""
     proxy: str | None = None
-    """URL of a proxy for HTTP and HTTPS, for the package manager and for keys. Default: none."""
+    """URL of a proxy for HTTP and HTTPS, for the package manager, for keys and for firmware images. Default: none."""
     allow_downgrade: bool = False
     """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
     and so does an operator who did not say so."""

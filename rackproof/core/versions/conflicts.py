@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.gpu_generations import Generation, generation_of_model
 from rackproof.core.versions import tables
 from rackproof.core.versions.consistency import ofed_of
 from rackproof.core.versions.models import Components, major
+
+NFS_REPLACED_BY: Final = ("vastnfs", "dellnfs")
+"""Clients with modules of their own in the place of the kernel's sunrpc, nfs and rpcrdma."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,8 @@ class Choices:
     """GPUDirect Storage is asked for, beside ``gpu.gds``."""
     secure_boot: bool | None = None
     """As nodes say; None where nobody asked them."""
-    clients: tuple[str, ...] = ()
-    """File systems that nodes mount beside the architecture's: ``weka``, ``vastnfs``."""
-    nfs_rdma: str | None = None
-    """Whose modules serve NFS over RDMA: ``inbox``, ``doca``, ``vastnfs``."""
+    nfs_driver: str | None = None
+    """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
     virtualised: bool = False
     """GPUs or ports are given to virtual machines on these nodes."""
 
@@ -80,7 +82,14 @@ class Plan:
     def clients(self) -> frozenset[str]:
         types = {storage.fstype for storage in self.architecture.storage.values()}
         named = {{"wekafs": "weka"}.get(each, each) for each in types}
-        return frozenset({*named, *self.choices.clients, *map(str, self.components.clients)})
+        return frozenset({*named, *map(str, self.components.clients)})
+
+    @property
+    def replaced_nfs(self) -> str | None:
+        """The client that brings NFS modules of its own, where one is chosen or locked."""
+        if self.choices.nfs_driver in NFS_REPLACED_BY:
+            return self.choices.nfs_driver
+        return next((name for name in NFS_REPLACED_BY if name in self.clients), None)
 
     @property
     def cmdline(self) -> tuple[str, ...]:
@@ -395,31 +404,27 @@ def _peermem(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 
 
 def _nfs_rdma(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
-    network = plan.components.network
-    vast = "vastnfs" in plan.clients or plan.choices.nfs_rdma == "vastnfs"
-    if vast and ((network and network.nfsrdma) or plan.choices.nfs_rdma == "doca"):
+    network, own = plan.components.network, plan.replaced_nfs
+    if own and network and network.nfsrdma:
         yield (
-            Side("vastnfs", "its own sunrpc, nfs and rpcrdma modules"),
+            Side(own, "its own sunrpc, nfs and rpcrdma modules"),
             Side("DOCA with NFS over RDMA", "its own sunrpc and rpcrdma modules"),
             "whichever is loaded first decides, and the other's mounts fail with unknown symbols",
             "lock DOCA without its modules for NFS over RDMA (nfsrdma: false)",
         )
-    others = [n for n, s in plan.architecture.storage.items() if s.class_ == "nfs" and "vastnfs" in plan.clients]
-    rdma = [n for n in others if plan.architecture.storage[n].transport == "rdma"]
-    inbox_rdma = plan.choices.nfs_rdma == "inbox"
-    if vast and rdma and inbox_rdma:
+    if own and plan.choices.nfs_driver == "kernel":
         yield (
-            Side("vastnfs", "to replace the kernel's NFS modules"),
-            Side("NFS over RDMA of the kernel", f"them for {', '.join(rdma)}"),
+            Side(f"the version set ({own})", "to replace the kernel's NFS modules"),
+            Side("storage_clients.nfs.driver: kernel", "them"),
             "there is one set of NFS modules on a node",
-            "mount everything with vastnfs, which speaks to other servers too, or nothing",
+            f"say driver: {own}, which speaks to other servers too, or take it out of the version set",
         )
 
 
 def _nfs_rdma_missing(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     network = plan.components.network
     rdma = [n for n, s in plan.architecture.storage.items() if s.class_ == "nfs" and s.transport == "rdma"]
-    if rdma and network and network.stack != "inbox" and not network.nfsrdma and "vastnfs" not in plan.clients:
+    if rdma and network and network.stack != "inbox" and not network.nfsrdma and not plan.replaced_nfs:
         yield (
             Side(f"storage {', '.join(rdma)}", "NFS over RDMA"),
             Side("the version set", f"{network.stack} without its modules for NFS over RDMA"),

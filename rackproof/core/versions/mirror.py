@@ -10,13 +10,16 @@ from typing import Any, Final, Literal
 from rackproof.core.versions.models import DISTRIBUTION, VersionSet
 
 SCHEMA: Final = "rackproof.mirror/v1"
-Kind = Literal["repository", "key", "package", "wheel", "file", "image"]
-ORDER: Final = ("repository", "key", "package", "wheel", "file", "image")
+Kind = Literal["repository", "key", "package", "wheel", "file", "image", "unlisted"]
+ORDER: Final = ("repository", "key", "package", "wheel", "file", "image", "unlisted")
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorItem:
-    """One thing to fetch. ``platform`` is empty for what does not depend on the operating system."""
+    """One thing to fetch, or (``unlisted``) what more there is and why nobody can say it here.
+
+    ``platform`` is empty for what does not depend on the operating system.
+    """
 
     kind: Kind
     name: str
@@ -58,10 +61,17 @@ def of_versions(versions: VersionSet) -> Iterator[MirrorItem]:
                 )  # fmt: skip
 
 
-def of_distribution(names: Iterable[str], platform: str) -> Iterator[MirrorItem]:
-    """Packages of the distribution's own repositories, whose versions it decides."""
+def of_names(
+    names: Iterable[str], platform: str, needed_by: str, repository: str = DISTRIBUTION
+) -> Iterator[MirrorItem]:
+    """Packages whose versions their repository decides."""
     for name in names:
-        yield MirrorItem("package", name, platform, "", DISTRIBUTION, "", "", "the kit's deploys")
+        yield MirrorItem("package", name, platform, "", repository, "", "", needed_by)
+
+
+def unlisted(what: str, platform: str, needed_by: str) -> MirrorItem:
+    """What is needed as well and depends on what is not known: never left out silently."""
+    return MirrorItem("unlisted", what, platform, needed_by=needed_by)
 
 
 def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
@@ -99,7 +109,13 @@ def _of_url(plain: Mapping[Any, Any], name: str, value: str, key: str) -> Iterat
     digest = plain.get(f"{stem}sha256")
     version = plain.get("version")
     is_repository = stem.startswith("repository") or "index" in stem or f"{stem}key_url" in plain
-    kind: Kind = "key" if stem.endswith("key_") else "repository" if is_repository else "file"
+    kind: Kind = (
+        "key"
+        if stem.endswith("key_") or (not stem and key.endswith(".key"))
+        else "repository"
+        if is_repository
+        else "file"
+    )
     yield MirrorItem(
         kind,
         _basename(url),

@@ -83,6 +83,21 @@ class Download(Model):
     """Null makes the set a draft."""
 
 
+class PlacedFile(Download):
+    """A download that lies on nodes as it is: a licence, a blob that a service reads."""
+
+    path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9@+_=:,.-]+)+$")]
+    """Where it lies on a node."""
+    mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{3}$")] = "644"
+    """Of the file, which root owns."""
+
+    @model_validator(mode="after")
+    def _plain_path(self) -> PlacedFile:
+        if {".", ".."} & set(self.path.split("/")):
+            raise ValueError(f"path: expected one without . and .., actual {self.path}")
+        return self
+
+
 class Component(Model):
     """One part of the set: its version, the packages that bring it, where they come from."""
 
@@ -91,7 +106,8 @@ class Component(Model):
     repository: RepositoryName = DISTRIBUTION
     packages: dict[PackageName, PackageVersion] = Field(default_factory=dict)
     """Name: version to the last digit. All are held."""
-    files: tuple[Download, ...] = ()
+    files: tuple[PlacedFile, ...] = ()
+    """Downloaded, compared with their sha256, put into their places after all packages, and read back at the end."""
     dkms: tuple[PackageName, ...] = ()
     """DKMS modules that must be built for the locked kernel: ``nvidia``, ``mlnx-ofed-kernel``."""
     roles: tuple[PackageName, ...] = ()
@@ -136,12 +152,16 @@ class Firmware(Model):
     model: str | None = None
     """``ConnectX-7``: for adapters of every PSID that is not listed."""
     version: Version
+    """As ``flint query`` prints it: what adapters are compared with at the end of a deploy."""
     file: Download | None = None
+    """Written where an adapter of this ``psid`` has something else; without one firmware is only compared."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Firmware:
         if (self.psid is None) == (self.model is None):
             raise ValueError("give either psid or model")
+        if self.file and self.psid is None:
+            raise ValueError("an image is made for one psid: give that, not the model")
         return self
 
 
@@ -225,6 +245,10 @@ class Platform(Model):
                 raise ValueError(f"components.{name}.repository: there is no repository {component.repository}")
         seen: dict[str, str] = {}
         for name, component in self.components.named():
+            for file in component.files:
+                if file.path in seen:
+                    raise ValueError(f"components.{name}.files: {file.path} belongs to {seen[file.path]} already")
+                seen[file.path] = name
             for package in component.packages:
                 if package in seen:
                     raise ValueError(f"components.{name}.packages: {package} belongs to {seen[package]} already")

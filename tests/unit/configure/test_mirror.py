@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from rackproof import architectures
+from rackproof.cli.mirror import mirror as command
 from rackproof.configure import mirror
-from rackproof.configure.health.kit import requirements
+from rackproof.configure.health.kit import wheels as pinned_wheels
+from rackproof.configure.recorded_machines import machine_like, recorded_rack
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions.mirror import MirrorItem, merged, of_inputs
@@ -29,10 +35,52 @@ def written(folder: Path) -> tuple[Rack, Architecture]:
     return rack, architectures.load(str(folder / "architecture.yaml")).model
 
 
-def listed(folder: Path) -> tuple[MirrorItem, ...]:
+def listed(folder: Path, machines: bool = True) -> tuple[MirrorItem, ...]:
+    """``machines``: with what the written nodes say about their hardware."""
     rack, architecture = written(folder)
-    found = mirror.items_of_rack(rack, lambda _: architecture, lambda node: versions_of(node, rack.source))
+    recorded, known = recorded_rack(folder)
+    found = mirror.items_of_rack(
+        rack,
+        lambda _: architecture,
+        lambda node: versions_of(node, rack.source),
+        lambda node: machine_like(node, recorded, known) if machines else None,
+    )
     return merged(found)
+
+
+def items(rack: Rack, architecture: Architecture, **said: object) -> list[MirrorItem]:
+    """Of its first node, which says something else."""
+    node = replace(rack.nodes[0], data={**rack.nodes[0].data, **said})
+    return list(mirror.items_of(architecture, node, None, replace(rack, nodes=(node, *rack.nodes[1:]))))
+
+
+_INSTALL = re.compile(r"(?:dnf|apt-get|apt_get)(?: -\S+| [A-Z]\w*::\S+)* install (?P<words>[^|;{}\n]*)")
+_SET = re.compile(r"^[+ ]?\$ *set -- (?P<words>.*)$", re.MULTILINE)
+_SHELL_WORDS = re.compile(r"[\"$(]|^-|^[./*]|/|^2?>")
+
+
+def planned_packages(text: str, kernel: str) -> Iterator[str]:
+    """What the commands of a golden plan install: ``NAME``, ``NAME=VERSION`` (apt) or ``NAME-VERSION`` (dnf)."""
+    text = text.replace("$(uname -r)", kernel)
+    for match in (*_INSTALL.finditer(text), *_SET.finditer(text)):
+        words = match["words"].split(" 2>&1")[0].replace("'\\''", "'").replace('"$@"', "").replace('="$v"', "")
+        for word in words.split():
+            plain = word.strip("'\"")
+            if plain and not _SHELL_WORDS.search(plain):
+                yield plain
+
+
+def is_listed(planned: str, found: tuple[MirrorItem, ...]) -> bool:
+    for each in found:
+        if each.kind != "package":
+            continue
+        version = each.version.rpartition(":")[2]
+        spelled = {f"{each.name}{sign}{one}" for sign in "-=" for one in (version, each.version)}
+        if each.version and ":" in each.version:  # dnf has the epoch in front of the version
+            spelled.add(f"{each.name}-{each.version}")
+        if planned in {each.name, *spelled}:
+            return True
+    return False
 
 
 def urls(text: str) -> set[str]:
@@ -43,9 +91,87 @@ def urls(text: str) -> set[str]:
 def test_every_url_of_a_plan_is_listed(folder: Path) -> None:
     """The golden plans have every command to the letter, files that carry URLs among them."""
     planned = urls("".join(path.read_text(encoding="utf-8") for path in (folder / "golden").glob("*.txt")))
-    items = {each.url.rstrip("/") for each in listed(folder)}
-    missing = {url for url in planned if url not in items and not url.startswith(LOCAL)}
+    known = {each.url.rstrip("/") for each in listed(folder)}
+    missing = {url for url in planned if url not in known and not url.startswith(LOCAL)}
     assert missing == set()
+
+
+@pytest.mark.parametrize("folder", RACKS, ids=lambda path: path.name)
+def test_every_package_of_a_plan_is_listed(folder: Path) -> None:
+    """Whoever adds an installation to a deploy, and not to the list, fails here."""
+    _, machines = recorded_rack(folder)
+    # Clients are built for the kernel that runs, and wait for the version set's.
+    versions = versions_of(written(folder)[0].nodes[0], str(folder))
+    locked = next(iter(versions.platforms.values())).components.kernel if versions else None
+    kernel = locked.version if locked else next(iter(machines.values())).kernel
+    planned = {
+        name
+        for path in (folder / "golden").glob("*.txt")
+        for name in planned_packages(path.read_text(encoding="utf-8"), kernel)
+    }
+    assert len(planned) >= 15
+    found = listed(folder)
+    release = kernel.removesuffix(".x86_64")
+    assert {name for name in planned if not is_listed(name.replace(kernel, release), found)} == set()
+
+
+def test_installations_are_found_in_every_spelling() -> None:
+    text = """\
+$ install() { dnf -q -y --setopt=install_weak_deps=False install -- chrony curl; }
+$ sh -eu -c 'dnf -q -y --setopt=install_weak_deps=False install gpfs.base-5.2.3-1 gpfs.gpl'
+$ sh -eu -c 'dnf -q -y install "kernel-devel-$(uname -r)"'
+$ set -- "$@" nvidia-utils-570="$v"
+$ set -- linux-image=6.8 'cuda=13.0*'
+$ dnf -q -y install ./*client*.rpm
+$ out=$(apt_get install -- "$@" 2>&1) || { printf "%s" "$out" >&2; }
+"""
+    assert list(planned_packages(text, "5.14.0")) == [
+        "chrony", "curl", "gpfs.base-5.2.3-1", "gpfs.gpl", "kernel-devel-5.14.0", "nvidia-utils-570",
+        "linux-image=6.8", "cuda=13.0*",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", RACKS, ids=lambda path: path.name)
+def test_what_depends_on_hardware_is_said(folder: Path) -> None:
+    without = {each.name: each for each in listed(folder, machines=False) if each.kind == "unlisted"}
+    assert any("follow from PCI devices" in name for name in without)
+    assert any(name.startswith("what these packages depend on") for name in without)
+    drivers = [] if folder.name != "a100-rocky9-scale" else ["nic_stack"]  # they come with its image
+    assert [each.needed_by for each in listed(folder) if each.kind == "unlisted"] == [*drivers, "packages"]
+
+
+def test_packages_of_the_running_kernel_without_a_machine() -> None:
+    said = [each.name for each in listed(PLANS / "a100-rocky9-scale", machines=False) if each.kind == "unlisted"]
+    assert "kernel-devel-$(uname -r): of the kernel that runs" in said
+    assert any(name.startswith("the operating system: packages are named as Debian's family") for name in said)
+    names = {(each.name, each.platform) for each in listed(PLANS / "a100-rocky9-scale", machines=False)}
+    assert {("openssh-client", "debian"), ("openssh-clients", "rhel"), ("podman", "rhel")} <= names
+
+
+def test_gpus_that_are_not_there_are_said_with_the_reason() -> None:
+    folder = PLANS / "debian13-l40s"
+    rack, architecture = written(folder)
+    _, machines = recorded_rack(folder)
+    bare = replace(machines["gpu-01"], pci=())
+    (item,) = [
+        each
+        for each in mirror.items_of(architecture, rack.nodes[0], None, rack, bare)
+        if each.kind == "unlisted" and each.needed_by == "gpu_stack"
+    ]
+    assert "no GPU of NVIDIA on the PCI bus" in item.name
+
+
+def test_the_command_takes_a_written_rack_and_says_what_it_left_out() -> None:
+    folder = PLANS / "hgx-h200-ubuntu2404-roce"
+    done = CliRunner().invoke(command, ["list", "--from", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert "  slurmctld  ubuntu-24.04  distribution  (slurm)" in done.stdout.splitlines()
+    assert "not listed:" in done.stdout.splitlines()
+    document: dict[str, Any] = json.loads(
+        CliRunner().invoke(command, ["list", f"@recording/{folder}", "--json"]).stdout
+    )  # fmt: skip
+    assert [each["name"] for each in document["unlisted"]] == [mirror.DEPENDENCIES]
+    assert "docker.io" in {each["name"] for each in document["items"]}
 
 
 def test_plans_download_something() -> None:
@@ -62,43 +188,33 @@ def test_the_installer_that_a_storage_hands_out_is_listed_with_its_digest() -> N
 
 def test_an_installer_without_a_digest_is_an_error_of_the_inventory() -> None:
     rack, architecture = written(PLANS / "hgx-h100-ubuntu2204-weka")
-    node = replace(rack.nodes[0], data={**rack.nodes[0].data, "storage_clients": {}})
     with pytest.raises(InventoryError, match="install_sha256"):
-        list(mirror.items_of(architecture, node, None, rack))
+        items(rack, architecture, storage_clients={})
 
 
 def test_wheels_of_the_health_check_are_listed_where_it_is_installed() -> None:
     rack, architecture = written(PLANS / "dgx-b200-rocky94-ib")
     assert architecture.slurm is not None
-    node = rack.nodes[0]
 
-    def wheels(architecture: Architecture = architecture, **said: object) -> dict[str, MirrorItem]:
-        data = {**node.data, "health_check": said}
-        items = mirror.items_of(architecture, replace(node, data=data), None, rack)
-        return {each.name: each for each in items if each.kind == "wheel"}
+    def wheels(architecture: Architecture = architecture, **said: object) -> list[MirrorItem]:
+        return [each for each in items(rack, architecture, health_check=said) if each.kind == "wheel"]
 
-    assert len(wheels()) == len(requirements()) > 0
-    assert {each.url for each in wheels(index_url="https://index.example/simple").values()} == {
-        "https://index.example/simple"
-    }
-    assert {each.repository for each in wheels(wheelhouse="/mnt/wheels").values()} == {"/mnt/wheels"}
-    assert wheels(install=False) == {}
-    assert wheels(architecture.model_copy(update={"slurm": None})) == {}
+    once = {each.name: each for each in wheels()}
+    assert {file for each in pinned_wheels() for file, _ in each.wheels} == set(once)
+    assert all(re.fullmatch("[0-9a-f]{64}", each.sha256) for each in once.values())
+    assert {each.url for each in wheels(index_url="https://index.example/simple")} == {"https://index.example/simple"}
+    assert {each.repository for each in wheels(wheelhouse="/mnt/wheels")} == {"/mnt/wheels"}
+    assert wheels(install=False) == []
+    assert wheels(architecture.model_copy(update={"slurm": None})) == []
 
 
 def test_firmware_images_keys_and_repositories_of_the_inputs() -> None:
     rack, architecture = written(PLANS / "hgx-h200-ubuntu2404-roce")
-    data = {
-        **rack.nodes[0].data,
-        "nic_stack": {
-            "firmware_images": {
-                "MT_0000000838": {"version": "28.43.1014", "url": "https://fw.example/a.bin", "sha256": "a" * 64}
-            }
-        },
-        "containers": {"image": "registry.example/check:1"},
-    }
-    items = list(mirror.items_of(architecture, replace(rack.nodes[0], data=data), None, rack))
-    named = {(each.kind, each.url or each.name): each.sha256 for each in items}
+    images = {"MT_0000000838": {"version": "28.43.1014", "url": "https://fw.example/a.bin", "sha256": "a" * 64}}
+    found = items(
+        rack, architecture, nic_stack={"firmware_images": images}, containers={"image": "registry.example/check:1"}
+    )
+    named = {(each.kind, each.url or each.name): each.sha256 for each in found}
     assert named["file", "https://fw.example/a.bin"] == "a" * 64
     assert ("image", "registry.example/check:1") in named
 

@@ -46,6 +46,14 @@ def deploy(folder: Path, body: str) -> str:
     return str(path)
 
 
+def test_a_transcript_tells_who_was_started_anew() -> None:
+    transcript = Transcript(["gpu-01", "gpu-02"])
+    for line in ("--> Starting operation: Reboot | Reboot", "    [gpu-01] rebooted in 95 s: kernel arguments",
+                 "    [gpu-01] Success", "    [gpu-02] No changes"):  # fmt: skip
+        transcript.feed(line)
+    assert [node.rebooted for node in transcript.nodes.values()] == [True, False]
+
+
 def test_a_transcript_tells_what_happened_to_each_node() -> None:
     transcript = Transcript(["gpu-01", "gpu-02", "gpu-03", "gpu-04"])
     for line in RECORDED.splitlines():

@@ -14,12 +14,14 @@ from pyinfra.api.exceptions import DeployError
 
 from deploys import containers as deploy
 from deploys import templates
+from rackproof.configure import facts as shared_facts
 from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, user
 from rackproof.configure.containers.inputs import ContainerInputs, Download
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
+from rackproof.core.versions import LockedPackage
 from tests.unit.configure.rack import architecture, site
-from tests.unit.configure.stub import StubHost, run
+from tests.unit.configure.stub import StubHost, at, run
 
 INPUTS = ContainerInputs()
 FOLDERS = ("/mnt/a/rackproof-user",)
@@ -85,6 +87,72 @@ def test_enroot_binds_mounts_and_devices() -> None:
 def test_enroot_needs_its_packages() -> None:
     with pytest.raises(DeployError, match="no distribution has enroot; give URL and sha256"):
         deploy.inputs_here(with_(runtime="enroot"))
+
+
+REPOSITORY = {
+    "source": "https://mirror.example/docker/rhel/9/x86_64",
+    "key": {"url": "https://mirror.example/docker/gpg", "sha256": "a" * 64},
+}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "family", "said", "expected"),
+    [
+        ("docker", "rhel", {}, ("docker-ce",)),
+        ("containerd", "rhel", {}, ("containerd.io",)),
+        ("docker", "rhel", {"repository": REPOSITORY}, ()),
+        ("docker", "debian", {}, ()),
+        ("podman", "rhel", {}, ()),
+    ],
+)
+def test_packages_that_nobody_says_where_to_get(
+    runtime: str, family: str, said: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    names = daemon.packages(runtime, family)
+    assert daemon.without_source(names, family, ContainerInputs.model_validate(said)) == expected
+
+
+def test_a_repository_without_a_digest_of_its_key() -> None:
+    with pytest.raises(ValueError, match="url and sha256 go together"):
+        ContainerInputs.model_validate({"repository": {**REPOSITORY, "key": {"url": "https://mirror.example/gpg"}}})
+    with pytest.raises(ValueError, match="unsigned packages are not installed"):
+        ContainerInputs.model_validate({"repository": {"source": "https://mirror.example/docker"}})
+
+
+def installing(
+    monkeypatch: pytest.MonkeyPatch,
+    said: dict[str, Any],
+    installed: frozenset[str] = frozenset(),
+    locked: tuple[LockedPackage, ...] = (),
+) -> list[str]:
+    """What the deploy does about packages on RHEL, in its order."""
+    done: list[str] = []
+    monkeypatch.setattr(deploy, "packages_here", lambda part: locked)
+    monkeypatch.setattr(deploy, "stage", lambda component, title: done.append(f"stage {component}"))
+    monkeypatch.setattr(deploy.gpu_operations, "signing_key", lambda **said: done.append(f"key {said['sha256']}"))
+    monkeypatch.setattr(deploy.operations, "files", lambda **said: done.append(said["entries"][0].content))
+    monkeypatch.setattr(deploy.operations, "packages", lambda **said: done.append(" ".join(said["names"])))
+    with at(StubHost({shared_facts.InstalledPackages: installed})):
+        names = daemon.packages("docker", "rhel")
+        deploy._packages(with_(), names, "rhel", ContainerInputs.model_validate(said))
+    return done
+
+
+def test_key_and_repository_come_before_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, repository, packages = installing(monkeypatch, {"repository": REPOSITORY})
+    assert key == f"key {'a' * 64}"
+    assert "baseurl=https://mirror.example/docker/rhel/9/x86_64\n" in repository
+    assert "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/rackproof-containers.asc\n" in repository
+    assert packages == "docker-ce"
+
+
+def test_rhel_without_a_repository_of_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeployError, match=r"gpu-01: containers\.repository: RHEL's family has no docker-ce; give"):
+        installing(monkeypatch, {})
+    # An image may have brought it, or a version set brings it.
+    assert installing(monkeypatch, {}, installed=frozenset({"docker-ce"})) == ["docker-ce"]
+    locked = (LockedPackage("docker-ce", "3:29.0.1-1.el9", "others.docker", "docker"),)
+    assert installing(monkeypatch, {}, locked=locked) == ["stage others.docker"]
 
 
 def test_a_bridge_to_what_is_not_mounted() -> None:

@@ -127,7 +127,7 @@ def node(tmp_path: Path) -> FakeNode:
     fake.program("apt-get")
     fake.program("apt-mark")
     fake.program("apt-cache", f'echo "$2 | 590.48.01-1 | x"; echo "$2 | {VERSION}-0ubuntu1 | x"')
-    fake.program("dpkg-query", "printf installed")
+    fake.program("dpkg-query", f'case "$*" in *Upstream*) printf {VERSION};; *) printf installed;; esac')
     fake.program("dnf")
     fake.program("rpm")
     fake.program("systemctl")
@@ -336,6 +336,46 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     assert done.returncode == 1
     assert "install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf" in done.stderr
     assert not [each for each in node.calls if each.startswith("apt-get")]
+
+
+@pytest.mark.parametrize(
+    ("target", "program", "name"),
+    [
+        (UBUNTU, "dpkg-query", "nvidia-fabricmanager"),
+        (machine("rocky 9.4", "2335", switches=4), "rpm", "nvidia-fabricmanager"),
+    ],
+    ids=["ubuntu", "rocky"],
+)
+@pytest.mark.parametrize("driver", ["580", VERSION], ids=["branch", "exact"])
+def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
+    node: FakeNode, target: Machine, program: str, name: str, driver: str
+) -> None:
+    choice = choose(target, promised(1), GpuStack(driver=driver))
+    found = (*packages.driver(target, choice), *packages.fabric(target, choice))
+    goal = install.wanted(choice, target, found, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    text = script(plan_driver(goal, EMPTY), goal, target)
+    ask = 'case "$*" in *Upstream*|*"{VERSION}"*)'
+    node.program(program, f"{ask} printf 580.159.03;; *) printf installed;; esac")
+    done = node.run(text)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{name} is 580.159.03, the module nvidia is {VERSION}: without the same version")
+    assert f"gpu_stack: {{driver: {VERSION}}}" in done.stderr
+    assert not [each for each in node.calls if each.startswith("modprobe")]
+    node.program(program, f"{ask} printf {VERSION};; *) printf installed;; esac")
+    done = node.run(text)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fabric_manager_that_has_moved_without_its_driver_is_brought_back() -> None:
+    choice = choose(UBUNTU, promised(1), GpuStack(driver="580"))
+    found = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
+    goal = install.wanted(choice, UBUNTU, found, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    there = converged(replace(goal, choice=replace(choice, version=VERSION)))
+    same = {**there.packages, "nvidia-fabricmanager": f"{VERSION}-0ubuntu1"}
+    assert not plan_driver(goal, replace(there, packages=same))
+    plan = plan_driver(goal, replace(there, packages={**same, "nvidia-fabricmanager": "580.159.03-0ubuntu1"}))
+    assert plan.install == (packages.Package("nvidia-fabricmanager", f"{VERSION}-*"),)
+    assert plan.reasons == (f"install nvidia-fabricmanager {VERSION}-* over 580.159.03-0ubuntu1",)
 
 
 def test_a_fabric_manager_that_waits_for_itself(node: FakeNode) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -14,10 +14,11 @@ import pytest
 
 from deploys import health_check as deploy
 from deploys import templates
-from rackproof.configure.health import facts, kit, operations
+from rackproof.configure.health import facts, kit, operations, requirements
 from rackproof.configure.health.inputs import HealthInputs
 from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError
 from rackproof.validation.local import own_node, read_rack
 from tests.unit.configure.rack import architecture, rack, site
 from tests.unit.configure.stub import StubHost, run
@@ -25,8 +26,11 @@ from tests.unit.configure.stub import StubHost, run
 PROGRAM = "/usr/local/sbin/rackproof-health"
 
 
+PINNED = f"click==8.3.0 --hash=sha256:{'0' * 64}"
+
+
 def a_kit(**inputs: Any) -> kit.Kit:
-    return kit.Kit(b"archive", ("click>=8",), HealthInputs.model_validate(inputs))
+    return kit.Kit(b"archive", (PINNED,), HealthInputs.model_validate(inputs))
 
 
 def test_archive_is_the_same_twice_and_holds_what_checks_need() -> None:
@@ -40,9 +44,92 @@ def test_archive_is_the_same_twice_and_holds_what_checks_need() -> None:
 
 
 def test_requirements_are_those_of_checks() -> None:
-    names = " ".join(kit.requirements())
-    assert "pytest-testinfra" in names
+    lines = kit.requirements()
+    names = {line.partition("==")[0] for line in lines}
+    assert {"pytest-testinfra", "pydantic-core", "click"} <= names  # what they depend on as well
     assert "pyinfra" not in names
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^ ]+( ; [^#]+?)?( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    assert "http" not in " ".join(lines)
+
+
+LOCK = """
+[[package]]
+name = "rackproof"
+version = "0"
+dependencies = [{ name = "pyinfra" }, { name = "a", version = "1", marker = "x < '2'" }, { name = "a", version = "2" },
+  { name = "w", marker = "sys_platform == 'win32'" }]
+[[package]]
+name = "pyinfra"
+version = "3"
+[[package]]
+name = "a"
+version = "1"
+wheels = [{ url = "https://i.example/a-1-py3-none-any.whl", hash = "sha256:1" }]
+dependencies = [{ name = "b" }]
+[[package]]
+name = "a"
+version = "2"
+wheels = [{ url = "https://i.example/a-2-py3-none-any.whl", hash = "sha256:2" }]
+[[package]]
+name = "b"
+version = "1"
+wheels = [
+  { url = "https://i.example/b-1-cp311-cp311-win_amd64.whl", hash = "sha256:3" },
+  { url = "https://i.example/b-1-cp311-cp311-manylinux_2_28_x86_64.whl", hash = "sha256:4" },
+]
+"""
+
+
+def test_the_lock_file_is_followed_with_its_markers() -> None:
+    assert [each.line for each in requirements.pinned(LOCK, without=("pyinfra",))] == [
+        "a==1 ; (x < '2') --hash=sha256:1",
+        "a==2 --hash=sha256:2",
+        "b==1 ; (x < '2') --hash=sha256:4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lock", "complaint"),
+    [
+        ("", "not the lock file of this kit"),
+        (LOCK.replace("manylinux_2_28_x86_64", "musllinux_1_2_x86_64"), r"b 1 has no wheel for x86_64 or aarch64"),
+        (LOCK.replace('version = "1", marker', "marker"), "a in 2 versions"),
+    ],
+)
+def test_a_lock_file_that_does_not_say_it_all(lock: str, complaint: str) -> None:
+    with pytest.raises(InventoryError, match=complaint):
+        requirements.pinned(lock, without=("pyinfra",))
+
+
+@pytest.mark.parametrize(
+    ("wheel", "expected"),
+    [
+        ("click-8.3.0-py3-none-any.whl", True),
+        ("x-1-py2.py3-none-any.whl", True),
+        ("x-1-cp39-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", True),
+        ("x-1-cp312-cp312-manylinux_2_28_aarch64.whl", True),
+        ("x-1-cp310-cp310-manylinux_2_28_x86_64.whl", False),
+        ("x-1-cp313-cp313t-manylinux_2_28_x86_64.whl", False),
+        ("x-1-cp312-cp312-musllinux_1_2_x86_64.whl", False),
+        ("x-1-cp312-cp312-macosx_11_0_arm64.whl", False),
+        ("x-1-pp311-pypy311_pp73-manylinux_2_28_x86_64.whl", False),
+    ],
+)
+def test_wheels_that_a_node_may_take(wheel: str, expected: bool) -> None:
+    assert requirements.fits(wheel) is expected
+
+
+@pytest.mark.parametrize(
+    ("python", "family", "expected"),
+    [
+        ("/usr/bin/python3", "debian", ("python3-venv",)),
+        ("/usr/bin/python3", "rhel", ("python3.11",)),
+        ("/usr/bin/python3.12", "rhel", ()),
+        ("/opt/python/bin/python3", "debian", ()),
+    ],
+)
+def test_packages_of_the_python(python: str, family: str, expected: tuple[str, ...]) -> None:
+    assert kit.packages(HealthInputs(python=python), family) == expected
 
 
 def test_another_python_or_kit_is_another_stamp() -> None:
@@ -62,7 +149,7 @@ def test_kit_is_installed_once() -> None:
 @pytest.mark.parametrize(
     ("inputs", "expected"),
     [
-        ({}, "--only-binary :all: 'click>=8'"),
+        ({}, '--only-binary :all: --require-hashes -r "$venv/requirements.txt"'),
         ({"wheelhouse": "/mnt/wheels"}, "--no-index --find-links /mnt/wheels"),
         ({"index_url": "https://mirror.example/simple"}, "--index-url https://mirror.example/simple"),
     ],
@@ -81,8 +168,8 @@ def install(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         member = tarfile.TarInfo("rackproof/__init__.py")
         tar.addfile(member, io.BytesIO(b""))
-    wanted = kit.Kit(buffer.getvalue(), ("click>=8",), HealthInputs(directory=str(folder / "kit"), python=python))
-    stdin = f"{wanted.stamp}\n{base64.encodebytes(wanted.archive).decode()}"
+    wanted = kit.Kit(buffer.getvalue(), (PINNED,), HealthInputs(directory=str(folder / "kit"), python=python))
+    stdin = kit.standard_input(wanted)
     return subprocess.run(
         ["dash", "-c", kit.install_script(wanted)], input=stdin, capture_output=True, text=True, timeout=60
     )
@@ -111,6 +198,8 @@ def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
         ["dash", "-c", kit.state_command(str(tmp_path / "kit"))], capture_output=True, text=True, timeout=10
     )
     assert len(found.stdout.strip()) == 64
+    (listed,) = (tmp_path / "kit").glob("venv-*/requirements.txt")
+    assert listed.read_text() == f"{PINNED}\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ from rackproof.configure import facts as common
 from rackproof.configure.network import Link, Port
 from rackproof.configure.nic import facts, links, operations, ports
 from rackproof.configure.nic.firmware import FirmwareState
+from rackproof.configure.nic.inputs import Image
+from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.core.machine import Machine, Pci
+from rackproof.core.versions.models import Firmware
 from tests.unit.configure.nic.test_firmware import answer
 from tests.unit.configure.nic.test_stack import BUILT, INBOX, state
 from tests.unit.configure.stub import StubHost, run
@@ -135,7 +138,7 @@ def firmware(
 ) -> tuple[list[str], StubHost]:
     stub = host({facts.Slots: SLOTS, common.Links: LINKS, facts.FirmwareStates: found}, executing)
     wanted = [("compute", names, None, {"LINK_TYPE_P1": "ETH"})]
-    return run(operations.adapter_firmware, stub, wanted=wanted, rails=RAILS, images={}), stub
+    return run(operations.adapter_firmware, stub, wanted=wanted, rails=RAILS, locked=Locked()), stub
 
 
 def test_firmware_that_is_right_is_left_alone() -> None:
@@ -172,9 +175,120 @@ def test_two_ports_of_one_adapter_are_asked_once() -> None:
         common.Links: (),
         facts.FirmwareStates: None,
     })  # fmt: skip
-    run(operations.adapter_firmware, stub, wanted=[("storage", ("mlx5_8", "mlx5_9"), "1", None)], rails=(), images={})
+    run(
+        operations.adapter_firmware,
+        stub,
+        wanted=[("storage", ("mlx5_8", "mlx5_9"), "1", None)],
+        rails=(),
+        locked=Locked(),
+    )
     (asked,) = [arguments for fact, arguments in stub.asked if fact is facts.FirmwareStates]
     assert [each.slot for each in asked["wanted"]] == ["0000:29:00.0"]
+
+
+TWO_PORTS = {
+    facts.Slots: {},
+    common.Links: (),
+    facts.FirmwareStates: answer({"LINK_TYPE_P1": ("ETH(2)", "ETH(2)"), "LINK_TYPE_P2": ("IB(1)", "IB(1)")}),
+}
+
+
+def two_ports(storage_version: str | None, **storage: str) -> tuple[list[str], StubHost]:
+    stub = host(TWO_PORTS)
+    wanted = [
+        ("compute", ("0000:1a:00.0",), ">=28.39.1002", {"LINK_TYPE_P1": "ETH"}),
+        ("storage", ("0000:1a:00.1",), storage_version, storage),
+    ]
+    return run(operations.adapter_firmware, stub, wanted=wanted, rails=(), locked=Locked()), stub
+
+
+def test_what_two_ports_of_one_adapter_declare_is_all_set() -> None:
+    commands, stub = two_ports("28.43.2566", LINK_TYPE_P2="ETH")
+    (one,) = next(arguments["wanted"] for fact, arguments in stub.asked if fact is facts.FirmwareStates)
+    assert one.settings == {"LINK_TYPE_P1": "ETH", "LINK_TYPE_P2": "ETH"}
+    assert one.version == "28.43.2566"
+    assert "set LINK_TYPE_P2=ETH\n" in commands[0]
+    assert "LINK_TYPE_P2: expected ETH at the next boot, actual IB(1)" in stub.logged[-1]
+
+
+def test_two_ports_that_contradict_each_other_are_refused_with_both_names() -> None:
+    for version, settings, says in (
+        (
+            "28.43.2566",
+            {"LINK_TYPE_P1": "IB"},
+            "firmware_settings LINK_TYPE_P1 is ETH for the first, IB for the second",
+        ),
+        ("28.37.1014", {}, "firmware >=28.39.1002 is declared for the first, 28.37.1014 for the second"),
+    ):
+        commands, stub = two_ports(version, **settings)
+        assert commands[0].endswith("exit 1")
+        assert says in stub.logged[0]
+        assert "compute port 0 (0000:1a:00.0) and storage port 0 (0000:1a:00.1)" in stub.logged[0]
+
+
+SET = (Firmware(model="ConnectX-7", version="28.45.1200"),)
+BURN = Image(version="28.45.1200", url="http://site/fw.bin", sha256="0" * 64)
+
+
+def of_set(
+    operation: Any, found: FirmwareState, executing: bool = True, images: Mapping[str, Image] | None = None, **more: Any
+) -> tuple[list[str], StubHost]:
+    stub = host({facts.Slots: {}, common.Links: (), facts.FirmwareStates: found}, executing)
+    locked = Locked(SET, images or {}, proxy="http://proxy.site:3128")
+    here = machine("15b3:1021", "15b3:1019")  # the other one is none that the set speaks of
+    with patch.object(operations, "machine_here", lambda: here):
+        return run(operation, stub, locked=locked, **more), stub
+
+
+def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
+    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.39.1002"))
+    assert commands[0].endswith("exit 1")
+    assert stub.logged[0].startswith(
+        "gpu-01: not as the version set says: ConnectX-7 at 0000:1a:00.0 (MT_0000000838): firmware: expected"
+        " 28.45.1200, actual 28.39.1002; write it with flint"
+    )
+    commands, stub = of_set(operations.locked_firmware_in_force, answer(flint="sh: flint: not found\n"))
+    assert commands[0].endswith("exit 1")
+    assert "no tool says what it has (sh: flint: not found)" in stub.logged[0]
+    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.39.1002"), executing=False)
+    assert commands == []
+    assert "expected 28.45.1200" in stub.noops[0]
+    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.45.1200"))
+    assert commands == []
+    assert stub.noops == ["firmware of 1 adapters is as the version set says"]
+
+
+def test_firmware_that_waits_for_a_reset_is_said_to() -> None:
+    found = answer(stored="28.45.1200", running="28.39.1002")
+    commands, stub = of_set(operations.locked_firmware_in_force, found)
+    assert commands[0].endswith("exit 1")
+    assert "28.45.1200 in its flash; reboot" in stub.logged[0]
+    # The operation on firmware asks for the reboot; then nothing is wrong but what it brings.
+    (command,), _ = of_set(operations.adapter_firmware, found, wanted=(), rails=())
+    assert "reboot:NIC firmware of" in command
+    found = answer(stored="28.45.1200", running="28.39.1002", pending="reboot:NIC firmware of ConnectX-7 x\n")
+    commands, stub = of_set(operations.locked_firmware_in_force, found)
+    assert commands == []
+    assert stub.noops[0].startswith("comes with the reboot: ConnectX-7 at 0000:1a:00.0")
+
+
+def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() -> None:
+    found = answer(stored="28.39.1002")
+    commands, _ = of_set(operations.adapter_firmware, found, images={"MT_0000000838": BURN}, wanted=(), rails=())
+    assert "burn" in commands[0]
+    assert "--proxy http://proxy.site:3128" in commands[0]
+    # Without an image nothing is written, and it is not said to be as declared.
+    commands, stub = of_set(operations.adapter_firmware, found, wanted=(), rails=())
+    assert commands == []
+    assert stub.noops == ["firmware of 0 adapters is as declared"]
+
+
+def test_an_architecture_and_a_version_set_that_contradict_each_other_are_refused() -> None:
+    wanted = [("compute", ("0000:1a:00.0",), "28.43.2566", None)]
+    for executing in (True, False):
+        commands, stub = of_set(operations.adapter_firmware, answer(), executing, wanted=wanted, rails=())
+        assert commands[0].endswith("exit 1")
+        assert "the version set says 28.45.1200, the architecture 28.43.2566" in stub.logged[0]
 
 
 def test_drivers_that_are_not_built_yet_do_not_stop_a_plan() -> None:

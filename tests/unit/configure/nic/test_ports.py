@@ -40,6 +40,7 @@ def test_ecn_off_is_off_for_every_class() -> None:
         (Lossless(ecn=True), NicStack(), "fabric.lossless.ecn: the distribution's driver has no switch"),
         (Lossless(traffic_class=106), NicStack(), "fabric.lossless.traffic_class: only NVIDIA's driver packages"),
         (Lossless(), NicStack(buffer_size=(1,) * 8), "nic_stack.buffer_size: needs mlnx_qos"),
+        (Lossless(), NicStack(prio2buffer=(0,) * 8), "nic_stack.prio2buffer: needs mlnx_qos.*put DOCA into"),
     ],
 )
 def test_what_the_distributions_driver_cannot_do(lossless: Lossless, stack: NicStack, says: str) -> None:

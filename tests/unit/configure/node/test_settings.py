@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,38 @@ def test_modules_that_are_allowed_again_lose_their_entry() -> None:
     found = plan(Settings(), parse_state(["blacklist blacklist nouveau"]))
     assert found.reasons == ("forbidden modules",)
     assert f"rm -f {settings.BLACKLIST}" in found.script
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before"), [(("nouveau",), None), (("nouveau",), "blacklist x\n"), ((), "blacklist x\n")]
+)
+def test_a_rebuild_that_fails_is_tried_again_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: tuple[str, ...], before: str | None
+) -> None:
+    file, tool = tmp_path / "node.conf", tmp_path / "bin/update-initramfs"
+    monkeypatch.setattr(settings, "BLACKLIST", str(file))
+    tool.parent.mkdir()
+    if before is not None:
+        file.write_text(before)
+
+    def run(status: int) -> bool:
+        """Whether anything was left to do."""
+        lines = [f"blacklist {line}" for line in file.read_text().splitlines()] if file.exists() else []
+        planned = plan(Settings(forbidden=wanted), parse_state(lines))
+        tool.write_text(f"#!/bin/sh\ncp {file} {tmp_path}/seen\nexit {status}\n")
+        tool.chmod(0o755)
+        if planned.lines:
+            environment = {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
+            script = planned.script.replace("/run/", f"{tmp_path}/")
+            done = subprocess.run(["sh", "-c", script], check=False, env=environment, capture_output=True)
+            assert done.returncode == status
+        return bool(planned.lines)
+
+    assert run(1)
+    assert run(0), "what failed is not taken for done"
+    assert not run(0)
+    assert (file.read_text() if file.exists() else None) == (settings.blacklist_text(wanted) if wanted else None)
+    assert ("install nouveau /bin/false" in (tmp_path / "seen").read_text()) == bool(wanted)
 
 
 def test_a_size_of_pages_that_the_kernel_does_not_have_is_refused() -> None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.preflight import node as checks
+from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem, check_accepted
 from rackproof.configure.run_lock import Holder
+from rackproof.configure.settings import node_settings
+from rackproof.configure.site import Site
+from rackproof.configure.versions.install import Options
+from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
+from rackproof.core.versions import LockedPackage
 from rackproof.errors import InventoryError
+from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.stub import StubHost, at
 
 GIVEN = PreflightInputs()
 NFS = Mount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
@@ -162,6 +173,71 @@ def test_another_run_at_work_stops_and_cannot_be_accepted() -> None:
         check_accepted({"node.run": "in a hurry"})
 
 
+PACKAGES = (LockedPackage("cuda-toolkit-13-0", "13.0.2-1", "cuda"), LockedPackage("linux-image-1", "1", "kernel"))
+
+
+@pytest.mark.parametrize(
+    ("installed", "room", "said"),
+    [
+        ({}, {"/usr": 6143, "/var": 9000, "/boot": 900}, "/usr: 6143 MiB free, 6144 wanted"),
+        ({}, {"/usr": 9000, "/var": 9000, "/boot": 613}, "/boot: 613 MiB free, 614 wanted"),
+        ({"linux-image-1": ("1",)}, {"/usr": 9000, "/var": 9000, "/boot": 613}, ""),
+        ({"linux-image-1": ("1",), "cuda-toolkit-13-0": ("13.0.2-1",)}, {"/usr": 1, "/var": 1, "/boot": 1}, ""),
+    ],
+)
+def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
+    installed: dict[str, tuple[str, ...]], room: dict[str, int], said: str
+) -> None:
+    state = PackageState(installed, frozenset(), (), room)
+    found = judged(checks.room_problems(PACKAGES, state, Options("debian", free_mib=6144)))
+    assert bool(found) is bool(said)
+    if said:
+        assert said in found["versions.room"]
+        assert "or lower versions.free_mib [versions.room]" in found["versions.room"]
+
+
+def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed() -> None:
+    old = stack_state(ofed="5.8-4.1.5.0")
+    line = judged(checks.driver_problems("doca", "25.10", old, allowed=False))["nic.drivers"]
+    assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: both cannot be; say nic_stack")
+    assert judged(checks.driver_problems("doca", "25.10", old, allowed=True)) == {}
+    assert judged(checks.driver_problems("doca", "25.10", stack_state(ofed="25.10-1.7.1"), allowed=False)) == {}
+    assert "nic.drivers" in judged(checks.driver_problems("inbox", None, old, allowed=False))
+
+
+def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
+    architecture = cases.architecture()
+    node = cases.node()
+    site = Site(cases.written(), architecture, node, node_settings(node, architecture.fabric.rails))
+    full = PackageState({}, frozenset(), (), {"/usr": 1, "/var": 1, "/boot": 1})
+    host = StubHost({
+        operations.PreflightState: cases.state(),
+        operations.PackageStates: full,
+        operations.StackState: stack_state(ofed="5.8-4.1.5.0"),
+    })  # fmt: skip
+    declared = SimpleNamespace(source="doca", ofed="25.10", stack=NicStack())
+    with (
+        at(host),
+        patch.object(operations, "machine_here", cases.machine),
+        patch.object(operations, "platform_here", lambda: None),
+        patch.object(operations, "packages_here", lambda part: PACKAGES),
+        patch.object(operations, "declared_here", lambda: declared),
+        patch.object(operations, "judged", lambda *given: []),
+    ):
+        found = judged(operations.of_node(site, GIVEN))
+        host.facts = dict.fromkeys(host.facts)
+        unread = [problem.what for problem in operations.of_node(site, GIVEN)]
+    assert set(found) == {"versions.room", "nic.drivers"}
+    assert [text.partition(":")[0] for text in unread] == ["installed packages", "drivers of the adapters"]
+
+
+@pytest.mark.parametrize("id_", ["versions.contradiction", "versions.room", "nic.drivers"])
+def test_what_the_deploy_itself_would_stop_at_cannot_be_accepted(id_: str) -> None:
+    with pytest.raises(InventoryError, match=f"preflight.accept.{id_}: cannot be accepted; "):
+        check_accepted({id_: "in a hurry"})
+
+
 def test_every_check_of_a_node_is_tried_here() -> None:
-    tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run"}
+    tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run", "versions.room", "nic.drivers"}
+    tried |= {"versions.contradiction"}  # of the whole rack
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
+from rackproof.core.architecture import Lossless, Storage
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.conflicts import RULES
+from rackproof.core.versions.conflicts import RULES, Choices
+from rackproof.core.versions.models import Components, Driver, FileSystemClient, Gds, NetworkStack, VersionSet
 from rackproof.errors import InventoryError
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.stub import StubHost, at
 
 
 def rack(*data: dict[str, Any], groups: tuple[str, ...] = ("gpu",)) -> Rack:
@@ -71,9 +77,97 @@ def test_a_storage_server_with_a_nodes_address() -> None:
 
 def test_conflicts_name_both_sides() -> None:
     architecture = cases.architecture(cmdline_required=("iommu=off",))
-    lines = {p.id: p.line for p in conflict_problems(architecture, None, choices_of(cases.node(), None))}
+    choices = choices_of(cases.node(), None, architecture)
+    lines = {p.id: p.line for p in conflict_problems(architecture, None, choices)}
     assert " wants " in lines["roce-iommu"]
     assert lines["roce-iommu"].endswith("[roce-iommu]")
+
+
+def storage(fstype: str, class_: str, transport: str) -> Storage:
+    return Storage.model_validate({
+        "class": class_, "fstype": fstype, "transport": transport, "mountpoint": "/mnt/x", "source": "/x",
+        "servers": ["10.9.0.1"], "client_roles": ["gpu"],
+    })  # fmt: skip
+
+
+NFS = storage("nfs4", "nfs", "rdma")
+DOCA = NetworkStack(version="3.2.1", stack="doca", nfsrdma=True)
+VAST = {"vastnfs": FileSystemClient(version="4.0.35")}
+
+
+@pytest.mark.parametrize(
+    ("rule", "fires", "silent", "mounted", "components"),
+    [
+        ("cnp-dscp", {"nic_stack": {"switch_cnp_dscp": 4}}, {"nic_stack": {"switch_cnp_dscp": 48}}, None, {}),
+        ("gds-acs", {"node": {"passthrough": True}}, {}, None, {"gds": Gds(version="1")}),
+        ("gds-acs", {"node": {"kernel_arguments": ["vfio-pci.ids=10de:2335"]}}, {}, None, {"gds": Gds(version="1")}),
+        ("gds-iommu", {"storage_clients": {"beegfs": {"gds": True}}, "node": {"kernel_arguments": ["intel_iommu=on"]}},
+         {"node": {"kernel_arguments": ["intel_iommu=on"]}}, storage("beegfs", "parallel", "rdma"), {}),
+        ("gds-iommu", {"storage_clients": {"scale": {"gds": True}}, "node": {"kernel_arguments": ["intel_iommu=on"]}},
+         {"node": {"kernel_arguments": ["intel_iommu=on"]}}, storage("gpfs", "parallel", "rdma"), {}),
+        ("nfs-modules", {"storage_clients": {"nfs": {"driver": "vastnfs"}}}, {}, NFS, {"network": DOCA}),
+        ("nfs-modules", {"storage_clients": {"nfs": {"driver": "dellnfs"}}}, {}, NFS, {"network": DOCA}),
+        ("nfs-modules", {}, {"storage_clients": {"nfs": {"driver": "vastnfs"}}}, NFS, {"clients": VAST}),
+        ("nfs-rdma-missing", {}, {"storage_clients": {"nfs": {"driver": "vastnfs"}}}, NFS,
+         {"network": DOCA.model_copy(update={"nfsrdma": False})}),
+        ("gsp-open-modules", {"gpu_stack": {"module_options": {"NVreg_EnableGpuFirmware": "0"}}}, {}, None,
+         {"driver": Driver(version="580.126.20", flavour="open")}),
+        ("traffic-class", {"gpu_stack": {"nccl_conf": {"NCCL_IB_TC": "41"}}},
+         {"gpu_stack": {"nccl_conf": {"NCCL_IB_TC": "106"}}}, None, {}),
+    ],
+)  # fmt: skip
+def test_what_an_inventory_chooses_is_a_side_of_a_conflict(
+    rule: str, fires: dict[str, Any], silent: dict[str, Any], mounted: Storage | None, components: dict[str, Any]
+) -> None:
+    whole = cases.architecture(cmdline_required=())
+    gpu = whole.gpu.model_copy(update={"gds": ()}) if whole.gpu else None
+    lossless = Lossless(cnp_dscp=48, traffic_class=106)
+    fabric = whole.fabric.model_copy(update={"lossless": lossless}) if whole.fabric else None
+    whole = whole.model_copy(update={"storage": {"x": mounted} if mounted else {}, "gpu": gpu, "fabric": fabric})
+
+    def found(data: dict[str, Any]) -> set[str]:
+        choices = choices_of(Node("gpu-01", ("gpu",), data), None, whole)
+        return {problem.id for problem in conflict_problems(whole, Components(**components), choices)}
+
+    assert rule in found(fires)
+    assert rule not in found(silent)
+
+
+def test_every_choice_can_be_said_in_an_inventory() -> None:
+    """A choice that nothing fills is a rule that never fires."""
+    said = {
+        "node": {"passthrough": True, "kernel_arguments": ["iommu=pt"]},
+        "gpu_stack": {"module_options": {"NVreg_X": "1"}, "nccl_conf": {"NCCL_DEBUG": "INFO"}},
+        "nic_stack": {"switch_cnp_dscp": 48},
+        "storage_clients": {"scale": {"gds": True}, "nfs": {"driver": "vastnfs"}},
+    }
+    both = {"a": NFS, "b": storage("gpfs", "parallel", "rdma")}
+    whole = cases.architecture().model_copy(update={"storage": both})
+    chosen = choices_of(Node("gpu-01", ("gpu",), said), cases.machine(secure_boot=True), whole)
+    left = [each.name for each in fields(Choices) if getattr(chosen, each.name) == getattr(Choices(), each.name)]
+    assert left == []
+
+
+def test_a_version_set_that_contradicts_itself_stops_the_rack() -> None:
+    versions = VersionSet.model_validate({
+        "apiVersion": "versions/v1",
+        "name": "odd",
+        "platforms": {
+            "ubuntu-24.04": {
+                "components": {
+                    "driver": {"version": "580.126.20", "flavour": "open"},
+                    "fabric_manager": {"version": "580.95.05"},
+                }
+            }
+        },
+    })  # fmt: skip
+    with at(StubHost({})), patch.object(operations, "versions_here", lambda: versions):
+        lines = [problem.line for problem in operations.of_versions()]
+    assert any("fabric_manager.version" in line for line in lines)
+    assert all(line.startswith("versions_lock: ubuntu-24.04: ") for line in lines)
+    assert all(line.endswith("[versions.contradiction]") for line in lines)
+    with at(StubHost({})), patch.object(operations, "versions_here", lambda: None):
+        assert operations.of_versions() == ()
 
 
 def test_what_is_accepted_does_not_stop_and_is_said_with_its_reason() -> None:

@@ -99,6 +99,24 @@ def test_slurm_is_left_before_and_joined_after() -> None:
     assert "waiting for jobs 4711" in node.said
 
 
+def test_of_two_passes_the_second_gives_back() -> None:
+    node = Played()
+    node.reboot(slurm=True, stay=True).carry_out(BEFORE)
+    assert not any("RESUME" in command for command in node.asked)
+    after = node.reboot(slurm=True, health_check="/usr/sbin/health")
+    assert after.is_drained()
+    after.give_back()
+    assert any("health" in command for command in node.asked)
+    assert node.slurm == IDLE
+    assert node.said[-1] == "given back to Slurm"
+
+
+def test_a_distribution_that_does_not_tell_after_the_boot_is_named() -> None:
+    node = Played(after=RebootState("new", "6.8", unknown=True))
+    with pytest.raises(NotRebooted, match="rebooted, and needs-restarting gives no answer"):
+        node.reboot().carry_out(BEFORE)
+
+
 @pytest.mark.parametrize("reason", ["bad DIMM", "maintenance on Friday"])
 def test_a_node_that_somebody_else_drained_stays_drained(reason: str) -> None:
     node = Played(slurm=drained(reason))

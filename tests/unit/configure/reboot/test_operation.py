@@ -11,6 +11,7 @@ from pyinfra.api.exceptions import DeployError
 from deploys import reboot as deploy
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.reboot.mode import Mode
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState
 from rackproof.core.rack import Rack
@@ -23,7 +24,7 @@ WAITS = RebootState("a-boot-id", "6.8", marks=("kernel arguments", "huge pages")
 def commands(host: StubHost, **more: Any) -> list[Any]:
     with at(host):
         host.current_op_global_arguments = {"_sudo": True, "_timeout": 900, "name": "x"}  # type: ignore[attr-defined]
-        arguments = {"allowed": False, "wishes": RebootInputs(), **more}
+        arguments = {"mode": Mode.REFUSED, "wishes": RebootInputs(), **more}
         return list(operations.reboot._inner(**arguments))  # type: ignore[attr-defined]
 
 
@@ -33,19 +34,57 @@ def test_by_default_one_line_is_said_and_nothing_done() -> None:
     assert host.logged == ["reboot required: kernel arguments; huge pages"]
 
 
+def test_a_dry_run_says_it_before_anything_runs() -> None:
+    for mode, said in ((Mode.REFUSED, []), (Mode.PLANNED, ["reboot required: kernel arguments; huge pages"])):
+        host = StubHost({Reasons: WAITS}, executing=False)
+        assert commands(host, mode=mode) == []
+        assert host.logged == said
+
+
+def test_what_the_distribution_does_not_tell_is_an_error_with_its_cause() -> None:
+    (command,) = commands(StubHost({Reasons: RebootState("x", "6.8", unknown=True)}))
+    assert "needs-restarting gives no answer" in command.get_raw_value()
+
+
+SHOWN = "NodeName=gpu-01 State=IDLE+DRAIN Reason={} [root@2026-11-21T18:00:00]"
+
+
+@pytest.mark.parametrize(
+    ("reason", "slurm", "executing", "back"),
+    [
+        ("rackproof: reboot (kernel)", True, True, True),
+        ("bad DIMM", True, True, False),
+        ("rackproof: reboot (kernel)", False, True, False),
+        ("rackproof: reboot (kernel)", True, False, False),
+    ],
+)
+def test_the_second_pass_gives_back_what_the_first_left_drained(
+    monkeypatch: pytest.MonkeyPatch, reason: str, slurm: bool, executing: bool, back: bool
+) -> None:
+    monkeypatch.setattr(operations.PyinfraLine, "ask", lambda *rest: (True, SHOWN.format(reason)))
+    host = StubHost({Reasons: RebootState("x", "6.8")}, executing=executing)
+    assert bool(commands(host, mode=Mode.FINISH, slurm=slurm)) is back
+
+
+def test_a_second_pass_without_slurms_controller_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations.PyinfraLine, "ask", lambda *rest: (False, "no controller"))
+    (command,) = commands(StubHost({Reasons: RebootState("x", "6.8")}), mode=Mode.FINISH, slurm=True)
+    assert "is it still drained?" in command.get_raw_value()
+
+
 def test_nothing_to_say() -> None:
     host = StubHost({Reasons: RebootState("x", "6.8")})
-    assert commands(host, allowed=True) == []
+    assert commands(host, mode=Mode.ALLOWED) == []
     assert (host.logged, host.noops) == ([], ["nothing waits for a reboot"])
 
 
 def test_a_node_that_cannot_be_read_is_not_rebooted() -> None:
-    (command,) = commands(StubHost({Reasons: None}), allowed=True)
+    (command,) = commands(StubHost({Reasons: None}), mode=Mode.ALLOWED)
     assert "could not be read, so nothing was changed" in command.get_raw_value()
 
 
 def test_what_is_allowed_is_done_with_the_operations_rights() -> None:
-    (command,) = commands(StubHost({Reasons: WAITS}), allowed=True)
+    (command,) = commands(StubHost({Reasons: WAITS}), mode=Mode.ALLOWED)
     assert isinstance(command, FunctionCommand)
     work, before = command.args
     assert before == WAITS
@@ -55,25 +94,25 @@ def test_what_is_allowed_is_done_with_the_operations_rights() -> None:
 
 def test_the_machine_that_the_deploy_runs_on_is_never_rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "own_boot_id", lambda: WAITS.boot_id)
-    (command,) = commands(StubHost({Reasons: WAITS}), allowed=True)
+    (command,) = commands(StubHost({Reasons: WAITS}), mode=Mode.ALLOWED)
     assert "this is the machine that the deploy runs on" in command.get_raw_value()
 
 
 def test_after_a_failure_the_next_batch_is_left_alone() -> None:
     host = StubHost({Reasons: WAITS}, name="gpu-02")
     operations._failed[host.state] = ["gpu-01"]  # type: ignore[index]
-    (command,) = commands(host, allowed=True)
+    (command,) = commands(host, mode=Mode.ALLOWED)
     assert "not rebooted: gpu-01 did not come back well" in command.get_raw_value()
-    (command,) = commands(host, allowed=True, wishes=RebootInputs(max_failures=1))
+    (command,) = commands(host, mode=Mode.ALLOWED, wishes=RebootInputs(max_failures=1))
     assert isinstance(command, FunctionCommand)
 
 
 @pytest.mark.parametrize("word", ["yes", True, "", None])
-def test_only_two_words_decide(word: object) -> None:
+def test_only_known_words_decide(word: object) -> None:
     with pytest.raises(DeployError, match="expected allowed or refused"):
-        deploy.is_allowed(site(), word)
-    assert deploy.is_allowed(site(), "allowed")
-    assert not deploy.is_allowed(site(), "refused")
+        deploy.mode_of(site(), word)
+    assert deploy.mode_of(site(), "allowed") is Mode.ALLOWED
+    assert deploy.mode_of(site(), "refused") is Mode.REFUSED
 
 
 def test_batches_are_the_whole_racks() -> None:

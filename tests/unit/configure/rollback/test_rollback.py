@@ -460,13 +460,18 @@ def test_holds_come_back(node: Node, held: str, verb: str) -> None:
     assert node.log() == [f"{verb} nvidia-driver"]
 
 
-@pytest.mark.parametrize(("held", "verb"), [("", "delete"), ("kmod-nvidia-3:570.1-1.*\n", "add")])
-def test_version_locks_come_back(node: Node, held: str, verb: str) -> None:
-    node.program("dnf", f'case "$*" in *list) printf "{held}";; *) echo "$*" >>"$LOG";; esac')
+@pytest.mark.parametrize("held", [[], ["kmod-nvidia-3:570.1-1.*"], ["kernel-0:5.14-1.*", "kernel-0:5.14-2.*"]])
+def test_version_locks_come_back_with_the_versions_that_they_had(node: Node, held: list[str]) -> None:
+    package = held[0].split("-0:")[0].split("-3:")[0] if held else "kmod-nvidia"
+    locks = "".join(f"{lock}\\n" for lock in [*held, "kmod-nvidia-libs-0:1-1.*"])
+    node.program("dnf", f'case "$*" in *list) printf "{locks}";; *) echo "$*" >>"$LOG";; esac')
     journal = node.journal()
-    node.sh(journal.before([hold_line("kmod-nvidia", "rhel")], "true"))
+    node.sh(journal.before([hold_line(package, "rhel")], "true"))
     node.back(journal.run)
-    assert node.log() == [f"-q -y versionlock {verb} kmod-nvidia"]
+    assert node.log() == [
+        f"-q -y versionlock delete {package}",
+        *(f"-q -y versionlock add --raw {lock}" for lock in held),
+    ]
 
 
 def test_arguments_of_the_kernel_come_back(node: Node) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deploys import slurm as deploy
+from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.slurm import conf
 from rackproof.configure.slurm.cluster import Cluster, cluster_of, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
@@ -108,6 +109,12 @@ def test_inputs_reach_the_file(inputs: dict[str, Any], keys: dict[str, Any], exp
         ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "no option of a partition"),
         ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
         ({"repository_url": "https://mirror.example/slurm"}, "needs repository_key_url"),
+        (
+            {"repository_url": "https://mirror.example/slurm", "repository_key_url": "https://mirror.example/key"},
+            "repository_key_url needs repository_key_sha256",
+        ),
+        ({"repository_key_url": "https://mirror.example/key"}, "needs repository_key_sha256"),
+        ({"repository_key_sha256": "0" * 63}, "pattern"),
         ({"prolog": "prolog.sh"}, "pattern"),
         ({"cluster_name": "Rack 1"}, "pattern"),
         ({"return_to_service": 3}, "0, 1 or 2"),
@@ -129,6 +136,13 @@ def test_inputs_that_cannot_be(inputs: dict[str, Any], complaint: str) -> None:
 def test_an_architecture_that_cannot_be(keys: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InventoryError, match=complaint):
         cluster(**keys)
+
+
+def test_the_key_of_the_repository_is_a_file_that_was_compared() -> None:
+    entry = dnf_repository(deploy.REPOSITORY, "Slurm", "https://mirror.example/slurm")
+    assert entry.path == "/etc/yum.repos.d/rackproof-slurm.repo"
+    assert f"gpgkey=file://{key_path(deploy.REPOSITORY)}\n" in entry.content
+    assert "gpgcheck=1\n" in entry.content
 
 
 def test_gres_without_gpus() -> None:

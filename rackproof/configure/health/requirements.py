@@ -1,0 +1,122 @@
+"""What checks need from the package index: exact versions with digests, as the kit's own lock file has them.
+
+A node that installs a range gets what somebody published this morning. So ``uv.lock`` is read on the controller, and
+pip on the node takes nothing but these versions, as wheels with these digests (``--require-hashes``). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.errors import InventoryError
+
+LOCK: Final = "uv.lock"
+KIT: Final = "rackproof"
+MACHINES: Final = ("x86_64", "aarch64")
+OLDEST_PYTHON: Final = 311
+NOT_HERE: Final = "sys_platform == 'win32'"
+"""Marker of what no node needs."""
+
+Key = tuple[str, str]
+"""Name and version: a lock file may have two versions of one package, for different Pythons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One package, and every wheel of it that a node may take."""
+
+    name: str
+    version: str
+    marker: str
+    """Empty where every Python needs it."""
+    wheels: tuple[tuple[str, str], ...]
+    """File names and SHA-256."""
+
+    @property
+    def line(self) -> str:
+        """Of a requirements file."""
+        marker = f" ; {self.marker}" if self.marker else ""
+        digests = " ".join(f"--hash=sha256:{digest}" for digest in sorted({digest for _, digest in self.wheels}))
+        return f"{self.name}=={self.version}{marker} {digests}"
+
+
+def pinned(lock: str, without: Collection[str] = ()) -> tuple[Pinned, ...]:
+    """What the kit depends on, without some of it, and all that this depends on.
+
+    Raises InventoryError, one line, for a lock file that does not say all of it.
+    """
+    try:
+        packages = tomllib.loads(lock)["package"]
+        by_key: dict[Key, Mapping[str, Any]] = {(each["name"], each["version"]): each for each in packages}
+        own = next(each for each in packages if each["name"] == KIT)
+        conditions = _conditions(own, by_key, without)
+    except (KeyError, StopIteration, tomllib.TOMLDecodeError) as error:
+        raise InventoryError(f"{LOCK}: not the lock file of this kit ({error}); uv lock writes it anew") from None
+    return tuple(_pinned(by_key[key], conditions[key]) for key in sorted(conditions))
+
+
+def title(line: str) -> str:
+    """Name and version of a line: ``click==8.3.0``."""
+    return re.split(r" |;", line, maxsplit=1)[0]
+
+
+def _conditions(
+    own: Mapping[str, Any], by_key: Mapping[Key, Mapping[str, Any]], without: Collection[str]
+) -> dict[Key, set[frozenset[str]]]:
+    """By package: the markers on each way to it; an empty way needs it always."""
+    found: dict[Key, set[frozenset[str]]] = {}
+    todo = [(each, frozenset[str]()) for each in _wanted(own) if each["name"] not in without]
+    while todo:
+        wanted, before = todo.pop()
+        way = before | {wanted["marker"]} if "marker" in wanted else before
+        key = wanted["name"], wanted.get("version") or _only_version(wanted["name"], by_key)
+        known = found.setdefault(key, set())
+        if any(other <= way for other in known):
+            continue
+        known.add(way)
+        package = by_key[key]
+        extras = [item for extra in wanted.get("extra", ()) for item in package["optional-dependencies"][extra]]
+        todo += [(each, way) for each in (*_wanted(package), *extras)]
+    return found
+
+
+def _wanted(package: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for each in package.get("dependencies", ()):
+        if each.get("marker") != NOT_HERE:
+            yield each
+
+
+def _only_version(name: str, by_key: Mapping[Key, Mapping[str, Any]]) -> str:
+    versions = [version for other, version in by_key if other == name]
+    if len(versions) != 1:
+        raise KeyError(f"{name} in {len(versions)} versions")
+    return versions[0]
+
+
+def _pinned(package: Mapping[str, Any], ways: Collection[frozenset[str]]) -> Pinned:
+    name, version = package["name"], package["version"]
+    named = (
+        (each["url"].rpartition("/")[2], each["hash"].removeprefix("sha256:")) for each in package.get("wheels", ())
+    )
+    wheels = tuple(sorted((file, digest) for file, digest in named if fits(file)))
+    if not wheels:
+        raise InventoryError(
+            f"{LOCK}: {name} {version} has no wheel for {' or '.join(MACHINES)}; nodes compile nothing"
+        )
+    marker = " or ".join(sorted(" and ".join(f"({each})" for each in sorted(way)) for way in ways))
+    return Pinned(name, version, "" if frozenset() in ways else marker, wheels)
+
+
+def fits(wheel: str) -> bool:
+    """Whether a wheel, by its name, is for a node's Python and machine."""
+    python, abi, platform = wheel.removesuffix(".whl").rsplit("-", 3)[-3:]
+    if platform != "any" and not ("manylinux" in platform and platform.endswith(MACHINES)):
+        return False
+    version = re.fullmatch(r"cp(\d+)", abi)
+    if version:
+        return int(version[1]) >= OLDEST_PYTHON
+    return bool({"none", "abi3"} & set(abi.split("."))) and python.startswith(("py", "cp3"))

@@ -1,0 +1,155 @@
+"""Firmware of a version set: which of its entries an adapter is meant by, and whether it runs that. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rackproof.configure.files import REBOOT
+from rackproof.configure.nic.devices import KINDS, Adapter
+from rackproof.configure.nic.firmware import (
+    AdapterState,
+    Contradiction,
+    FirmwareState,
+    Wanted,
+    good_version,
+    stricter,
+)
+from rackproof.configure.nic.inputs import Image
+from rackproof.core.versions.models import Firmware
+
+REASON = "NIC firmware of "
+"""What marks of adapters whose flash has the version begin with, after ``reboot:``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """What is locked about the adapters of one node."""
+
+    entries: tuple[Firmware, ...] = ()
+    images: Mapping[str, Image] = field(default_factory=dict)
+    """By PSID: may be written. That of the inventory goes before the set's version."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """PCI ids of the inventory's own adapters: what they are."""
+    proxy: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+
+def _plain(kind: str) -> str:
+    return re.sub(r"[ _-]", "", kind).lower()
+
+
+def unknown_models(locked: Locked) -> tuple[str, ...]:
+    """Models that no adapter is called by: nothing would ever be compared with their entries."""
+    known = {_plain(each) for each in (*KINDS.values(), *locked.kinds.values())}
+    return tuple(each.model for each in locked.entries if each.model and _plain(each.model) not in known)
+
+
+def known_models() -> str:
+    return ", ".join(KINDS.values())
+
+
+def devices_of(found: Iterable[Adapter]) -> dict[str, Adapter]:
+    """The first function of every adapter, by its address without the function."""
+    first: dict[str, Adapter] = {}
+    for adapter in found:
+        first.setdefault(adapter.slot.rpartition(".")[0], adapter)
+    return first
+
+
+def may_be_meant(kind: str, locked: Locked) -> bool:
+    """Whether an adapter has to be asked: its PSID only its firmware says."""
+    return any(each.psid is not None or _plain(each.model or "") == _plain(kind) for each in locked.entries)
+
+
+def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
+    """Its PSID's entry goes before its model's. None where the set says nothing about such an adapter."""
+    of_psid = (each for each in locked.entries if psid is not None and each.psid == psid)
+    of_model = (each for each in locked.entries if each.model and _plain(each.model) == _plain(kind))
+    entry = next(of_psid, None) or next(of_model, None)
+    if entry is None:
+        return None
+    image = locked.images.get(psid or "")
+    return image.version if image else entry.version
+
+
+def asked(chosen: Sequence[Wanted], found: Iterable[Adapter], locked: Locked) -> list[Wanted]:
+    """What the architecture declares, and all other adapters that the set may mean."""
+    declared = {each.slot.rpartition(".")[0] for each in chosen}
+    further = (
+        Wanted(adapter.slot, f"{adapter.kind} {adapter.slot}")
+        for device, adapter in devices_of(found).items()
+        if device not in declared and may_be_meant(adapter.kind, locked)
+    )
+    return [*chosen, *further]
+
+
+def with_locked(
+    wanted: Sequence[Wanted], state: FirmwareState, found: Iterable[Adapter], locked: Locked
+) -> list[Wanted]:
+    """The same with the set's version where an image brings it, or the flash has it and waits for a reset.
+
+    An adapter that has neither is for ``compare`` to name, at the end. Raises Contradiction.
+    """
+    kinds = {device: adapter.kind for device, adapter in devices_of(found).items()}
+    return [
+        _one(each, state.adapters.get(each.slot), kinds.get(each.slot.rpartition(".")[0], ""), locked)
+        for each in wanted
+    ]
+
+
+def _one(wanted: Wanted, adapter: AdapterState | None, kind: str, locked: Locked) -> Wanted:
+    psid = adapter.psid if adapter else None
+    version = locked_version(psid, kind, locked)
+    if version is None:
+        return wanted
+    both = stricter(version, wanted.version)
+    if both is None:
+        raise Contradiction(
+            f"{wanted.name} ({wanted.slot}): firmware: the version set says {version}, the architecture"
+            f" {wanted.version}: correct one"
+        )
+    if (psid in locked.images) or (adapter and good_version(adapter.stored, version)):
+        return replace(wanted, version=both)
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Adapters of one node, a line each."""
+
+    right: tuple[str, ...]
+    waiting: tuple[str, ...]
+    """The flash has it, and a reboot that will reset the adapter is asked for."""
+    wrong: tuple[str, ...]
+
+
+def compare(found: Sequence[Adapter], state: FirmwareState, locked: Locked) -> Compared:
+    """Firmware that runs, with what is locked. An adapter that does not say what it has is wrong."""
+    right, waiting, wrong = [], [], []
+    for adapter in devices_of(found).values():
+        if not may_be_meant(adapter.kind, locked):
+            continue
+        who = f"{adapter.kind} at {adapter.slot}"
+        actual = state.adapters.get(adapter.slot)
+        if actual is None or actual.running is None or actual.psid is None:
+            said = (actual.said if actual else "") or "nothing"
+            wrong.append(f"{who}: firmware: no tool says what it has ({said}); install mft (flint) or mstflint")
+            continue
+        expected = locked_version(actual.psid, adapter.kind, locked)
+        if expected is None:
+            continue
+        line = f"{who} ({actual.psid}): firmware: expected {expected}, actual {actual.running}"
+        if good_version(actual.running, expected):
+            right.append(line)
+        elif not good_version(actual.stored, expected):
+            cure = f"write it with flint -d {adapter.slot} -i FILE burn, or give the set's entry a psid and a file"
+            wrong.append(f"{line}; {cure}")
+        elif any(mark.startswith(f"{REBOOT}{REASON}") for mark in state.pending):
+            waiting.append(line)
+        else:
+            wrong.append(f"{line}, {actual.stored} in its flash; reboot, or mlxfwreset -d {adapter.slot} -y reset")
+    return Compared(tuple(right), tuple(waiting), tuple(wrong))

@@ -1,0 +1,47 @@
+"""Operations on files of a version set: put into their places, and read back at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host, state
+
+from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.rollback.journal import file_line
+from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.versions import downloads, facts
+
+
+@operation()
+def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -> Commands:
+    """Download what is not there as the set says. Another content than the locked one is refused."""
+    found = host.get_fact(facts.PlacedFiles, wanted=list(wanted))
+    if found is None:
+        yield from unreadable("the files of the version set")
+        return
+    wrong = downloads.differences(wanted, found)
+    if not wrong:
+        host.noop(f"all {len(wanted)} files are the locked ones")
+        return
+    for reason in wrong.values():
+        logger.debug("%s: %s", host.name, reason)
+    kept = [file_line(each.path, each.sha256) for each in wrong]
+    yield StringCommand(journal_here().before(kept, downloads.script(list(wrong), proxy)))
+
+
+@operation()
+def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> Commands:
+    """Every file is the locked one; anything else is an error. Changes nothing."""
+    found = host.get_fact(facts.PlacedFiles, wanted=list(wanted))
+    if found is None:
+        yield from unreadable("the files of the version set")
+        return
+    wrong = downloads.differences(wanted, found)
+    # Before the run nothing need be there yet.
+    if wrong and state.is_executing:
+        yield from refuse(f"not as the version set says: {'; '.join(wrong.values())}")
+    else:
+        host.noop(f"{len(wanted)} files are as the version set says")

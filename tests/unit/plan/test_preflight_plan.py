@@ -1,0 +1,85 @@
+"""What ``rackproof preflight`` stops at before anything is touched, and what the end of a deploy compares: written
+racks that differ from a healthy one in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rackproof.cli.main import cli
+from rackproof.core.versions.document import sealed
+from rackproof.run.plan import plan_deploys
+from tests.unit.plan.golden import ROOT
+from tests.unit.plan.test_version_sets import CASES, DEPLOY, Case, written
+
+
+def relocked(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """The rack's set with another content, locked again."""
+    path = folder / "versions.lock.yaml"
+    document = yaml.safe_load(path.read_text())
+    document.pop("digest")
+    change(document["platforms"]["ubuntu-24.04"]["components"])
+    path.write_text(sealed(yaml.safe_dump(document, sort_keys=False), path.name))
+
+
+def older_fabric_manager(folder: Path) -> None:
+    relocked(folder, lambda components: components["fabric_manager"].update(version="580.95.05"))
+
+
+def older_ofed(folder: Path) -> None:
+    path = folder / "gpu-01/nic.yaml"
+    text = path.read_text()
+    assert text.count("    ofed \n") == 1
+    path.write_text(text.replace("    ofed \n", "    ofed 5.8-4.1.5.0\n"))
+
+
+@pytest.mark.parametrize(
+    ("case", "spoil", "said"),
+    [
+        (Case(), older_fabric_manager, ["fabric_manager.version", "[versions.contradiction]"]),
+        (
+            CASES["no room"],
+            older_ofed,
+            [
+                "/var: 512 MiB free, 6144 wanted before packages are installed",
+                "[versions.room]",
+                "OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared",
+                "[nic.drivers]",
+            ],
+        ),
+    ],
+    ids=["set", "node"],
+)
+def test_preflight_says_what_a_deploy_would_stop_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, spoil: Callable[[Path], None], said: list[str]
+) -> None:
+    folder = written(tmp_path / "rack", case)
+    spoil(folder)
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(cli, ["preflight", f"@recording/{folder}", "--limit", "gpu-01"])
+    assert done.exit_code == 1, done.output
+    for words in said:
+        assert words in done.output
+
+
+def test_firmware_of_the_set_is_compared_at_the_end_of_a_deploy(tmp_path: Path) -> None:
+    folder = written(tmp_path / "rack", Case())
+    entry = {"model": "ConnectX-7", "version": "28.45.1200"}
+    relocked(folder, lambda components: components.update(nic_firmware=[entry]))
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        (plan,) = plan_deploys([f"@recording/{folder}"], str(tmp_path / "deploy.py"))
+    finally:
+        os.chdir(before)
+    assert plan.error is None
+    (operation,) = [each for each in plan.nodes[0].operations if each.name.endswith("Firmware of adapters")]
+    # Before the run the tools are missing still.
+    assert (operation.commands, operation.refused) == ((), None)
