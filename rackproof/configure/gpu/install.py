@@ -1,48 +1,24 @@
-"""From what is there to the declared driver: what differs, and one script that brings it about. Pure.
-
-The script decides what only the node can know once packages are there: whether the module can be loaded at once, or
-something else holds the GPUs until a reboot.
-"""
+"""From what is there to the declared driver: what differs. Pure; ``scripts`` brings it about."""
 
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rackproof.configure.files import PENDING, REBOOT, RemoteFile
+from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.packages import Package
-from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP, GpuState
-from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
+from rackproof.configure.gpu.state import FABRIC_UNIT, GpuState
 from rackproof.configure.versions.kernels import reboot_reason
-from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.machine import Machine
 
 NOUVEAU: Final = "nouveau holds the GPUs, its blacklist applies from the next start on"
 OPTIONS: Final = "options of the module nvidia differ from those in force"
 PARAMETERS: Final[Mapping[str, str]] = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 """Option without ``NVreg_``: its name in /proc/driver/nvidia/params where that is another one."""
-LOCK_WAIT_S: Final = 300
-"""Seconds that another run of the package manager is waited for."""
-BUILD_TIMEOUT_S: Final = 1200
-"""Modules of all DKMS packages for one kernel."""
-INITRAMFS_TIMEOUT_S: Final = 1200
-"""A minute or two a kernel, and there are several."""
-HINTS: Final[Mapping[str, str]] = {
-    "nvidia_peermem": (
-        "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"
-    ),
-    "ib_umad": (
-        "the fabric manager speaks to these switches through it; install the kernel's modules"
-        " (linux-modules-extra-…, kernel-modules-core) or DOCA-OFED"
-    ),
-}
-NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
-FABRIC_COPY: Final = f"/etc/systemd/system/{FABRIC_UNIT}"
 OTHERS: Final = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same GPUs."""
 
@@ -201,305 +177,16 @@ def in_force(target: Wanted, state: GpuState) -> bool:
     return state.loaded is not None and not _marks(target, state) and "nvidia" in state.modules
 
 
-def packages_script(missing: Sequence[Package], hold: Sequence[str], family: str) -> str:
-    """Install packages, hold those that have a version, and verify that they are there."""
-    lines = ["set -eu", "export LC_ALL=C.UTF-8", 'fail() { echo "$1" >&2; exit 1; }']
-    if missing:
-        lines += _apt_lines(missing) if family == "debian" else _dnf_lines(missing)
-    lines += _hold_lines(hold, family)
-    return "\n".join(lines)
-
-
-def held_by(install: Sequence[Package], hold: Sequence[str], family: str, wanted_: bool) -> tuple[str, ...]:
-    """Packages to hold behind an installation."""
-    if family == "debian" or not wanted_:
-        return tuple(hold)
-    # Locks on what is replaced had to go first.
-    return tuple(dict.fromkeys((*hold, *(each.name for each in install if each.version))))
-
-
-def kept_packages(install: Sequence[Package], hold: Sequence[str], family: str) -> tuple[str, ...]:
-    """Journal lines of the holds that ``packages_script`` and ``script`` set or take away."""
-    return tuple(hold_line(name, family) for name in held_by(install, hold, family, wanted_=True))
-
-
-def kept(plan: DriverPlan, target: Wanted, machine: Machine) -> tuple[tuple[str, ...], tuple[Later, ...]]:
-    """What the journal needs before ``script``, and of which files only the script knows what they become."""
-    lines = list(kept_packages(plan.install, plan.hold, machine.family))
-    unknown: list[Later] = []
-    if plan.install and _needs_non_free(target, machine):
-        unknown += [later(f"{NON_FREE}.{kind}") for kind in ("sources", "list")]
-    if plan.initramfs or plan.install:
-        lines += [*mark_lines((INITRAMFS,)), file_line(STAMP, hashlib.sha256(f"{target.stamp}\n".encode()).hexdigest())]
-    if _copies_fabric_unit(plan, target):
-        unknown.append(later(FABRIC_COPY))
-    return tuple(lines), tuple(unknown)
-
-
-def _needs_non_free(target: Wanted, machine: Machine) -> bool:
-    return target.choice.source == "distribution" and machine.os_id == "debian"
-
-
-def _copies_fabric_unit(plan: DriverPlan, target: Wanted) -> bool:
-    return plan.fabric_unit or bool(plan.install and target.choice.fabric_manager)
-
-
-def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
-    """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
-    lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
-    debian = machine.family == "debian"
-    stream = _stream_lines(plan.stream) if plan.stream else []
-    if plan.install:
-        non_free = _non_free_lines(plan.install[0].name, machine) if _needs_non_free(target, machine) else []
-        dkms = target.choice.dkms
-        lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install, stream, dkms)
-    elif stream:
-        lines += [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
-    lines += _hold_lines(held_by(plan.install, plan.hold, machine.family, target.hold), machine.family)
-    if plan.initramfs or plan.install:
-        lines += _initramfs_lines(target.stamp, machine)
-    if _copies_fabric_unit(plan, target):
-        lines += _fabric_unit_lines()
-    lines += _force_lines(plan, target, machine)
-    return "\n".join(lines)
-
-
-def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list[str]:
-    options = "-o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
-    lines = [
-        "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l",
-        *wait_for_lock("debian", LOCK_WAIT_S),
-        *non_free,
-        f"apt-get -q {options} update || fail 'apt-get update failed: see its lines above; the repository or its key"
-        " may have changed'",
-        "set --",
-    ]
-    for each in missing:
-        if each.version is None:
-            lines.append(f'set -- "$@" {shlex.quote(each.name)}')
-        else:
-            # The revision behind the version is the repository's: the newest one that matches is taken.
-            pattern = each.version if each.version.endswith("*") else f"{each.version}*"
-            lines += [
-                f"v=$(apt-cache madison {shlex.quote(each.name)} | awk '{{print $3}}' | while read -r c; do"
-                f' case ${{c#*:}} in {_glob(pattern)}) echo "$c"; break;; esac; done)',
-                f'[ -n "$v" ] || fail {shlex.quote(_missing(each))}',
-                f'set -- "$@" {shlex.quote(each.name)}="$v"',
-            ]
-    lines += [
-        f"apt-get -q -y {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@" || { dpkg --configure -a --force-confdef --force-confold; apt-get -q -y'
-        f" {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@"; } || fail "apt-get could not install: $*"',
-    ]
-    for each in missing:
-        lines.append(
-            f"[ \"$(dpkg-query -W -f='${{db:Status-Status}}' -- {shlex.quote(each.name)} 2>/dev/null)\" = installed ]"
-            f" || fail {shlex.quote(f'{each.name}: not installed although apt-get said nothing')}"
-        )
-    return lines
-
-
-def _non_free_lines(package: str, machine: Machine) -> list[str]:
-    """Debian's driver is in components that an installation leaves out: they are taken from wherever main comes from,
-    the site's mirror as a rule."""
-    components = "contrib non-free non-free-firmware"
-    paragraph = (
-        f"/(^|\\n)Suites:[^\\n]*{machine.codename}/ && /(^|\\n)Components:[^\\n]*main/"
-        f' {{ gsub(/Components:[^\\n]*/, "Components: {components}"); print; print "" }}'
-    )
-    folder, name = "/etc/apt/sources.list.d", NON_FREE
-    line = f"^deb .*{machine.codename}[^ ]* (.* )?main( |$)"
-    return [
-        f'if [ -z "$(apt-cache madison {shlex.quote(package)} 2>/dev/null)" ]; then',
-        # A source of the same suite must name the same key: whole entries are copied, with other components.
-        f"  cat {folder}/*.sources 2>/dev/null | awk -v RS= '{paragraph}' >{name}.sources.new",
-        f"  {{ grep -hE '{line}' /etc/apt/sources.list {folder}/*.list 2>/dev/null || :; }}"
-        f" | sed -E 's/ main( .*)?$/ {components}/' >{name}.list.new",
-        f"  for f in {name}.sources {name}.list; do",
-        "    if [ -s $f.new ]; then mv -f $f.new $f; else rm -f $f.new; fi",
-        "  done",
-        "fi",
-    ]
-
-
-def _glob(pattern: str) -> str:
-    return shlex.quote(pattern.rstrip("*").partition(":")[2] or pattern.rstrip("*")) + "*"
-
-
-def _missing(package: Package) -> str:
-    return (
-        f"{package.name} {package.version}: no such version in the repositories of this node; correct the version, or"
-        " add it to the mirror"
-    )
-
-
-def _stream_lines(stream: str) -> list[str]:
-    name = shlex.quote(f"nvidia-driver:{stream}")
-    missing = shlex.quote(f"the repositories of this node have no stream {stream} of the module nvidia-driver")
-    return [
-        "dnf -y -q module reset nvidia-driver >/dev/null",
-        f"dnf -y -q module enable {name} || fail {missing}",
-    ]
-
-
-def _dnf_lines(missing: Sequence[Package], stream: Sequence[str] = (), dkms: bool = False) -> list[str]:
-    wanted_names = []
-    for each in missing:
-        version = (each.version or "").partition(":")[2] or each.version or ""
-        wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
-    listed = " ".join(wanted_names)
-    locked = " ".join(shlex.quote(each.name) for each in missing if each.version)
-    lines = [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
-    if locked:
-        # dnf takes no other version of what is locked, not even of one that is asked for by name.
-        lines.append(f"dnf -q versionlock delete -- {locked} >/dev/null 2>&1 || :")
-    failed = shlex.quote("dnf could not install all of: " + " ".join(wanted_names).replace(chr(39), ""))
-    no_dkms = (
-        "fail 'dkms is in none of the repositories of this node: RHEL and its rebuilds have it from EPEL; enable that,"
-        " or mirror dkms'"
-    )
-    why = f'rpm -q -- dkms >/dev/null || [ -n "$(dnf -q repoquery dkms 2>/dev/null)" ] || {no_dkms}; ' if dkms else ""
-    lines.append(
-        f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed} || {{ {why}fail {failed}; }}"
-    )
-    for each in missing:
-        lines.append(
-            f"rpm -q -- {shlex.quote(each.name)} >/dev/null"
-            f" || fail {shlex.quote(f'{each.name}: not installed although dnf said nothing')}"
-        )
-    return lines
-
-
-def _hold_lines(names_: Sequence[str], family: str) -> list[str]:
-    if not names_:
-        return []
-    held = " ".join(shlex.quote(name) for name in names_)
-    if family == "debian":
-        return [f"apt-mark hold {held} >/dev/null"]
-    return [
-        "dnf -q versionlock list >/dev/null 2>&1 || dnf -y -q install python3-dnf-plugin-versionlock || :",
-        f"dnf -q versionlock add {held} >/dev/null"
-        " || fail 'dnf versionlock failed: install python3-dnf-plugin-versionlock'",
-    ]
-
-
-def _initramfs_lines(stamp_: str, machine: Machine) -> list[str]:
-    # Of all kernels: the next start may bring another one than runs.
-    build = "update-initramfs -u -k all" if machine.family == "debian" else "dracut --force --regenerate-all"
-    return [
-        f"timeout {INITRAMFS_TIMEOUT_S} {build} >/dev/null || fail 'the initial file system could not be rebuilt:"
-        " nouveau may come back at the next start'",
-        f"mkdir -p {STAMP.rpartition('/')[0]}",
-        f"printf '%s\\n' {stamp_} > {STAMP}.new && mv -f {STAMP}.new {STAMP}",
-    ]
-
-
-def _fabric_unit_lines() -> list[str]:
-    """Dependencies cannot be taken away by a drop-in: a copy of the unit without them goes before the packaged one."""
-    return [
-        f"u=$(systemctl show -P FragmentPath {FABRIC_UNIT} 2>/dev/null) || u=",
-        'if [ -n "$u" ] && grep -q -E "^After=.*multi-user.target" "$u"; then',
-        f'  sed -E "/^After=/s/ ?multi-user\\.target//" "$u" > /etc/systemd/system/.{FABRIC_UNIT}.new',
-        f"  mv -f /etc/systemd/system/.{FABRIC_UNIT}.new {FABRIC_COPY}",
-        "  systemctl daemon-reload",
-        "fi",
-    ]
-
-
-def _fabric_manager(target: Wanted) -> Package | None:
+def fabric_manager(target: Wanted) -> Package | None:
     kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
     return next((each for each in target.packages if each.name.startswith(kinds)), None)
 
 
 def _as_the_driver(target: Wanted, state: GpuState) -> tuple[Package, ...]:
     """The fabric manager in the driver's version, where only a branch is declared and it has another one by now."""
-    found = _fabric_manager(target)
+    found = fabric_manager(target)
     have = state.packages.get(found.name) if found else None
     if found is None or found.version is not None or have is None or state.available is None:
         return ()
     wanted_ = Package(found.name, f"{state.available.version}-*")
     return () if wanted_.satisfied_by(have) else (wanted_,)
-
-
-def _fabric_manager_lines(target: Wanted, machine: Machine) -> list[str]:
-    """Whichever versions a branch has brought: the fabric manager refuses NVSwitches with a driver of another one.
-
-    One that a version set brings is compared there.
-    """
-    found = _fabric_manager(target)
-    if found is None:
-        return []
-    name = shlex.quote(found.name)
-    ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
-    if machine.family == "debian":
-        ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
-    return [
-        f'fm=$({ask} 2>/dev/null) || fail "{name}: no version to be read"',
-        f'[ "$fm" = "$want" ] || fail "{name} is $fm, the module nvidia is $want: without the same version no NVSwitch'
-        ' is set up; declare the exact one (gpu_stack: {driver: $want}), and put both on the mirror"',
-    ]
-
-
-def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str]:
-    """Verify what is installed for the running kernel, and bring it into force or say what stands in the way."""
-    choice, release = target.choice, target.release
-    kernel = f"kernel {release}" if release else "the running kernel $(uname -r)"
-    modinfo = f"modinfo -k {shlex.quote(release)}" if release else "modinfo"
-    lines = [f'mark() {{ mkdir -p {PENDING}; : > "{PENDING}/{REBOOT}$1"; echo "reboot required: $1"; }}']
-    if release and choice.dkms:
-        # Packages build for the kernel that runs, and for the newest one at most.
-        build = f"timeout {BUILD_TIMEOUT_S} dkms autoinstall -k {shlex.quote(release)} >&2"
-        lines.append(f"{modinfo} nvidia >/dev/null 2>&1 || {build} || :")
-    lines += [
-        f'want=$({modinfo} -F version nvidia 2>/dev/null) || fail "no module nvidia for'
-        f' {kernel}: dkms status and its make.log say why"',
-    ]
-    if choice.version:
-        lines.append(
-            f'[ "$want" = {shlex.quote(choice.version)} ] || fail "the module nvidia for {kernel} is $want, declared is'
-            f' {choice.version}"'
-        )
-    else:
-        lines.append(
-            f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
-            f' declared is branch {choice.branch}"'
-        )
-    lines += _fabric_manager_lines(target, machine)
-    licence = f"case $({modinfo} -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
-    lines += [
-        licence,
-        f'[ "$kind" = {choice.flavour} ] || fail "the module nvidia for {kernel} is the $kind one, these GPUs need the'
-        f' {choice.flavour} one"',
-        "blocked=",
-    ]
-    if release:
-        lines.append(f"mark {shlex.quote(reboot_reason(release))}; blocked=1")
-    for name in OTHERS:
-        lines.append(f"if [ -d /sys/module/{name} ]; then mark {shlex.quote(NOUVEAU)}; blocked=1; fi")
-    lines += [
-        "if [ -r /sys/module/nvidia/version ]; then read -r have </sys/module/nvidia/version;"
-        ' [ "$have" = "$want" ] || { mark "driver $have loaded, $want installed"; blocked=1; }; fi',
-    ]
-    lines += [
-        f"mark {shlex.quote(mark)}; blocked=1"
-        for mark in plan.marks
-        if mark != NOUVEAU and "loaded" not in mark and not (release and mark == reboot_reason(release))
-    ]
-    lines.append('if [ -n "$blocked" ]; then exit 0; fi')
-    for module in target.modules:
-        name = module.replace("_", "-")
-        hint = HINTS.get(module, "see dmesg: NVRM and 'module verification failed' say why")
-        lines += [
-            f"[ -d /sys/module/{module} ] || timeout 300 modprobe {name}"
-            f" || fail {shlex.quote(f'{name} cannot be loaded: {hint}')}",
-            f"[ -d /sys/module/{module} ] || fail '{name} is not loaded although modprobe said nothing'",
-        ]
-    lines += [
-        'have=$(sed -n "s/^NVRM version: .* \\([0-9][0-9]*\\.[0-9.]*\\) .*/\\1/p" /proc/driver/nvidia/version)',
-        '[ "$have" = "$want" ] || fail "the driver in force is ${have:-none}, installed is $want"',
-        f'n=$(timeout {60 * 5} nvidia-smi -L 2>/dev/null | grep -c "^GPU ") || n=0',
-        '[ "$n" -gt 0 ] || fail "nvidia-smi finds no GPU with driver $want ($kind): $(timeout 60 nvidia-smi 2>&1'
-        ' | tail -n 1)"',
-    ]
-    return lines

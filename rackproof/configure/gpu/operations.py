@@ -14,7 +14,7 @@ from pyinfra.context import host, state
 from rackproof.configure import facts as shared_facts
 from rackproof.configure import operations
 from rackproof.configure.files import reboot_mark
-from rackproof.configure.gpu import facts, install, storage, tuning
+from rackproof.configure.gpu import facts, install, scripts, storage, tuning
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
@@ -69,9 +69,9 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]
     unheld = [each.name for each in packages if hold and each.version is not None and each.name not in found.held]
     if missing or unheld:
-        kept = install.kept_packages(missing, unheld, family)
-        hold_again = install.held_by(missing, unheld, family, hold)
-        yield StringCommand(journal_here().before(kept, install.packages_script(missing, hold_again, family)))
+        kept = scripts.kept_packages(missing, unheld, family)
+        hold_again = scripts.held_by(missing, unheld, family, hold)
+        yield StringCommand(journal_here().before(kept, scripts.packages_script(missing, hold_again, family)))
     else:
         host.noop(f"all {len(packages)} packages are installed")
 
@@ -92,8 +92,8 @@ def driver(target: install.Wanted, machine: Machine) -> Commands:
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
     if plan:
-        kept, later = install.kept(plan, target, machine)
-        yield StringCommand(journal_here().before(kept, install.script(plan, target, machine), later))
+        kept, later = scripts.kept(plan, target, machine)
+        yield StringCommand(journal_here().before(kept, scripts.script(plan, target, machine), later))
     elif plan.waiting:
         host.noop(f"{target.choice.label} waits for a reboot: {'; '.join(plan.waiting)}")
     else:

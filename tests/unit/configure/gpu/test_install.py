@@ -10,7 +10,8 @@ import pytest
 from rackproof.configure.gpu import install, packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, Wanted, plan_driver, script
+from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, Wanted, plan_driver
+from rackproof.configure.gpu.scripts import script
 from rackproof.configure.gpu.state import GpuState
 from rackproof.core.machine import Machine
 from rackproof.parse.nvidia_driver import KernelModule

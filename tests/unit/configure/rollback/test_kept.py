@@ -17,8 +17,8 @@ from rackproof.configure.containers import operations as containers
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import UserState
 from rackproof.configure.gpu import facts as gpu_facts
-from rackproof.configure.gpu import install
 from rackproof.configure.gpu import operations as gpu
+from rackproof.configure.gpu import scripts
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
@@ -233,17 +233,17 @@ def test_the_driver_keeps_what_its_script_writes() -> None:
     (script,) = run(gpu.driver, StubHost({gpu_facts.GpuFacts: EMPTY}), target=goal, machine=UBUNTU)
     kept, _, rest = script.partition("\nrp_close\n")
     for line in (
-        f"rp_file {install.FABRIC_COPY} later -", "rp_mark initramfs",
+        f"rp_file {scripts.FABRIC_COPY} later -", "rp_mark initramfs",
         *(f"rp_hold debian {each.name}" for each in goal.packages if each.version),
     ):  # fmt: skip
         assert line in kept.splitlines()
     digest = hashlib.sha256(f"{goal.stamp}\n".encode()).hexdigest()
-    assert f"rp_file {install.STAMP} {digest} -" in kept
-    assert f"rp_wrote {install.FABRIC_COPY}" in rest
+    assert f"rp_file {scripts.STAMP} {digest} -" in kept
+    assert f"rp_wrote {scripts.FABRIC_COPY}" in rest
 
 
 def test_a_copy_of_a_unit_goes_without_stopping_the_packages_own() -> None:
-    entry = restore.Entry("file", "absent", "-", "-", "-", "x", "-", "-", install.FABRIC_COPY)
+    entry = restore.Entry("file", "absent", "-", "-", "-", "x", "-", "-", scripts.FABRIC_COPY)
     script = restore.restore_script(restore.RestorePlan(files=(entry,)), Journal("r1"))
     (line,) = [line for line in script.splitlines() if "systemctl stop" in line]
     assert line.startswith("[ -e /usr/lib/systemd/system/nvidia-fabricmanager.service ] || ")
