@@ -34,6 +34,8 @@ PLAIN: Mapping[str, str] = {
     "architecture": "The reference architecture that the rack shall be: an id or a file.",
     "versions_lock": "The version set that is installed and held: a file, beside the inventory.",
     "command_timeout_s": "Seconds that one command of a validator may take on this node.",
+    "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; a vendor's client may say more.",
+    "mount_retry_s": "Seconds between attempts to mount at boot. Default 5.",
     "nic_ports": "Purpose of ports: their names, where the architecture's are not this node's.",
     "reboot": "``allowed``: the one reboot that changes need is done. Default ``refused``: it is said only.",
     "reboot_serial": "Nodes that reboot at a time, instead of ``rebooting.serial``; for the command line.",

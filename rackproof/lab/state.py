@@ -56,6 +56,8 @@ def keeper_alive(folder: Path) -> bool:
 
 COMMAND_TIMEOUT_S = 300.0
 """For every command of a check: an emulated node on a busy machine is late by tens of seconds."""
+MOUNT_TIMEOUT_S = 120
+"""For one attempt to mount, for the same reason."""
 
 
 def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
@@ -72,6 +74,7 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
         "fabric_macs": [node.mac("fabric", rail) for rail in range(node.rails)],
         "virtual": True,
         "command_timeout_s": COMMAND_TIMEOUT_S,
+        "mount_timeout_s": MOUNT_TIMEOUT_S,
         "simulated_gpus": node.role == "gpu",
     }
     if node.role == "gpu":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rackproof import __version__
@@ -19,6 +19,7 @@ from rackproof.errors import RunError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import SCHEMA, Recording, by_command
 from rackproof.remote.recording_folder import COMPRESSED_FROM, read_folder, read_recording, write_recordings
+from rackproof.remote.redaction import redacted
 
 NODE = Node("gpu-01", ("gpu",), {"virtual": True, "fabric_addresses": ["10.0.0.1/24"]})
 ENDED = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"", 0.123, 20.0)
@@ -32,6 +33,7 @@ def written(*results: CommandResult, node: Node = NODE) -> str:
 @given(stdout=st.binary(max_size=200), stderr=st.text(max_size=100).map(str.encode), rc=st.integers(0, 255))
 def test_every_output_comes_back_byte_for_byte(stdout: bytes, stderr: bytes, rc: int) -> None:
     result = CommandResult("gpu-01", "cat x", rc, stdout, stderr, 0.5, 20.0)
+    assume(redacted(result) == result)  # by chance it may look like a secret, and stays out then
     again = Recording.from_json(written(result, HUNG), "x")
     assert again.results == {"cat x": result, "df": HUNG}
     assert again.node == NODE
