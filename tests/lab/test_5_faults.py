@@ -36,8 +36,6 @@ WAVES = {
     "localised": ["tool-localised"],
     "lies": ["tool-lies"],
 }  # fmt: skip
-SHORT = "hosts"
-"""The wave with most faults in it; the others are for ``make test-long``."""
 GPUS_ONLY = {"garbled", "localised", "lies"}
 HEALED_S = 600
 """An emulated rack needs its time to find its servers again."""
@@ -97,7 +95,8 @@ def seconds_of_a_read(rack: Rack) -> float:
 
 
 @pytest.mark.usefixtures("_nothing_is_left_on")
-@pytest.mark.parametrize("wave", [pytest.param(w, marks=() if w == SHORT else pytest.mark.long) for w in WAVES])
+@pytest.mark.long
+@pytest.mark.parametrize("wave", WAVES)
 def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, arch: Architecture, wave: str) -> None:
     on = [faults.live_fault(name) for name in WAVES[wave]]
     for fault in on:
