@@ -145,8 +145,17 @@ def chroot_fleet(count: int) -> Iterator[ChrootFleet]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FleetError("another fleet has these addresses") from None
-        with _started(count, root) as fleet:
-            yield fleet
+        # Whoever ends this process by its number ends the hosts as well.
+        before = signal.signal(signal.SIGTERM, _ended)
+        try:
+            with _started(count, root) as fleet:
+                yield fleet
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _ended(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 @contextmanager
@@ -198,7 +207,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Start hosts and wait.")
     parser.add_argument("hosts", type=int)
     count = parser.parse_args().hosts
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with chroot_fleet(count) as fleet:
             print(fleet.inventory(), fleet.ssh_config(), sep="\n", flush=True)

@@ -8,6 +8,7 @@ force.
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
 
 from deploys import templates
 from deploys.gpu_driver import INSTALL_TIMEOUT_S, stack_of
@@ -21,6 +22,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
+from rackproof.errors import InventoryError
 
 
 @deploy("Container toolkit")
@@ -48,12 +50,18 @@ def container_toolkit() -> None:
         )
     operations.files(name="Files", entries=(cdi_unit(),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
-    gpu_operations.runtimes(name="Runtimes", wanted=wanted, owned=owned(site))
+    own = owned(site)
+    gpu_operations.runtimes(
+        name="Runtimes", wanted=runtimes.with_runtime(site.architecture.containers, wanted, own), owned=own
+    )
 
 
 def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    """Runtimes that give GPUs to containers on this node."""
-    return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    """Runtimes that give GPUs to containers on this node. Raises DeployError."""
+    try:
+        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def owned(site: Site) -> tuple[str, ...]:

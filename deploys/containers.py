@@ -14,6 +14,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from deploys import templates
+from deploys.site_repository import site_repository
 from deploys.versions import stage
 from rackproof.configure import facts, operations
 from rackproof.configure.containers import bridge, daemon
@@ -21,17 +22,13 @@ from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.machine import family_here
-from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
 from rackproof.core.architecture import Containers
 from rackproof.errors import InventoryError
-
-REPOSITORY = "containers"
 
 
 def applies(site: Site) -> bool:
@@ -86,16 +83,8 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
                 " and key (url and sha256) of a repository that has, or name it in the version set"
             )
     if family == "rhel" and chosen.repository:
-        gpu_operations.signing_key(
-            name="Repository key",
-            path=key_path(REPOSITORY),
-            url=chosen.repository.key.url,
-            sha256=chosen.repository.key.sha256,
-            family=family,
-        )
-        operations.files(
-            name="Repository", entries=(dnf_repository(REPOSITORY, "Containers", chosen.repository.source),)
-        )
+        source = chosen.repository
+        site_repository("containers", "Containers", source.source, source.key.url, source.key.sha256)
     for component in dict.fromkeys(locked[name] for name in names if name in locked):
         stage(component, "Locked runtime")
     if left:

@@ -20,7 +20,6 @@ from rackproof.configure.health import kit
 from rackproof.configure.health import operations as health_operations
 from rackproof.configure.health.inputs import HealthInputs
 from rackproof.configure.machine import family_here
-from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.errors import RackproofError
 
@@ -46,22 +45,15 @@ def health_check() -> None:
 
 
 def applies(site: Site) -> bool:
-    """Nodes that Slurm asks with the kit's own program; a site may have another one, or want this one by hand."""
-    slurm = site.architecture.slurm
-    if slurm is None or not set(slurm.roles) & set(site.node.groups):
-        return False
-    return slurm.health_check == PROGRAM or "health_check" in site.node.data
+    return kit.applies(site.architecture.slurm, site.node)
 
 
 def inputs_here(site: Site) -> HealthInputs:
-    """Raises DeployError. On a virtual rack the kit is installed only where the inventory says so."""
+    """Raises DeployError."""
     try:
-        chosen = inputs(site.node, "health_check", HealthInputs)
+        return kit.inputs_of(site.node, site.settings.virtual)
     except RackproofError as error:
         raise DeployError(str(error)) from None
-    if site.settings.virtual and "install" not in chosen.model_fields_set:
-        return chosen.model_copy(update={"install": False})
-    return chosen
 
 
 def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, ...]:

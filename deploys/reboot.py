@@ -13,9 +13,9 @@ from pyinfra.context import host
 
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.reboot.mode import Mode
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
+from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
 
 SPARE_S = 900

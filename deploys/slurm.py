@@ -11,11 +11,10 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 
 from deploys import templates
+from deploys.site_repository import site_repository
 from rackproof.configure import operations
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.machine import family_here
-from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.slurm import operations as slurm_operations
@@ -51,16 +50,11 @@ def slurm() -> None:
     family = family_here()
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and cluster.inputs.repository_url:
-        gpu_operations.signing_key(
-            name="Repository key",
-            path=key_path(REPOSITORY),
-            url=cluster.inputs.repository_key_url or "",
-            sha256=cluster.inputs.repository_key_sha256 or "",
-            family=family,
-        )
-        operations.files(
-            name="Repository", entries=(dnf_repository(REPOSITORY, "Slurm", cluster.inputs.repository_url),)
-        )
+        said = cluster.inputs
+        site_repository(
+            REPOSITORY, "Slurm", said.repository_url or "", said.repository_key_url or "",
+            said.repository_key_sha256 or "",
+        )  # fmt: skip
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)

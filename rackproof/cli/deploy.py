@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from rackproof.configure.reboot.mode import Mode
 from rackproof.core.evidence import REBOOT_REQUIRED, Kind
 from rackproof.core.rack import fold
+from rackproof.core.reboot_mode import Mode
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 from rackproof.inventory import load_rack
 from rackproof.run.converge import CLUSTER, INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore
+from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
@@ -39,6 +41,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 import rackproof
+from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.rack import Node
 from rackproof.remote import batch, learnt
 
@@ -51,6 +54,10 @@ later runs as well: all answers wait for the last."""
 TIMEOUT_S = 900
 """Seconds for a command whose operation and inventory (``_timeout``) set no limit: a node that freezes must not hold
 up the whole run. Default: what a package manager may take on a slow node."""
+KEEPALIVE_S = 15
+LOSS_S = 180
+"""Seconds that a node may be silent on the wire while a command runs there: longer than a network service or an adapter
+takes to start anew, and a fifth of what a command may take."""
 SWITCH = "ask_ahead"
 
 END = "rackproof-end"
@@ -119,6 +126,8 @@ class AskAhead:
         self._lock = BoundedSemaphore(1)
         self._window = sys.maxsize
         self._seen: int | None = None
+        self._together = host.data.get(SWITCH) is not False
+        _notice_loss(connector)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connector, name)
@@ -126,6 +135,7 @@ class AskAhead:
     def connect(self) -> None:
         with self._run.change():
             self.connector.connect()
+            _notice_loss(self.connector)
 
     def disconnect(self) -> None:
         disconnect = getattr(self.connector, "disconnect", None)
@@ -154,25 +164,37 @@ class AskAhead:
         arguments["_timeout"] = arguments.get("_timeout") or TIMEOUT_S
         if isinstance(command, Aside | Timely):
             self.round_trips += 1
-            return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+            return self._on_node(command, **shown, **arguments)
         if not isinstance(command, Question):
             self.round_trips += 1
             with self._run.change():
-                return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+                return self._on_node(command, **shown, **arguments)
         with self._lock:
             self._run.used.setdefault(self._host.name, {})[str(command)] = None
             self._run.open.add(self._host.name)
-            if not (print_output or print_input or _alone(arguments)):
+            if self._together and not (print_output or print_input or _alone(arguments)):
                 output = self._take(command, arguments) or self._fetch(command, arguments)
                 if output is not None:
                     return True, output
             self.round_trips += 1
             began = time.monotonic()
             try:
-                return self.connector.run_shell_command(command, **shown, **arguments)  # type: ignore[arg-type]
+                return self._on_node(command, **shown, **arguments)
             finally:
                 if time.monotonic() - began > LIMIT_S / 2:
                     self._run.slow.add(str(command))
+
+    def _on_node(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
+        """Raises SSHException, in words for a user, when the connection is gone; pyinfra shows them with the node."""
+        try:
+            status, output = self.connector.run_shell_command(command, **arguments)
+        except (OSError, EOFError, SSHException) as error:
+            if _lost(self.connector):
+                raise SSHException(CONNECTION_LOST) from error
+            raise
+        if not status and _lost(self.connector):
+            raise SSHException(CONNECTION_LOST)
+        return status, output
 
     def _epoch(self) -> tuple[object, ...]:
         """Answers of another epoch are old news."""
@@ -197,9 +219,7 @@ class AskAhead:
         self.round_trips += 1
         logger.debug("%s: asking %d questions together", self._host.name, len(commands))
         script = batch.script(commands, limit).decode()
-        status, said = self.connector.run_shell_command(
-            StringCommand("sh -s | base64"), **{**arguments, "_stdin": script}
-        )
+        status, said = self._on_node(StringCommand("sh -s | base64"), **{**arguments, "_stdin": script})
         arrived = time.monotonic()
         answer = _decoded(said.stdout_lines) if status else b""
         self._known.clear()
@@ -240,8 +260,29 @@ def ask_ahead(state: State, host: Host) -> None:
     for each in host.inventory:
         # All of them at once: a change is a change of the run, whether its node was asked anything or not.
         run.nodes[each.name] = Node(each.name, tuple(group for group in each.groups if group != "all"))
-        if isinstance(each.connector, SSHConnector) and each.data.get(SWITCH) is not False:
+        if isinstance(each.connector, SSHConnector):
             each.connector = cast(BaseConnector, AskAhead(each.connector, state, each, run))
+
+
+def _notice_loss(connector: BaseConnector) -> None:
+    """A node that reboots or loses its network under a command says nothing: without this its limit would end it."""
+    transport = _transport(connector)
+    if transport is None:
+        return
+    transport.set_keepalive(KEEPALIVE_S)
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None and hasattr(transport.sock, "setsockopt"):  # behind a jump host it is a channel
+        transport.sock.setsockopt(socket.IPPROTO_TCP, option, LOSS_S * 1000)
+
+
+def _transport(connector: BaseConnector) -> Any:
+    client = getattr(connector, "client", None)
+    return client.get_transport() if client else None
+
+
+def _lost(connector: BaseConnector) -> bool:
+    transport = _transport(connector)
+    return transport is not None and not transport.is_active()
 
 
 def _subject() -> str:

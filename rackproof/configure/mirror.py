@@ -22,7 +22,6 @@ from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health import kit
-from rackproof.configure.health.inputs import HealthInputs
 from rackproof.configure.nic.declared import declare, nic_stack
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
@@ -253,12 +252,9 @@ def _of_containers(target: Target) -> Iterator[MirrorItem]:
 @contributes("health_check")
 def _of_health_check(target: Target) -> Iterator[MirrorItem]:
     """A Python, and every wheel of the kit on the nodes."""
-    site, slurm = target.site, target.site.architecture.slurm
-    given = inputs(site.node, "health_check", HealthInputs)
-    install = given.install and not (site.settings.virtual and "install" not in given.model_fields_set)
-    if slurm is None or not set(slurm.roles) & set(site.node.groups) or not install:
-        return
-    if slurm.health_check != kit.PROGRAM and "health_check" not in site.node.data:
+    site = target.site
+    given = kit.inputs_of(site.node, site.settings.virtual)
+    if not given.install or not kit.applies(site.architecture.slurm, site.node):
         return
     yield from target.named(kit.packages(given, target.family), "health_check")
     where = given.wheelhouse or "the package index"

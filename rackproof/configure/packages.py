@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rackproof.configure.versions.locks import wait_for_lock
+from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node
 
@@ -25,9 +25,6 @@ CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
 VERSION_LOCK = ("python3-dnf-plugin-versionlock",)
 """What dnf needs to hold packages; RHEL's name."""
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
-
-LOCK_WAIT_S = 300
-"""Seconds that another run of the package manager may take."""
 
 RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
     # Debian's name: what has the same in it on RHEL 9 and its rebuilds; a name that is not here is the same there

@@ -180,7 +180,10 @@ def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
     if unit.running is None:
         return UnitPlan()
     if not active:
-        return UnitPlan((f"systemctl start -- {name}", _done(restart, reload)), (f"start {unit.name}",))
+        # One that has been starting since before its configuration came may never look at it (slurmd asks the network
+        # for one then, for ever), and "start" would wait with it.
+        verb = "restart" if state.active == "activating" and {restart, reload} & pending else "start"
+        return UnitPlan((f"systemctl {verb} -- {name}", _done(restart, reload)), (f"{verb} {unit.name}",))
     if restart in pending or state.proven is False:
         why = "its configuration changed" if restart in pending else "active without effect"
         return UnitPlan((f"systemctl restart -- {name}", _done(restart, reload)), (f"restart {unit.name}: {why}",))

@@ -167,6 +167,9 @@ def subject_of(scope: Scope, members: Iterable[str]) -> str:
 REBOOT_REQUIRED: Final = "reboot required: "
 REBOOTED: Final = "rebooted in "
 """How a node's line begins that says what waits for a reboot; the reasons follow, divided by ``;``."""
+CONNECTION_LOST: Final = (
+    "the connection was lost: the node restarted, or its network went away; run again when it is back"
+)
 
 
 class NodeChanges(Frozen):

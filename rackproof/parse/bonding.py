@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
@@ -27,6 +28,8 @@ class Bond:
     mode: str
     up: bool
     members: tuple[Member, ...]
+    settings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The driver's words about the bond itself: ``Transmit Hash Policy``: ``layer3+4 (1)``."""
 
 
 def parse_bonds(output: str) -> tuple[Bond, ...]:
@@ -60,7 +63,7 @@ def _bond(name: str, lines: list[str]) -> Bond:
         )
     if "Bonding Mode" not in head:
         raise ParseError(TOOL, f"{name}: no mode")
-    return Bond(name, head["Bonding Mode"], _up(name, head), tuple(members))
+    return Bond(name, head["Bonding Mode"], _up(name, head), tuple(members), head)
 
 
 def _up(name: str, fields: dict[str, str]) -> bool:

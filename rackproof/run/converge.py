@@ -23,8 +23,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rackproof.core.evidence import REBOOT_REQUIRED, REBOOTED, DeployRecord, NodeChanges
+from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, REBOOTED, DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
+from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
 from rackproof.remote.redaction import redact
 
@@ -93,8 +94,12 @@ class Transcript:
             log.unchanged += 1
         elif text.startswith("Error"):
             log.connected = True
-            log.failed.append(self.operation)
+            if self.operation not in log.failed:
+                log.failed.append(self.operation)
             log.reason = log.reason or f"{self.operation}: {log.said or text}"
+        elif CONNECTION_LOST in text:
+            # Whatever else went wrong with this node, before and after it, comes from that.
+            log.reason = f"{self.operation}: {CONNECTION_LOST}"
         elif _CONNECT.match(text):
             log.reason = log.reason or text
         elif text.startswith(REBOOT_REQUIRED):
@@ -144,7 +149,7 @@ def converge(
 ) -> Converged:
     """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
     expected = select(rack, limit)
-    data = (*data, *(("reboot=planned",) if dry else ()))
+    data = (*data, *((f"reboot={Mode.PLANNED.value}",) if dry else ()))
     if not Path(deploy).is_file():
         raise InventoryError(f"{deploy}: no such deploy file; run from the root of the checkout")
     mode = ["--dry"] if dry else ["-y"]

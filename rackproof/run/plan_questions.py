@@ -11,17 +11,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rackproof.remote.collect import fetch
 from rackproof.remote.pyinfra_recording import ASKED_FILE
 from rackproof.remote.recording import Recording
+from rackproof.remote.ssh import Fleet
 from rackproof.validation.context import Context
 
 ROUNDS = 8
 """As many questions may depend on each other's answers."""
 TIMEOUT_S = 600.0
+MODES = ((), ("--diff",))
+"""With differences a plan asks for the content of files as well, and without them not: a recording has both."""
 
 
 def ask_plan(context: Context, deploy: str) -> str | None:
@@ -32,27 +36,36 @@ def ask_plan(context: Context, deploy: str) -> str | None:
     if context.fleet is None:
         return "no node can be asked"
     with TemporaryDirectory(prefix="rackproof-plan-") as name:
-        folder = Path(name)
-        for _ in range(ROUNDS):
-            missing, complaint = _plan(context, deploy, folder)
-            if not missing:
+        for options in MODES:
+            complaint = _ask(context, context.fleet, deploy, Path(name), options)
+            if complaint:
                 return complaint
-            fetch(context.fleet, context.readers, missing)
-            for node, commands in missing.items():
-                for command in commands:
-                    context.readers[node].read(command)
-            lost = [
-                f"{node}: {context.readers[node].lost or f'no answer to: {command}'}"
-                for node, commands in missing.items()
-                for command in commands
-                if not context.readers[node].has(command)
-            ]
-            if lost:
-                return lost[0]
+    return None
+
+
+def _ask(context: Context, fleet: Fleet, deploy: str, folder: Path, options: Sequence[str]) -> str | None:
+    for _ in range(ROUNDS):
+        missing, complaint = _plan(context, deploy, folder, options)
+        if not missing:
+            return complaint
+        fetch(fleet, context.readers, missing)
+        for node, commands in missing.items():
+            for command in commands:
+                context.readers[node].read(command)
+        lost = [
+            f"{node}: {context.readers[node].lost or f'no answer to: {command}'}"
+            for node, commands in missing.items()
+            for command in commands
+            if not context.readers[node].has(command)
+        ]
+        if lost:
+            return lost[0]
     return f"the plan asks for more, even after {ROUNDS} rounds"
 
 
-def _plan(context: Context, deploy: str, folder: Path) -> tuple[dict[str, list[str]], str | None]:
+def _plan(
+    context: Context, deploy: str, folder: Path, options: Sequence[str]
+) -> tuple[dict[str, list[str]], str | None]:
     """What the plan lacks, by node, and why there is no plan."""
     for node in context.rack.nodes:
         if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
@@ -64,7 +77,7 @@ def _plan(context: Context, deploy: str, folder: Path) -> tuple[dict[str, list[s
     try:
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "pyinfra", "--dry"),
+                *(sys.executable, "-m", "pyinfra", "--dry", *options),
                 *([] if named else ["--data", f"architecture={context.arch.metadata.id}"]),
                 *(f"@recording/{folder}", deploy),
             ],

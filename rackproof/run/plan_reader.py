@@ -16,6 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,7 @@ def _errors(said: Sequence[tuple[int, str, str]]) -> list[str]:
     return [text for level, _, text in said if level >= logging.ERROR]
 
 
+@cache
 def is_own(path: str) -> bool:
     """Whether a source file is the package's. A folder above all of them may be called rackproof as well."""
     return Path(path).resolve().is_relative_to(PACKAGE)

@@ -35,9 +35,14 @@ def open_rack(data: Path, name: str) -> Context:
     return open_context(None, str(beside) if beside.is_file() else name, str(recordings))
 
 
+PLANNED = "-deploy"
+"""How the name of a recording ends that is there for the plans of a deploy."""
+
+
 def racks_below(data: Path) -> list[str]:
-    """Names of all racks there are."""
+    """Names of all racks there are for checks."""
     found = {path.parent.name for path in (data / "written").glob(f"*/{RACK}")}
     if (data / "recordings").is_dir():
-        found |= {path.name for path in (data / "recordings").iterdir() if path.is_dir()}
+        folders = (path for path in (data / "recordings").iterdir() if path.is_dir())
+        found |= {path.name for path in folders if not path.name.endswith(PLANNED)}
     return sorted(found)

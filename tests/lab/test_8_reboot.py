@@ -77,3 +77,39 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
     assert done.returncode == 0, done.stderr[-3000:]
     assert changes(done.stdout) == {}
+
+
+EARLY, LATE = "/etc/sysctl.d/60-rackproof.conf", "/etc/slurm/slurm.conf"
+"""Of the first files that a deploy writes and of the last."""
+TRAP = f"until [ -e {EARLY} ]; do sleep 0.2; done; sync; echo b >/proc/sysrq-trigger"
+
+
+@pytest.mark.long
+def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(converged: Rack, command: Command) -> None:
+    with Fleet(converged) as fleet:
+        boot = fleet[NODE].run(BOOT_ID, 60).text
+        assert fleet[NODE].run(f"rm {EARLY} {LATE} && systemd-run -q sh -c '{TRAP}'", 60).ok
+    done = command("rackproof", "deploy", INVENTORY, "--quiet", timeout=REBOOT_S)
+    assert done.returncode == 1, done.stdout + done.stderr[-3000:]
+    assert f"{NODE} failed: " in done.stdout + done.stderr
+    assert "the connection was lost" in done.stdout + done.stderr
+    assert "gpu-01: no changes" in done.stdout + done.stderr
+    deadline = time.monotonic() + REBOOT_S
+    while time.monotonic() < deadline:
+        with Fleet(converged) as fleet:
+            answer = fleet[NODE].run(f"{BOOT_ID} && test -e {EARLY} && ! test -e {LATE}", 60)
+        if answer.ok and answer.text != boot:
+            break
+        time.sleep(3)
+    else:
+        pytest.fail(f"{NODE} has not restarted in the middle of the deploy: {answer.why or answer.text}")
+    healed = command("rackproof", "deploy", INVENTORY, "--quiet")
+    assert healed.returncode == 0, healed.stdout + healed.stderr[-3000:]
+    with Fleet(converged) as fleet:
+        assert fleet[NODE].run(f"test -e {LATE} && systemctl is-active slurmd", 60).ok
+        left = fleet[NODE].run("find /etc /usr/local -xdev -name '*.rackproof-new'", 60)
+        assert left.ok
+        assert left.text.strip() == ""
+    again = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert changes(again.stdout) == {}

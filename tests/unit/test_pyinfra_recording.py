@@ -201,8 +201,8 @@ def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
     assert ask_plan(Context(fleet.rack, virtual_rack(), readers, fleet), "deploys/cluster.py") is None
     write_recordings(tmp_path, [Recording(node, readers[node.name].used) for node in nodes])
 
-    def planned(inventory: str) -> dict[str, list[str]]:
-        done = pyinfra(root, "--dry", "--json", inventory, "deploys/cluster.py")
+    def planned(inventory: str, *options: str) -> dict[str, list[str]]:
+        done = pyinfra(root, "--dry", "--json", *options, inventory, "deploys/cluster.py")
         assert done.returncode == 0, done.stderr
         assert "not in the recording" not in done.stderr
         entries = json.loads(done.stdout)["plan"]
@@ -211,6 +211,7 @@ def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
     plan = planned(f"@recording/{tmp_path}")
     assert plan == planned("tests/unit/configure/fake_inventory.py")
     assert len(plan) > 20
+    assert planned(f"@recording/{tmp_path}", "--diff") == plan
 
 
 # rackproof record

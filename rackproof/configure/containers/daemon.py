@@ -14,7 +14,7 @@ PACKAGES = {
         "docker": ("docker.io",),
         "containerd": ("containerd",),
         "podman": ("crun", "fuse-overlayfs", "podman", "uidmap"),
-        "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "uidmap"),
+        "enroot": ("ca-certificates", "curl", "fuse-overlayfs", "jq", "parallel", "squashfs-tools", "uidmap", "zstd"),
     },
     "rhel": {
         "docker": ("docker-ce",),
@@ -23,7 +23,7 @@ PACKAGES = {
         "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "shadow-utils"),
     },
 }
-"""By family and runtime. Of enroot only what its own packages need: they are downloads."""
+"""By family and runtime. Of enroot only what its own packages need: they are downloads. RHEL always has a curl."""
 FOREIGN = {"rhel": ("docker-ce", "containerd.io")}
 """By family: what its own repositories do not have."""
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"

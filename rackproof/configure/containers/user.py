@@ -72,7 +72,9 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
         )
     for file in ranges(inputs, state):
         lines.append(
-            f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || true; echo {_range(inputs)}; }} > {file}.rackproof-new"
+            # Status 1: there is nobody else. Anything worse must not cost the others their numbers.
+            f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || [ $? -eq 1 ] || exit 1;"
+            f" echo {_range(inputs)}; }} > {file}.rackproof-new"
             f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
         )
     there = dict(state.folders)

@@ -6,6 +6,7 @@ What counts is what a runtime says it uses, not what a file says.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.rollback.journal import Later, later, mark_lines
 from rackproof.core.architecture import Containers
+from rackproof.errors import InventoryError
 
 CDI: Final = "/etc/cdi/nvidia.yaml"
 CDI_SERVICE: Final = "rackproof-cdi.service"
@@ -40,8 +42,21 @@ def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ..
 
 
 def handing_out(declared: Containers | None, groups: Collection[str], stack: GpuStack) -> tuple[str, ...]:
-    """Runtimes that give GPUs to containers on a node of these roles."""
-    return stack.runtimes or owned(declared, groups)
+    """Runtimes that give GPUs to containers on a node of these roles. Raises InventoryError."""
+    own = owned(declared, groups)
+    here = declared.runtime if declared and not own and set(declared.roles) & set(groups) else None
+    if here in CONFIGURED and here in stack.runtimes:
+        raise InventoryError(
+            f"gpu_stack.runtimes: {here}: the architecture declares it without GPUs, and two deploys would write its"
+            " configuration; promise containers.nvidia_runtime or containers.cdi"
+        )
+    return stack.runtimes or own
+
+
+def with_runtime(declared: Containers | None, wanted: Sequence[str], owned: Collection[str]) -> tuple[str, ...]:
+    """Those of ``wanted`` that need NVIDIA's runtime: one that is promised with CDI alone reads the specification."""
+    by_cdi = owned if declared is not None and not declared.nvidia_runtime else ()
+    return tuple(name for name in wanted if name not in by_cdi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +66,7 @@ class RuntimeState:
     docker_cgroup: str
     containerd: bool | None
     containerd_systemd: bool
-    """Containers' control groups are systemd's."""
+    """Control groups of containers with NVIDIA's runtime are systemd's."""
     cdi_version: str
     """Driver that the CDI specification was written for; empty where there is none."""
     driver: str
@@ -66,10 +81,25 @@ def state_command() -> str:
         "export LC_ALL=C; if command -v docker >/dev/null; then timeout 30 docker info -f "
         "'{{json .Runtimes}}' 2>/dev/null; timeout 30 docker info -f '{{.CgroupDriver}}' 2>/dev/null; fi; echo --; "
         "if command -v containerd >/dev/null; then echo containerd; timeout 30 containerd config dump 2>/dev/null "
-        "| grep -E 'runtimes\\.[\"]?nvidia|SystemdCgroup'; fi; echo --; "
-        f"grep -o -m1 -E 'libcuda\\.so\\.[0-9.]+' {CDI} 2>/dev/null; echo --; "
+        "| grep -E '^ *\\[|SystemdCgroup'; fi; echo --; "
+        # Links are named for the interface: libcuda.so.1 is no driver's version.
+        f"grep -o -m1 -E 'libcuda\\.so\\.[0-9]+\\.[0-9.]+' {CDI} 2>/dev/null; echo --; "
         "cat /sys/module/nvidia/version 2>/dev/null; echo --; command -v nvidia-ctk; "
     )
+
+
+_OWN_SECTION: Final = re.compile(r"""\[.*\.runtimes\.["']?nvidia["']?(\.options)?\]$""")
+
+
+def _by_systemd(dump: Sequence[str]) -> bool:
+    """Of sections and ``SystemdCgroup`` in containerd's configuration: NVIDIA's runtime says true."""
+    section = ""
+    for line in dump:
+        if line.startswith("["):
+            section = line
+        elif _OWN_SECTION.match(section) and line.replace(" ", "") == "SystemdCgroup=true":
+            return True
+    return False
 
 
 def parse_state(lines: Sequence[str]) -> RuntimeState:
@@ -87,8 +117,8 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
     return RuntimeState(
         docker=None if not docker else RUNTIME in known,
         docker_cgroup=docker[1] if len(docker) > 1 else "",
-        containerd=None if not containerd else any(RUNTIME in line for line in containerd[1:]),
-        containerd_systemd=any(line.replace(" ", "") == "SystemdCgroup=true" for line in containerd),
+        containerd=None if not containerd else any(_OWN_SECTION.match(line) for line in containerd[1:]),
+        containerd_systemd=_by_systemd(containerd[1:]),
         cdi_version=cdi[0].removeprefix("libcuda.so.") if cdi else "",
         driver=driver[0] if driver else "",
         toolkit=bool(toolkit),
@@ -150,14 +180,20 @@ def plan(
     )
 
 
+_OPTIONS: Final = r"/\.runtimes\..\{0,1\}nvidia.\{0,1\}\.options\] *$/"
+"""Address of sed: the section in a file of containerd that nvidia-ctk writes, in whichever quotes."""
+
+
 def _configure(name: str) -> list[str]:
     command = f"timeout 60 nvidia-ctk runtime configure --runtime={name} >/dev/null"
     lines = [f"{command} || fail 'nvidia-ctk could not configure {name}'"]
     if name == "containerd":
         # Two managers of control groups on one node: pods lose their devices at every daemon-reload of systemd.
+        # Where runc has no such line nvidia-ctk writes none either.
         lines += [
             'for f in /etc/containerd/config.toml /etc/containerd/conf.d/*.toml; do [ ! -f "$f" ] ||'
-            " sed -i 's/^\\( *SystemdCgroup *= *\\)false/\\1true/' \"$f\"; done"
+            " sed -i -e 's/^\\( *SystemdCgroup *= *\\)false/\\1true/'"
+            f" -e '{_OPTIONS},/^ *\\[/{{/^ *SystemdCgroup/d}}' -e '{_OPTIONS}a SystemdCgroup = true' \"$f\"; done"
         ]
     return lines
 
@@ -166,9 +202,12 @@ def _restart(name: str) -> list[str]:
     """And see that it has taken the runtime in."""
     proof = {
         "docker": f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'",
-        "containerd": f"timeout 60 containerd config dump | grep -q -E 'runtimes\\.[\"]?{RUNTIME}'",
+        "containerd": "timeout 60 containerd config dump"
+        " | awk '/^ *\\[/ {own = /\\.runtimes\\..?nvidia.?(\\.options)?\\]/}"
+        " own && /^ *SystemdCgroup *= *true/ {found = 1} END {exit !found}'",
     }[name]
+    how = ", with systemd for its control groups" if name == "containerd" else ""
     return [
         f"systemctl restart {name}",
-        f"{proof} || fail '{name} does not know the runtime {RUNTIME} after its restart'",
+        f"{proof} || fail '{name} does not know the runtime {RUNTIME} after its restart{how}'",
     ]

@@ -15,13 +15,11 @@ from rackproof.configure.files import PENDING, REBOOT
 from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, Wanted, fabric_manager
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
+from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
 from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
 from rackproof.configure.versions.kernels import reboot_reason
-from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.core.machine import Machine
 
-LOCK_WAIT_S: Final = 300
-"""Seconds that another run of the package manager is waited for."""
 BUILD_TIMEOUT_S: Final = 1200
 """Modules of all DKMS packages for one kernel."""
 INITRAMFS_TIMEOUT_S: Final = 1200
@@ -307,7 +305,8 @@ def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str
     lines += [
         f"mark {shlex.quote(mark)}; blocked=1"
         for mark in plan.marks
-        if mark != NOUVEAU and "loaded" not in mark and not (release and mark == reboot_reason(release))
+        # Those that the lines above find out by themselves are left to them: packages may have brought another version.
+        if mark != NOUVEAU and not mark.startswith("driver ") and not (release and mark == reboot_reason(release))
     ]
     lines.append('if [ -n "$blocked" ]; then exit 0; fi')
     for module in target.modules:

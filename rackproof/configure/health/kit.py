@@ -16,6 +16,8 @@ from typing import Any
 
 from rackproof.configure.health.inputs import HealthInputs
 from rackproof.configure.health.requirements import LOCK, Pinned, pinned, title
+from rackproof.configure.settings import inputs
+from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 
@@ -24,7 +26,10 @@ PARTS = ("rackproof", "validators", "architectures", "pyproject.toml")
 SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf")
 NOT_NEEDED = ("pyinfra",)
 """Dependencies of deploying and certifying only."""
-DATA_KEYS = ("fabric_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s")
+DATA_KEYS = (
+    "fabric_addresses", "fabric_second_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s",
+    "containers",
+)  # fmt: skip
 """What checks read of the inventory's data. Nothing else goes to a node: data may hold what is nobody's business."""
 STAMP = "installed"
 PROGRAM = "/usr/local/sbin/rackproof-health"
@@ -53,6 +58,21 @@ class Kit:
     def dependencies(self) -> str:
         """Changes with what pip has to install."""
         return hashlib.sha256("\n".join((*self.requirements, self.inputs.python)).encode()).hexdigest()[:16]
+
+
+def applies(slurm: Slurm | None, node: Node) -> bool:
+    """Nodes that Slurm asks with the kit's own program; a site may have another one, or want this one by hand."""
+    if slurm is None or not set(slurm.roles) & set(node.groups):
+        return False
+    return slurm.health_check == PROGRAM or "health_check" in node.data
+
+
+def inputs_of(node: Node, virtual: bool) -> HealthInputs:
+    """On a virtual rack the kit is installed only where the inventory says so. Raises InventoryError."""
+    chosen = inputs(node, "health_check", HealthInputs)
+    if virtual and "install" not in chosen.model_fields_set:
+        return chosen.model_copy(update={"install": False})
+    return chosen
 
 
 def checkout() -> Path:
@@ -161,7 +181,8 @@ if ! [ -e "$venv/complete" ]; then
   echo "$listed" | base64 -d > "$venv/requirements.txt"
   timeout -k 10 1500 "$venv/bin/pip" --quiet --disable-pip-version-check --no-input install \\
     --only-binary :all: --require-hashes{source} -r "$venv/requirements.txt" \\
-    || fail "pip could not install what the kit needs"
+    || fail "pip could not install what the kit needs: name a source that this node reaches in health_check.index_url,\
+ or a folder with the wheels in health_check.wheelhouse"
   touch "$venv/complete"
 fi
 rm -rf -- "$base/kit.old"
@@ -193,6 +214,8 @@ def _keys(node: Node) -> Iterable[str]:
 
 def _plain(node: Node, key: str) -> Any:
     value = node.data[key]
+    if key == "containers" and isinstance(value, dict):
+        value = {each: value[each] for each in ("user", "image") if each in value}
     try:
         return json.loads(json.dumps(value))
     except TypeError:

@@ -159,6 +159,8 @@ class Upper:
     paths: tuple[str, ...] = ()
     mode: str | None = None
     """Of a bond."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Of a bond, in the words of the kernel's driver."""
 
 
 def uppers(stack: NicStack) -> tuple[Upper, ...]:
@@ -175,7 +177,12 @@ def uppers(stack: NicStack) -> tuple[Upper, ...]:
 
 def _bond(name: str, bond: Bond) -> Upper:
     address = str(bond.address) if bond.address else None
-    return Upper(name, bond.mtu, address, bond.macs, bond.paths, bond.mode)
+    settings = [("MII Polling Interval (ms)", str(bond.miimon_ms))]
+    if bond.mode == "802.3ad":
+        settings.append(("LACP rate", bond.lacp_rate))
+    if bond.mode != "active-backup":
+        settings.append(("Transmit Hash Policy", bond.hash_policy))
+    return Upper(name, bond.mtu, address, bond.macs, bond.paths, bond.mode, tuple(settings))
 
 
 MODES: Final = {
@@ -192,6 +199,8 @@ class UpperChange:
     members: tuple[str, ...]
     """Names that the kernel has for them now."""
     reasons: tuple[str, ...]
+    anew: bool = False
+    """A bond that is there keeps its mode, its settings and others' members whatever its file says."""
 
 
 def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
@@ -210,7 +219,8 @@ def plan_uppers(
     by_name = {link.name: link for link in links}
     changes = []
     for upper in wanted:
-        reasons = []
+        reasons: list[str] = []
+        only_anew: list[str] = []
         members = members_of(upper, links)
         link, bond = by_name.get(upper.name), bonds.get(upper.name)
         if upper.mode:
@@ -220,10 +230,10 @@ def plan_uppers(
             mine = {each.name for each in bond.members} if bond else set()
             if missing := [name for name in members if name not in mine]:
                 reasons.append(f"without {', '.join(missing)}")
+            only_anew = _other_settings(upper, bond) if bond else []
             if extra := sorted(mine - set(members)):
-                reasons.append(f"with {', '.join(extra)}")
-            if bond and bond.mode != MODES[upper.mode]:
-                reasons.append(f"mode is {bond.mode}")
+                only_anew.append(f"with {', '.join(extra)}")
+            reasons += only_anew
             reasons += [
                 f"MTU {by_name[name].mtu} of {name} becomes {upper.mtu}"
                 for name in members
@@ -239,13 +249,25 @@ def plan_uppers(
             if not link.up:
                 reasons.append("down")
         if reasons:
-            changes.append(UpperChange(upper, members, tuple(reasons)))
+            changes.append(UpperChange(upper, members, tuple(reasons), anew=bool(only_anew)))
     return tuple(changes)
+
+
+def _other_settings(upper: Upper, bond: BondState) -> list[str]:
+    """How a bond differs from its file; what its driver does not report is not compared."""
+    found = [] if bond.mode == MODES[upper.mode or ""] else [f"mode is {bond.mode}"]
+    for key, value in upper.settings:
+        actual = bond.settings.get(key)
+        # A name with its number: layer3+4 (1).
+        if actual is not None and actual.split(" (")[0] != value:
+            found.append(f"{key} is {actual}")
+    return found
 
 
 def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
     """Bring bonds and VLANs up from the files that are there already, and wait until the kernel shows them."""
-    lines = ["set -eu", "nmcli connection reload" if manager == "NetworkManager" else "networkctl reload"]
+    lines = ["set -eu", *(f"ip link delete dev {shlex.quote(each.upper.name)}" for each in changes if each.anew)]
+    lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
     for change in changes:
         name = shlex.quote(change.upper.name)
         if manager == "NetworkManager":
@@ -268,6 +290,12 @@ def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
         for member in change.members:
             test = f"grep -qw {shlex.quote(member)} /sys/class/net/{shlex.quote(change.upper.name)}/bonding/slaves"
             lines.append(_wait(test, change.upper.name, f"does not take {member}"))
+        if change.upper.mode:
+            report = f"/proc/net/bonding/{shlex.quote(change.upper.name)}"
+            for key, value in (("Bonding Mode", MODES[change.upper.mode]), *change.upper.settings):
+                begin, whole = shlex.quote(f"{key}:"), shlex.quote(f"{key}: {value}")
+                test = f"! grep -qF {begin} {report} || grep -qF {whole} {report}"
+                lines.append(_wait(test, change.upper.name, f"does not report {key}: {value}"))
         if change.upper.mtu:
             for each in (change.upper.name, *change.members):
                 lines.append(f"ip link set dev {shlex.quote(each)} mtu {change.upper.mtu}")

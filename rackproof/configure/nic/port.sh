@@ -51,7 +51,7 @@ classes() {
 				for (i = 1; i <= n; i++) if (codes[i] ~ /[0-9]/) printf "dscp.%d=%d\n", codes[i], name[2]
 			}
 			/^Receive buffer size/ {
-				sub(/^[^:]*: */, ""); sub(/,?total_size.*$/, ""); sub(/, *$/, ""); print "buffer_size=" $0
+				sub(/^[^:]*: */, ""); sub(/,?(total|max_buffer)_size=.*$/, ""); sub(/, *$/, ""); print "buffer_size=" $0
 			}
 			/^PFC configuration/ { within = 1 }
 			within && ($1 == "enabled" || $1 == "buffer") {

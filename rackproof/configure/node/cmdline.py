@@ -18,6 +18,8 @@ DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
 """Last in the order of the names: what packages and clouds put there is read before."""
 NOTE = "/etc/rackproof/kernel-arguments"
 REASON = "kernel arguments"
+MARK = shlex.quote(f"{PENDING}/{REBOOT}{REASON}")
+"""Lists what was taken out and is in force until then."""
 GPU_VENDOR = "10de"
 
 _REPEATED = frozenset({"console", "earlycon", "hugepages", "hugepagesz", "modprobe.blacklist", "pci", "memmap"})
@@ -123,6 +125,8 @@ class BootLoader:
     dropin: str | None = None
     note: tuple[str, ...] = ()
     marked: bool = False
+    gone: tuple[str, ...] = ()
+    """What was taken out of the entries since the last boot."""
 
 
 def state_command() -> str:
@@ -137,6 +141,7 @@ def state_command() -> str:
         "fi; "
         f"[ ! -e {DROPIN} ] || sed 's/^/dropin /' {DROPIN}; "
         f"[ ! -e {NOTE} ] || sed 's/^/note /' {NOTE}; "
+        f"[ ! -s {MARK} ] || sed 's/^/gone /' {MARK}; "
         f"{pending_command().replace('%s', 'mark %s')}"
     )
 
@@ -146,7 +151,7 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
     found: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
-        if key not in ("running", "tool", "entry", "dropin", "note", "mark"):
+        if key not in ("running", "tool", "entry", "dropin", "note", "gone", "mark"):
             raise ValueError(f"not about a boot loader: {line!r}")
         found.setdefault(key, []).append(value)
     if len(found.get("running", ())) != 1:
@@ -160,6 +165,7 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
         dropin="".join(f"{line}\n" for line in found["dropin"]) if "dropin" in found else None,
         note=tuple(word for line in found.get("note", ()) for word in line.split()),
         marked=f"{REBOOT}{REASON}" in found.get("mark", ()),
+        gone=tuple(word for line in found.get("gone", ()) for word in line.split()),
     )
 
 
@@ -242,12 +248,15 @@ def plan(want: Wanted, found: BootLoader) -> CmdlinePlan:
     if mine or menu or (want and not found.entries):
         lines += _grub(want) if found.tool == "grub" else _grubby(want, found)
     stale = _stale(want, found)
+    lasting = {*found.gone} & {*found.running} - {*want.required}
     if (now or stale) and not found.marked:
         lines.append(reboot_mark(REASON))
-    elif found.marked and not now and not stale:
-        lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{REBOOT}{REASON}')}")
+    elif found.marked and not now and not stale and not lasting:
+        lines.append(f"rm -f -- {MARK}")
+    if stale:
+        lines.append(f"printf '%s\\n' {shlex.join(stale)} >>{MARK}")
     if not lines:
-        return CmdlinePlan(reboot=bool(now))
+        return CmdlinePlan(reboot=found.marked)
     return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *mine), bool(now or stale))
 
 

@@ -96,7 +96,7 @@ def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[La
     if any(reason.startswith("tuned profile") for reason in plan.reasons):
         kept += [*mark_lines(("restart:tuned.service",)), unit_line("tuned.service")]
         unknown += [later(path) for path in TUNED]
-    if plan.blacklist:
+    if node_settings.FORBIDDEN in plan.reasons:
         kept += mark_lines((INITRAMFS,))
         # Until the initial file systems are made again the list has a line more, and stays so where that fails.
         unknown.append(later(node_settings.BLACKLIST))

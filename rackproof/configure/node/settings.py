@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
+FORBIDDEN = "forbidden modules"
+"""The reason of a plan that writes the list, and the initial file systems with it."""
 NOT_REBUILT = "# The initial file system is not rebuilt with this yet.\n"
 MODULES_LOAD = "/etc/modules-load.d/rackproof-node.conf"
 IRQ_SCRIPT = "/usr/local/sbin/rackproof-irq-affinity"
@@ -105,8 +106,6 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
 class SettingsPlan:
     lines: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    blacklist: tuple[str | None, ...] = ()
-    """sha256 of the list of forbidden modules when it changes, None in it when it goes."""
 
     @property
     def script(self) -> str:
@@ -139,14 +138,7 @@ def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
         _hugepages(size, count, found, do)
     if wanted.irq_affinity and found.irq_strays:
         do(f"{len(found.irq_strays)} interrupts", IRQ_SCRIPT)
-    return SettingsPlan(tuple(lines), tuple(reasons), _blacklist_change(wanted, found))
-
-
-def _blacklist_change(wanted: Settings, found: SettingsState) -> tuple[str | None, ...]:
-    text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
-    if found.blacklist == text:
-        return ()
-    return (hashlib.sha256(text.encode()).hexdigest() if text else None,)
+    return SettingsPlan(tuple(lines), tuple(reasons))
 
 
 def _tuned(profile: str) -> list[str]:
@@ -170,7 +162,7 @@ def blacklist_text(forbidden: Sequence[str]) -> str:
 def _modules(wanted: Settings, found: SettingsState, record: Record) -> None:
     text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
     if found.blacklist != text:
-        record("forbidden modules", *_blacklist(text))
+        record(FORBIDDEN, *_blacklist(text))
     for name in wanted.forbidden:
         plain = name.replace("-", "_")
         if plain in found.loaded and f"{REBOOT}{module_reason(name)}" not in found.marks:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.mounts import Mounted, parse_mounts
+from rackproof.configure.package_manager import LOCK_FILES, PID_FILES, wait_for_lock
 from rackproof.configure.run_lock import Holder, held_command, parse_held
-from rackproof.configure.versions.locks import LOCK_FILES, PID_FILES, wait_for_lock
 from rackproof.core.sections import sections_of
 
 BUSY_SHOWN = 5

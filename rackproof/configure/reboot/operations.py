@@ -25,7 +25,7 @@ from rackproof.configure.operations import refuse, unreadable
 from rackproof.configure.reboot import reasons
 from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.reboot.mode import Mode
+from rackproof.core.reboot_mode import Mode
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 
@@ -56,7 +56,7 @@ def reboot(
 ) -> Commands:
     """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped.
 
-    Commands none where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained.
+    Nothing is sent where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained.
     """
     found = host.get_fact(Reasons)
     if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
 from rackproof.configure.storage.client import NoClient
 from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.steps import Step
@@ -102,11 +103,12 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str) -> Ste
     """Exactly these versions, from repositories that are there already. Nothing else is upgraded for them."""
     if family == "rhel":
         words = " ".join(shlex.quote(f"{each}-{version}" if version else each) for each, version in wanted.items())
-        script = f"dnf -q -y --setopt=install_weak_deps=False install {words}"
+        script = f"{unlocked(family)}\ndnf -q -y --setopt=install_weak_deps=False install {words}"
     else:
         words = " ".join(shlex.quote(f"{each}={version}" if version else each) for each, version in wanted.items())
         script = (
             "export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 NEEDRESTART_MODE=l\n"
+            f"{unlocked(family)}\n"
             "apt-get -q update -o DPkg::Lock::Timeout=300\n"
             "apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold --allow-downgrades"
             f" install --no-install-recommends {words}"
@@ -136,27 +138,37 @@ def software(
     return (*where, packages(TITLES[name], left, family, key))
 
 
+def unlocked(family: str) -> str:
+    """Shell lines that wait until nobody else is installing, and say who is when that does not end."""
+    return "\n".join(wait_for_lock(family, LOCK_WAIT_S))
+
+
 def local_package(name: str, download: Download, holds: str, family: str, key: str) -> Step:
     """A package that was downloaded, installed from its file."""
     path = shlex.quote(place(download))
-    tool = "dnf -q -y install" if family == "rhel" else "apt-get -q -y -o DPkg::Lock::Timeout=300 install"
     return Step(
         name=f"Package of {name}",
         holds=holds,
-        script=f"{fetch(download)}\n{tool} {path}",
+        script=f"{fetch(download)}\n{unlocked(family)}\n{install_file(family)} {path}",
         otherwise=f"not installed; is {key} built for this kernel and distribution?",
     )
+
+
+def install_file(family: str) -> str:
+    """The command that installs the packages in the files behind it."""
+    return "dnf -q -y install" if family == "rhel" else "apt-get -q -y -o DPkg::Lock::Timeout=300 install"
 
 
 def kernel_headers(family: str, why: str) -> Step:
     """Without the headers of exactly the running kernel nothing can be built for it."""
     if family == "rhel":
         brings = ("kernel-devel", "$(uname -r)")
-        script = 'dnf -q -y install "kernel-devel-$(uname -r)"'
+        script = f'{unlocked(family)}\ndnf -q -y install "kernel-devel-$(uname -r)"'
     else:
         brings = ("linux-headers-$(uname -r)", "")
         # Lists that are old name files that are gone.
         script = (
+            f"{unlocked(family)}\n"
             "get() { apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends"
             ' "linux-headers-$(uname -r)"; }\n'
             "get || { apt-get -q update; get; }"

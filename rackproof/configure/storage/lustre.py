@@ -11,12 +11,14 @@ from rackproof.configure.storage.client import Around, Client, Named, NoClient, 
 from rackproof.configure.storage.inputs import Lustre
 from rackproof.configure.storage.install import (
     fetch,
+    install_file,
     kernel_headers,
     module,
     packages,
     place,
     repository,
     software,
+    unlocked,
 )
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -136,7 +138,8 @@ o2ib=
 if [ -d {inputs.ofed} ]; then o2ib=--with-o2ib={inputs.ofed}; fi
 ./configure --disable-server --with-linux="/lib/modules/$(uname -r)/build" $o2ib >build.log 2>&1 &&
   make {"rpms" if family == "rhel" else "debs"} >>build.log 2>&1 || {{ tail -n 5 build.log >&2; exit 1; }}
-{"dnf -q -y install ./*client*.rpm" if family == "rhel" else "apt-get -q -y install ./debs/*client*.deb"}
+{unlocked(family)}
+{install_file(family)} {"./*client*.rpm" if family == "rhel" else "./debs/*client*.deb"}
 mkdir -p {BUILT_STAMP.rpartition("/")[0]}
 {stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")

@@ -9,7 +9,7 @@ import shlex
 
 from rackproof.configure.storage.client import NoClient
 from rackproof.configure.storage.inputs import Download, Nfs
-from rackproof.configure.storage.install import fetch, kernel_headers, place
+from rackproof.configure.storage.install import fetch, install_file, kernel_headers, place, unlocked
 from rackproof.configure.storage.steps import Step
 
 KEY = "storage_clients.nfs"
@@ -67,7 +67,7 @@ def _built(driver: str, source: Download) -> str:
 
 
 def _install(inputs: Nfs, family: str) -> str:
-    tool = "dnf -q -y install" if family == "rhel" else "apt-get -q -y -o DPkg::Lock::Timeout=300 install"
+    tool = f"{unlocked(family)}\n{install_file(family)}"
     initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
     if inputs.package:
         path = shlex.quote(place(inputs.package))

@@ -31,6 +31,13 @@ def ensured(steps: Sequence[Step]) -> Commands:
     if todo:
         yield StringCommand(script_of(missing[: last + 1], journal_here()))
     hopeless = missing[last + 1 :]
+    if todo and hopeless and state.is_executing:
+        # They were asked about before the others came: a module before its package.
+        again = host.get_fact(Holding, steps=hopeless)
+        if again is None:
+            yield from unreadable("what is installed for storage")
+            return
+        hopeless = [step for step, holds in zip(hopeless, again, strict=True) if not holds]
     # Before the run what makes them hold may not have happened yet.
     if hopeless and state.is_executing:
         yield from refuse(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof.configure.package_manager import LOCKED, NO_ROOM
 from rackproof.configure.rollback.journal import Journal, later, mark_lines
 
 
@@ -50,6 +51,12 @@ def parse_holding(lines: Sequence[str]) -> tuple[bool, ...]:
     return tuple(found)
 
 
+KEPT_WORDS = """\
+said=$(mktemp -p /dev/shm rackproof.XXXXXX 2>/dev/null || mktemp) || exit 1
+trap 'rm -f -- "$said"' EXIT"""
+"""What a step complained of, in memory where there is some: it is wanted most when a disk is full."""
+
+
 def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
     """Shell script that carries steps out, and stops at the first that does not hold afterwards.
 
@@ -57,7 +64,7 @@ def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
     has it.
     """
     # Whoever asks a question (dpkg about a file of its own, ssh about a key) is not answered and does not wait.
-    lines = ["set -u", "exec </dev/null", "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l"]
+    lines = ["set -u", "exec </dev/null", "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l", KEPT_WORDS]
     if journal and any(step.writes for step in steps):
         lines.append(journal.head())
     for step in steps:
@@ -66,10 +73,22 @@ def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
             marks = mark_lines([f"restart:{unit}" for unit in step.restart])
             lines.append(journal.part(marks, written))
         # A shell of its own: `set -e` means nothing left of || or inside of if.
-        lines += [f"sh -eu -c {shlex.quote(step.script)}", "rc=$?"] if step.script else ["rc=0"]
+        run = [f'sh -eu -c {shlex.quote(step.script)} 2>"$said"', "rc=$?", 'cat -- "$said" >&2']
+        lines += run if step.script else ["rc=0", ': >"$said"']
         if journal and written:
             lines.append(journal.part_behind(written))
-        words = shlex.quote(f"{step.name}: {step.otherwise}")
         test = f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1"
-        lines.append(f"if [ $rc -ne 0 ] || ! {test}; then echo {words} >&2; exit 1; fi")
+        lines.append(f"if [ $rc -ne 0 ] || ! {test}; then {_why(step)} exit 1; fi")
     return "\n".join(lines)
+
+
+def _why(step: Step) -> str:
+    """Shell that says what is wrong: what the package manager or the kernel complained of comes before our guess."""
+    no_room = "|".join(f"*{shlex.quote(words)}*" for words in NO_ROOM)
+    full = shlex.quote(f"{step.name}: a file system of this node is full, see above; make room and run again")
+    locked = shlex.quote(f"{step.name}: somebody else is installing packages, see above")
+    guess = shlex.quote(f"{step.name}: {step.otherwise}")
+    return (
+        f'case "$(cat -- "$said")" in {no_room}) echo {full};; *{shlex.quote(LOCKED)}*) echo {locked};;'
+        f" *) echo {guess};; esac >&2;"
+    )

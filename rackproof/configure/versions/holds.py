@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from rackproof.configure.versions.locks import wait_for_lock
+from rackproof.configure.package_manager import wait_for_lock
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.versions import LockedPackage
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.configure.package_manager import wait_for_lock
 from rackproof.configure.packages import APT_OPTIONS
-from rackproof.configure.versions.locks import wait_for_lock
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.versions import LockedPackage
 

@@ -25,6 +25,7 @@ class StubHost:
         self.noops: list[str] = []
         self.logged: list[str] = []
         self.connected = True
+        self.connector: object = None
         self.aside: list[str] = []
         self.current_op_global_arguments: dict[str, Any] = {}
         self.state = StubState(executing)

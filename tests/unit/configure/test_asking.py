@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from paramiko import SSHException
 from pyinfra.api.command import StringCommand
 from pyinfra.api.config import Config
 from pyinfra.api.host import Host
@@ -277,6 +280,37 @@ def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
     for path in files:
         off.ask(path)
     assert off.trips() == len(files)
+    assert {arguments["_timeout"] for _, arguments in off.nodes["gpu-01"].ran} == {asking.TIMEOUT_S}
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_connection_without_a_word_is_given_up(files: list[Path], together: bool) -> None:
+    quiet = rack({"ask_ahead": together})
+    said: list[int] = []
+    with socket.socket() as wire:
+        transport = SimpleNamespace(set_keepalive=said.append, sock=wire, is_active=lambda: True)
+        for node in quiet.nodes.values():
+            node.client = SimpleNamespace(get_transport=lambda: transport)  # type: ignore[assignment]
+        quiet.ask(files[0])
+        assert said == [asking.KEEPALIVE_S] * len(quiet.nodes)
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == asking.LOSS_S * 1000
+        quiet.state.inventory.get_host("gpu-01").connector.connect()  # type: ignore[union-attr]
+        assert len(said) == len(quiet.nodes) + 1
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_connection_that_broke_is_said_to_have(files: list[Path], raises: bool) -> None:
+    broken = rack()
+    node, host = broken.nodes["gpu-01"], broken.state.inventory.get_host("gpu-01")
+    transport = SimpleNamespace(set_keepalive=lambda _: None, sock=None, is_active=lambda: True)
+    node.client = SimpleNamespace(get_transport=lambda: transport)  # type: ignore[assignment]
+    assert broken.ask(files[0]) == ("a",)
+    assert host is not None
+    assert host.run_shell_command(StringCommand("false"))[0] is False  # it only failed
+    transport.is_active = lambda: False
+    node.broken = raises
+    with pytest.raises(SSHException, match=r"^the connection was lost: the node restarted"):
+        host.run_shell_command(StringCommand("false"))
 
 
 def test_other_connectors_are_left_alone() -> None:

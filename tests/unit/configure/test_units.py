@@ -50,6 +50,13 @@ def test_a_mark_restarts_a_unit_and_is_taken_away_after_it() -> None:
     assert plan.script.index("systemctl restart -- a.service") < plan.script.index("rm -f -- /run/rackproof")
 
 
+@pytest.mark.parametrize("mark", ["restart:a.service", "reload:a.service"])
+def test_what_is_starting_without_its_configuration_is_not_waited_for(mark: str) -> None:
+    starting = UnitState("loaded", "activating", "enabled", need_reload=False)
+    assert plan_units([Unit("a.service")], system((mark,), a=starting)).reasons == ("restart a.service",)
+    assert plan_units([Unit("a.service")], system(a=starting)).reasons == ("start a.service",)
+
+
 def test_restart_makes_a_reload_superfluous() -> None:
     plan = plan_units([Unit("a.service")], system(("restart:a.service", "reload:a.service"), a=RUNNING))
     assert "reload -- a.service" not in plan.script

@@ -33,7 +33,6 @@ def plan_all(deploy: str = DEPLOY) -> dict[str, RackPlan]:
     """Every written rack by name, planned in one process. The working directory must be the root of the checkout."""
     os.environ.setdefault("RACKPROOF_PLAN_SECRET", "not a secret")  # what inventories of the written racks name
     names = [path.name for path in racks()]
-    os.environ.setdefault("RACKPROOF_PLAN_SECRET", "written-for-tests")  # an inventory's secret of a written rack
     plans = plan_deploys([f"@recording/{PLANS / name}" for name in names], deploy)
     return dict(zip(names, plans, strict=True))
 

@@ -12,6 +12,7 @@ from tests.unit.plan.golden import PLANS, ROOT, racks
 
 OUTSIDE: Mapping[str, str] = {
     # what is written: why a rollback leaves it
+    "$said": "what a step complained of, in memory",
     "$3": "a download below /var/cache/rackproof, named by its content",
     "hold of $e": "a version of a package, whose lock is kept by the package's name",
 }
@@ -21,7 +22,7 @@ BESIDE = (".new", ".rackproof-new", ".part")
 """Half of a file, moved into its place by the next command."""
 WRITES = (
     re.compile(r"\bmv (?:-\w+ )+(?:-- )?\S+ (\S+)"),
-    re.compile(r"(?<![<&\d])>>? ?([/$][^\s()<>]+)"),
+    re.compile(r"(?<![<&\d-])>>? ?([/$][^\s()<>]+)"),
     re.compile(r"\binstall -D (?:-\w+ \w+ )*\S+ (\S+)"),
     re.compile(r"\b(?:sed -i|tee)\b.* ([/$]\S+)$", re.MULTILINE),
     re.compile(r"\bcp (?:-\w+ )*\S+ (/\S+)"),

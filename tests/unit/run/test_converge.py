@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 from rackproof.run.converge import Transcript, converge, select
@@ -52,6 +53,19 @@ def test_a_transcript_tells_who_was_started_anew() -> None:
                  "    [gpu-01] Success", "    [gpu-02] No changes"):  # fmt: skip
         transcript.feed(line)
     assert [node.rebooted for node in transcript.nodes.values()] == [True, False]
+
+
+def test_a_node_that_was_lost_is_said_to_be_whatever_else_that_broke() -> None:
+    transcript = Transcript(["gpu-01"])
+    for line in ("--> Starting operation: Base | Kernel values",
+                 "    [gpu-01] Error: could not load fact: KernelValues",
+                 "    [gpu-01] the kernel's values could not be read, so nothing was changed",
+                 f"    [gpu-01] Command socket/SSH error: SSHException('{CONNECTION_LOST}',)",
+                 "    [gpu-01] Error: executed 0 commands"):  # fmt: skip
+        transcript.feed(line)
+    log = transcript.nodes["gpu-01"]
+    assert log.reason == f"Base | Kernel values: {CONNECTION_LOST}"
+    assert log.failed == ["Base | Kernel values"]
 
 
 def test_a_transcript_tells_what_happened_to_each_node() -> None:

@@ -17,6 +17,7 @@ from deploys import templates
 from rackproof.configure import facts as shared_facts
 from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, user
 from rackproof.configure.containers.inputs import ContainerInputs, Download
+from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.versions import LockedPackage
@@ -129,7 +130,7 @@ def installing(
     done: list[str] = []
     monkeypatch.setattr(deploy, "packages_here", lambda part: locked)
     monkeypatch.setattr(deploy, "stage", lambda component, title: done.append(f"stage {component}"))
-    monkeypatch.setattr(deploy.gpu_operations, "signing_key", lambda **said: done.append(f"key {said['sha256']}"))
+    monkeypatch.setattr(gpu_operations, "signing_key", lambda **said: done.append(f"key {said['sha256']}"))
     monkeypatch.setattr(deploy.operations, "files", lambda **said: done.append(said["entries"][0].content))
     monkeypatch.setattr(deploy.operations, "packages", lambda **said: done.append(" ".join(said["names"])))
     with at(StubHost({shared_facts.InstalledPackages: installed})):

@@ -11,15 +11,18 @@ from pyinfra.api.exceptions import DeployError
 from deploys import container_toolkit, gpu_driver
 from rackproof import architectures
 from rackproof.configure.files import Absent, RemoteFile
-from rackproof.configure.gpu import install
+from rackproof.configure.gpu import install, runtimes
+from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.core.architecture import Containers
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 from rackproof.core.rack import Rack
 from rackproof.core.versions.models import Component, Components, Driver, Kernel, Platform, Repository
 from rackproof.core.versions.select import LockedPackage
+from rackproof.errors import InventoryError
 from rackproof.remote.written import read_written
 from tests.unit.configure.gpu.node import FakeNode
 from tests.unit.configure.gpu.test_install import converged
@@ -226,6 +229,15 @@ def test_which_runtimes_hand_out_gpus() -> None:
     stack = gpu_driver.stack_of(site)
     assert container_toolkit.handing_out(site, stack) == ("podman",)
     assert "nvidia-ctk cdi generate" in container_toolkit.cdi_unit().content
+
+
+def test_a_runtime_without_gpus_has_one_writer() -> None:
+    declared = Containers(roles=("gpu",), runtime="docker")
+    stack = GpuStack(runtimes=("docker",))
+    with pytest.raises(InventoryError, match=r"^gpu_stack\.runtimes: docker: .*promise containers\.nvidia_runtime"):
+        runtimes.handing_out(declared, ("gpu",), stack)
+    assert runtimes.handing_out(declared, ("login",), stack) == ("docker",)
+    assert runtimes.handing_out(declared.model_copy(update={"cdi": True}), ("gpu",), stack) == ("docker",)
 
 
 def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,36 @@ def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) ->
     assert own_node(found, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
 
 
+def test_a_node_knows_all_of_the_inventory_that_its_checks_read() -> None:
+    root = Path(kit.__file__).parents[3]
+    sources = [*(root / "validators").glob("*.py"), *(root / "rackproof/validation").glob("*.py")]
+    text = "\n".join(path.read_text() for path in (*sources, root / "rackproof/core/rack.py"))
+    read = set(re.findall(r"\.data(?:\.get\(|\[)\"(\w+)\"", text)) | set(re.findall(r'"(fabric_\w+es)"', text))
+    assert read - {"architecture"} <= set(kit.DATA_KEYS)
+    assert {"fabric_addresses", "fabric_second_addresses", "containers"} <= read
+
+
+def test_a_node_computes_the_servers_of_the_rack_and_knows_no_more_of_its_containers(tmp_path: Path) -> None:
+    whole = Rack(
+        "x",
+        (
+            Node(
+                "storage-01",
+                ("storage",),
+                {"fabric_addresses": ["10.0.0.9/24"], "fabric_second_addresses": ["10.1.0.9/24"]},
+            ),
+            Node("gpu-01", ("gpu",), {"containers": {"user": "ada", "registry_mirrors": ["https://me:hunter2@r"]}}),
+        ),
+    )
+    text = kit.rack_file(whole, "architecture.yaml")
+    assert "hunter2" not in text
+    (tmp_path / "rack.yaml").write_text(text)
+    found, _ = read_rack(tmp_path / "rack.yaml")
+    assert found.storage_addresses((), "storage", True) == whole.storage_addresses((), "storage", True)
+    assert len(found.storage_addresses((), "storage", True)) == 2
+    assert own_node(found, "gpu-01").data["containers"] == {"user": "ada"}
+
+
 def test_files_of_a_node_and_where_they_apply() -> None:
     here = site("gpu-01")
     chosen = HealthInputs()

@@ -11,10 +11,10 @@ from pyinfra.api.exceptions import DeployError
 from deploys import reboot as deploy
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.reboot.mode import Mode
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState
 from rackproof.core.rack import Rack
+from rackproof.core.reboot_mode import Mode
 from tests.unit.configure.rack import node, rack, site
 from tests.unit.configure.stub import StubHost, at
 

@@ -16,6 +16,7 @@ from rackproof.configure import facts as node_facts
 from rackproof.configure.slurm import conf, facts, operations, registration
 from rackproof.configure.slurm.nodes import CHANGED, NodeState, state_command
 from rackproof.parse.slurm import Found
+from rackproof.remote.pyinfra_recording import RecordingConnector
 from tests.unit.configure.slurm.test_conf import cluster, text
 from tests.unit.configure.stub import StubHost, run
 
@@ -87,6 +88,15 @@ def test_key_that_is_there_already() -> None:
     assert run(operations.bring_munge_key, node, server, controller="storage-01") == []
 
 
+def test_key_of_a_recorded_controller_is_compared_by_its_digest() -> None:
+    """Nobody can read the key itself there."""
+    for digest, commands in ((KEY[0], 0), ("0" * 64, 1)):
+        server = machine("storage-01", executing=False)
+        server.key = None
+        node = machine("gpu-01", key=(digest, "400", "munge"), executing=False)
+        assert len(run(operations.bring_munge_key, node, server, controller="storage-01")) == commands
+
+
 def test_controller_without_a_key() -> None:
     server = machine("storage-01")
     server.key = None
@@ -94,6 +104,13 @@ def test_controller_without_a_key() -> None:
     (refusal,) = run(operations.bring_munge_key, node, server, controller="storage-01")
     assert "storage-01 has no munge key" in refusal
     assert refusal.endswith("exit 1")
+
+
+def test_clocks_of_recordings_are_not_compared() -> None:
+    node, server = machine("gpu-01", clock=time.time() - 400), machine("storage-01")
+    node.connector = object.__new__(RecordingConnector)
+    assert run(operations.same_clock, node, server, controller="storage-01", limit_s=5.0) == []
+    assert node.noops == ["recorded at other moments: clocks are compared by a deploy"]
 
 
 def test_clock_skew_is_refused() -> None:
@@ -208,6 +225,9 @@ def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.Comple
          "Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2026]", 0, True, False),
         ("IDLE+DRAIN", "Reason=new DIMM on Monday State=IDLE [jane@2026-11-20T22:14:09]", 0, False, False),
         ("DOWN+DRAIN", "Reason=rackproof: gpu.count [root@2026-11-20T22:14:09]", 0, False, False),
+        ("DOWN", "Reason=rackproof: reboot (bond (bond0)) : Not responding [slurm@2026-11-22T07:26]", 0, True, False),
+        ("DOWN", "Reason=bad DIMM : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
+        ("DOWN+DRAIN", "Reason=rackproof: reboot (x) : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
         ("UNKNOWN*", "", 1, False, True),
         ("IDLE*", "", 1, False, True),
     ],

@@ -101,6 +101,43 @@ def test_a_package_that_is_missing_from_the_mirror_is_named(bench: Bench) -> Non
     assert "are they in the repository? see k.packages" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("family", "tool", "words"),
+    [
+        ("debian", "apt-get", "E: You don't have enough free space in /var/cache/apt/archives/."),
+        ("debian", "apt-get", "dpkg: error processing archive: cannot copy extracted data: No space left on device"),
+        ("rhel", "dnf", "Error Summary: At least 312MB more space needed on the / filesystem."),
+    ],
+)
+def test_a_full_disk_is_not_taken_for_a_package_that_is_not_there(
+    bench: Bench, family: str, tool: str, words: str
+) -> None:
+    bench.program(tool, f'case "$*" in *install*) echo "{words}" >&2; exit 1;; esac')
+    bench.program("dpkg-query" if family == "debian" else "rpm", "exit 1")
+    done = bench.carry_out([packages("Lustre", {"lustre-client": ""}, family, "k.packages")])
+    assert done.returncode == 1
+    *_, complaint, last = done.stderr.splitlines()
+    assert words in complaint
+    assert last == ("Packages of Lustre: a file system of this node is full, see above; make room and run again")
+    assert not list(bench.root.glob("rackproof.*"))
+
+
+def test_somebody_elses_lock_is_waited_for_and_named(bench: Bench) -> None:
+    bench.file("/var/lib/dnf/rpmdb_lock.pid", "4711")
+    bench.file("/proc/4711/cmdline", "dnf\0upgrade\0")
+    bench.program("sleep")
+    bench.program("dnf", "exit 1")
+    bench.program("rpm", "exit 1")
+    done = bench.carry_out([packages("Lustre", {"lustre-client": ""}, "rhel", "k.packages")])
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "the package manager is locked by process 4711 (dnf upgrade ) after 300 s; let it finish or end it, then run"
+        " again",
+        "Packages of Lustre: somebody else is installing packages, see above",
+    ]
+    assert "dnf " not in bench.log
+
+
 def test_a_module_of_another_kernel_is_no_module(bench: Bench) -> None:
     step = module("Lustre", "lustre", "boot the kernel of the version set")
     bench.program("modinfo", "echo '6.8.0-55-generic SMP preempt'")

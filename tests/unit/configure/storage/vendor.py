@@ -66,7 +66,7 @@ def vendor() -> Iterator[Vendor]:
 PATHS = (
     "/var/cache/rackproof", "/var/lib/rackproof", "/var/log/", "/etc/rackproof", "/etc/apt", "/etc/yum.repos.d",
     "/etc/beegfs", "/etc/wekaio", "/etc/daos", "/proc/", "/sys/module", "/usr/bin/weka", "/usr/lpp", "/opt/beegfs",
-    "/etc/init.d", "/lib/modules", "/var/mmfs", "/usr/src", "/var/adm",
+    "/etc/init.d", "/lib/modules", "/var/mmfs", "/usr/src", "/var/adm", "/var/lib/dnf", "/var/lib/dpkg",
 )  # fmt: skip
 
 
@@ -83,6 +83,7 @@ class Bench:
                 target.mkdir(parents=True, exist_ok=True)
         (self.root / "etc/apt/sources.list.d").mkdir()
         (self.root / "bin").mkdir()
+        self.file("/proc/locks", "")
         self.program("uname", f'case "$1" in -r) echo {KERNEL};; *) echo gpu-01;; esac')
         self.program("systemctl")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.versions.locks import wait_for_lock
+from rackproof.configure.package_manager import wait_for_lock
 from rackproof.configure.versions.repositories import Key, NotPinnable, files, keys, keys_script, mirrored
 from rackproof.core.machine import Machine
 from tests.unit.configure.versions.programs import refusal, run_with

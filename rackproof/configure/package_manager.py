@@ -1,4 +1,6 @@
-"""Who holds the package manager's lock, as shell: waited for, and named when it does not go away."""
+"""What apt and dnf stumble over, as shell: who holds their lock (waited for, and named when it does not go away), and a
+disk without room.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+LOCK_WAIT_S: Final = 300
+"""Seconds that another run of the package manager is waited for."""
 LOCK_FILES: Final = {
     "debian": (
         "/var/lib/dpkg/lock-frontend",
@@ -22,6 +26,11 @@ PID_FILES: Final = {
     "rhel": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/var/cache/dnf/download_lock.pid"),
 }
 """dnf writes its process id instead; the file stays behind when dnf was killed."""
+
+NO_ROOM: Final = ("No space left on device", "enough free space", "more space needed on")
+"""Words of the kernel, of apt and of dnf (libdnf) for a full disk."""
+
+LOCKED: Final = "the package manager is locked by process"
 
 
 def wait_for_lock(
@@ -52,6 +61,6 @@ def wait_for_lock(
         "  done",
         "  return 1",
         "}",
-        f'n=0; while h=$(lock_holder); do [ $n -lt {wait_s} ] || {{ echo "the package manager is locked by process $h'
+        f'n=0; while h=$(lock_holder); do [ $n -lt {wait_s} ] || {{ echo "{LOCKED} $h'
         f' after {wait_s} s; let it finish or end it, then run again" >&2; exit 1; }}; n=$((n + 1)); sleep 1; done',
     )

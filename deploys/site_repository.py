@@ -1,0 +1,15 @@
+"""A site's package repository on RHEL's family: its key first, then the file that names it to dnf."""
+
+from __future__ import annotations
+
+from rackproof.configure import operations
+from rackproof.configure.gpu import operations as gpu_operations
+from rackproof.configure.repositories import dnf_repository, key_path
+
+
+def site_repository(name: str, title: str, url: str, key_url: str, key_sha256: str) -> None:
+    """To be called from within a deploy."""
+    gpu_operations.signing_key(
+        name="Repository key", path=key_path(name), url=key_url, sha256=key_sha256, family="rhel"
+    )  # fmt: skip
+    operations.files(name="Repository", entries=(dnf_repository(name, title, url),))

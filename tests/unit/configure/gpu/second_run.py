@@ -1,0 +1,205 @@
+"""A node with GPUs in a folder whose package manager, module loader, services and nvidia-smi remember what they did."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from rackproof.configure.gpu.install import PARAMETERS
+from tests.unit.configure.gpu.node import FakeNode
+from tests.unit.configure.loop import SYSTEMCTL
+
+ROOT = Path(__file__).parents[4]
+REPORT = ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/query.xml"
+FURTHER = ("cp", "cut", "date", "env", "id", "ln", "rmdir", "seq", "sync", "tee", "uniq", "wc")
+UNIT = "/etc/systemd/system/nvidia-fabricmanager.service"
+
+OPEN = "Open Kernel Module for x86_64  {}  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Tue Jul  8 18:32:15 UTC 2025"
+CLOSED = "x86_64 Kernel Module  {}  Mon Mar  3 18:35:59 UTC 2025"
+
+
+def module(version: str, open_: bool) -> str:
+    """/proc/driver/nvidia/version of a driver."""
+    kind = (OPEN if open_ else CLOSED).format(version)
+    return f"NVRM version: NVIDIA UNIX {kind}\nGCC version:  gcc version 13.3.0\n"
+
+
+_PACKAGES = r"""
+P=@root@/packages; H=@root@/held; : >>$P; : >>$H
+add() { grep -v "^$1 " $P >$P.n || :; echo "$1 $2" >>$P.n; mv $P.n $P; }
+version() { sed -n "s/^$1 //p" $P; }
+"""
+APT_CACHE = r"""
+sed -n "s/^$2 //p" @root@/versions | while read -r v; do echo " $2 | $v | https://x.example Packages"; done
+echo " $2 | @version@-@revision@ | https://x.example Packages"
+"""
+APT_GET = (
+    _PACKAGES
+    + r"""
+case " $* " in *" install "*) ;; *) exit 0;; esac
+while [ "$1" != -- ]; do shift; done; shift
+for each; do
+  v=${each#*=}; [ "$v" != "$each" ] || v=@version@-@revision@
+  add "${each%%=*}" "$v"
+done
+: >@root@/built
+"""
+)
+APT_MARK = (
+    _PACKAGES
+    + r"""
+verb=$1; shift
+case $verb in
+hold) for each; do [ "$each" = -- ] || echo "$each" >>$H; done; sort -u $H -o $H;;
+unhold) for each; do grep -vx -- "$each" $H >$H.n || :; mv $H.n $H; done;;
+showhold) cat $H;;
+esac
+"""
+)
+DPKG_QUERY = (
+    _PACKAGES
+    + r"""
+f=$2; shift 3; status=0
+for each; do
+  v=$(version "$each")
+  [ -n "$v" ] || { echo "dpkg-query: no packages found matching $each" >&2; status=1; continue; }
+  case $f in
+  *Package*Version*) echo "installed $each $v";;
+  *Upstream*) printf %s "${v%-*}";;
+  *) printf installed;;
+  esac
+done
+exit $status
+"""
+)
+DNF = (
+    _PACKAGES
+    + r"""
+case " $* " in
+*" module enable "*) for each; do :; done
+  mkdir -p /etc/dnf/modules.d
+  printf '[nvidia-driver]\nstream=%s\n' "${each#*:}" >/etc/dnf/modules.d/nvidia-driver.module;;
+*" module reset "*) rm -f /etc/dnf/modules.d/nvidia-driver.module;;
+*" versionlock list "*) cat $H;;
+*" versionlock delete "*) while [ "$1" != -- ]; do shift; done; shift
+  for each; do grep -v "^$each-[0-9]" $H >$H.n || :; mv $H.n $H; done;;
+*" versionlock add "*) while [ "$1" != add ]; do shift; done; shift; [ "$1" != -- ] || shift
+  for each; do echo "$each-3:$(version "$each").*" >>$H; done;;
+*" install "*) while [ "$1" != -- ]; do shift; done; shift
+  for each; do
+    case $each in *-@version@-*) add "${each%-@version@-*}" @version@-@revision@; continue;; esac
+    known=$(while read -r n v; do [ "$each" != "$n-$v" ] || echo "$n $v"; done <@root@/versions)
+    add ${known:-$each 1.0-1.el9}
+  done
+  : >@root@/built;;
+esac
+"""
+)
+RPM = (
+    _PACKAGES
+    + r"""
+f=; while [ "$1" != -- ]; do [ "$1" != --qf ] || { f=$2; shift; }; shift; done; shift; status=0
+for each; do
+  v=$(version "$each")
+  [ -n "$v" ] || { echo "package $each is not installed"; status=1; continue; }
+  case $f in
+  *NAME*) echo "$each $v";;
+  *VERSION*) printf %s "${v%%-*}";;
+  *) echo "$each-$v.x86_64";;
+  esac
+done
+exit $status
+"""
+)
+MODINFO = r"""
+[ -e @root@/built ] || { echo "modinfo: ERROR: Module nvidia not found." >&2; exit 1; }
+case "$*" in *version*) echo @version@;; *) echo "@license@";; esac
+"""
+MODPROBE = r"""
+n=$(echo "$1" | tr - _); mkdir -p /sys/module/$n
+[ "$n" = nvidia ] || { echo 0 >/sys/module/$n/refcnt; exit 0; }
+echo @version@ >/sys/module/nvidia/version
+printf %s '@module@' >/proc/driver/nvidia/version
+sed -n 's/^options nvidia //p' /etc/modprobe.d/rackproof-nvidia.conf | tr ' ' '\n' |
+  sed -n 's/^NVreg_\([^=]*\)=/\1: /p' | sed '@renamed@' >/proc/driver/nvidia/params
+printf 'RegistryDwords: ""\nGpuBlacklist: ""\n' >>/proc/driver/nvidia/params
+"""
+NVIDIA_SMI = r"""
+S=@root@/smi; mkdir -p $S
+get() { if [ -e $S/$1 ]; then cat $S/$1; else echo "$2"; fi; }
+partitions() { [ ! -e $S/parts ] || tr , '\n' <$S/parts | awk '{ printf "  MIG %-11s Device %2d: (UUID: MIG-%d)\n", $1, NR - 1, NR }'; }
+case "$*" in
+"--query-gpu=index "*) seq 0 7;;
+*--query-gpu=ecc.mode.pending*) get ecc Enabled;;
+*--query-gpu=mig.mode.*) get mig Disabled;;
+"-i "*" -e 0") echo Disabled >$S/ecc;;
+"-i "*" -e 1") echo Enabled >$S/ecc;;
+"-i "*" -mig 0") echo Disabled >$S/mig;;
+"-i "*" -mig 1") echo Enabled >$S/mig;;
+"mig -i "*" -cgi "*" -C") echo "$5" >$S/parts;;
+"mig -i "*" -dgi") rm -f $S/parts;;
+"mig "*) ;;
+"-pl "*) echo "$2" >$S/power;;
+"-ac "*) echo "$2" >$S/clocks;;
+"-lgc "*|"-lmc "*) ;;
+"-i "*" -L") echo "GPU $2: NVIDIA H200 (UUID: GPU-x)"; partitions;;
+-L) sed -n 's|.*<uuid>\(GPU-[^<]*\)</uuid>.*|\1|p' @report@ | awk '{ print NR - 1, $1 }' | while read -r n u; do
+  echo "GPU $n: NVIDIA H200 (UUID: $u)"; partitions; done;;
+"-q -x") c=$(get clocks 3201,1980)
+  sed -e "s|\(<current_power_limit>\)[^<]*|\1$(get power 700.00) W|" -e "s|\(_mig>\)[^<]*|\1$(get mig Disabled)|" \
+    -e "s|\(<current_ecc>\)[^<]*|\1$(get ecc_now Enabled)|" -e "s|\(<pending_ecc>\)[^<]*|\1$(get ecc Enabled)|" \
+    -e "/<applications_clocks>/,/<.applications_clocks>/{s|\(<graphics_clock>\)[^<]*|\1${c#*,} MHz|;s|\(<mem_clock>\)[^<]*|\1${c%,*} MHz|;}" \
+    @report@;;
+-q) for n in 0 1; do printf '    Fabric\n        State                             : %s\n' "$(get fabric Completed)"; done;;
+*) echo "nvidia-smi: $*" >&2; exit 2;;
+esac
+"""  # noqa: E501
+
+
+class GpuNode(FakeNode):
+    """``version``, ``open_``: of the driver that its repositories have."""
+
+    def __init__(self, root: Path, version: str, open_: bool) -> None:
+        super().__init__(root)
+        self.version, self.open = version, open_
+        for name in FURTHER:
+            found = shutil.which(name)
+            assert found, name
+            (self.bin / name).symlink_to(found)
+        for name, body in {
+            "apt-cache": APT_CACHE, "apt-get": APT_GET, "apt-mark": APT_MARK, "dpkg-query": DPKG_QUERY, "dnf": DNF,
+            "rpm": RPM, "modinfo": MODINFO, "modprobe": MODPROBE, "nvidia-smi": NVIDIA_SMI, "systemctl": SYSTEMCTL,
+        }.items():  # fmt: skip
+            self.program(name, body)
+        for name in ("update-initramfs", "dracut"):
+            self.program(name)
+        (root / "units").mkdir()
+        self.file("/versions")
+        # As NVIDIA packages it: what it waits for waits for it.
+        self.file(
+            "/units/nvidia-fabricmanager.service.packaged", "[Unit]\nAfter=network-online.target multi-user.target\n"
+        )
+        self.file("/sys/bus/pci/devices/0000:19:00.0/vendor", "0x10de\n")
+
+    def rooted(self, script: str) -> str:
+        renamed = ";".join(f"s/^{option}:/{name}:/" for option, name in PARAMETERS.items())
+        for word, value in {
+            "root": str(self.root), "version": self.version, "revision": "1.el9" if self.rhel else "0ubuntu1",
+            "license": "Dual MIT/GPL" if self.open else "NVIDIA", "report": str(REPORT), "renamed": renamed,
+            "module": module(self.version, self.open),
+        }.items():  # fmt: skip
+            script = script.replace(f"@{word}@", value)
+        return super().rooted(script)
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Its answers name no folder of ours."""
+        done = super().run(script)
+        done.stdout = done.stdout.replace(str(self.root), "")
+        return done
+
+    rhel = False
+
+
+class RhelGpuNode(GpuNode):
+    rhel = True

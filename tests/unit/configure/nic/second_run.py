@@ -1,0 +1,52 @@
+"""A node with adapters in a folder, for what one run leaves to the next."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from rackproof.configure.nic import ports
+from tests.unit.configure.loop import SYSTEMCTL, Shell
+from tests.unit.configure.nic.tree import ETHTOOL, MLNX_QOS, RDMA, SETPCI, Tree
+
+TO_ROOT = ("/usr/local/sbin/", "/usr/sbin/ofed", "/run/rackproof", "/var/lib/rackproof")
+ALSO = ("/sys/", "/proc/sys/kernel/random", "/proc/self/mounts", "/proc/net/bonding")
+
+
+def node(tmp_path: Path) -> Tree:
+    """A node with the kit's own programs for adapters, and no adapter yet."""
+    for name in ("root", "bin", "root/usr/local/sbin", "root/units", "root/var/lib"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    for name, body in (("ethtool", ETHTOOL), ("setpci", SETPCI), ("rdma", RDMA), ("mlnx_qos", MLNX_QOS)):
+        tree.program(name, body)
+    tree.program("systemctl", SYSTEMCTL.replace("@root@", str(tree.root)))
+    for name in ("port", "rdma-names", "acs"):
+        program = tree.root / f"usr/local/sbin/rackproof-{name}"
+        program.write_text(ports.script(name))
+        program.chmod(0o755)
+    tree.write("/proc/self/mounts", "/dev/vda1 / ext4 rw 0 0\n")
+    return tree
+
+
+def shell(tree: Tree) -> Shell:
+    """The kit's own programs find the folder by themselves; all other commands are told where it is."""
+
+    def run(script: str) -> subprocess.CompletedProcess[str]:
+        paths = TO_ROOT if "RACKPROOF_ROOT" in script else (*TO_ROOT, *ALSO)
+        script = re.sub("|".join(map(re.escape, paths)), lambda found: f"{tree.root}{found[0]}", script)
+        environment = {
+            "PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root), "RACKPROOF_WAIT_S": "0",
+        }  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-c", script], capture_output=True, text=True, check=False, env=environment, timeout=60
+        )
+        done.stdout = done.stdout.replace(str(tree.root), "")
+        return done
+
+    return run
+
+
+def starts(tree: Tree, unit: str, script: str) -> None:
+    (tree.root / f"units/{unit}.start").write_text(script.replace("/usr/local", f"{tree.root}/usr/local"))
