@@ -24,7 +24,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -267,11 +267,13 @@ def ask_ahead(state: State, host: Host) -> None:
 def _notice_loss(connector: BaseConnector) -> None:
     """A node that reboots or loses its network under a command says nothing: without this its limit would end it."""
     transport = _transport(connector)
-    if transport is None:
+    if transport is None or not transport.is_active():  # a node that was never reached has one as well
         return
     transport.set_keepalive(KEEPALIVE_S)
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None and hasattr(transport.sock, "setsockopt"):  # behind a jump host it is a channel
+    if option is None or not hasattr(transport.sock, "setsockopt"):  # behind a jump host it is a channel
+        return
+    with suppress(OSError):  # closed by now: the next command says so, of this node alone
         transport.sock.setsockopt(socket.IPPROTO_TCP, option, LOSS_S * 1000)
 
 

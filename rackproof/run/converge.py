@@ -247,6 +247,8 @@ def _record(
             reason = reason or "pyinfra never connected to it"
         elif reason is None and not dry and not log.failed and (interrupted or document is None):
             reason = "the run ended before this node was finished"
+            if document is None and transcript.problems:
+                reason = f"{reason}: {transcript.problems[-1]}"
         nodes.append(
             NodeChanges(
                 node=name, reached=log.connected, changed=planned[name] if dry else tuple(log.changed),

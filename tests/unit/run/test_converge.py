@@ -6,9 +6,13 @@ Real pyinfra runs, on this machine through its ``@local`` connector, below a tem
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -153,22 +157,49 @@ def test_an_undefined_template_variable_is_a_failure_with_its_reason(tmp_path: P
     assert "nowhere" in (record.reason or "")
 
 
-def test_an_unreachable_node_is_never_a_success_and_the_other_is_kept(tmp_path: Path) -> None:
-    text = 'gpu = ["@local", ("away", {"ssh_hostname": "127.0.0.1", "ssh_port": 9, "ssh_user": "nobody"})]\n'
+@pytest.fixture(params=["refuses", "hangs up"])
+def deaf(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port of this machine where nobody listens, or where who connects is sent away at once."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        if request.param == "hangs up":
+            door.listen()
+
+            def send_away() -> None:
+                with suppress(OSError):  # until the door is shut
+                    while True:
+                        door.accept()[0].close()
+
+            threading.Thread(target=send_away, daemon=True).start()
+        yield door.getsockname()[1]
+        door.shutdown(socket.SHUT_RDWR) if request.param == "hangs up" else None
+
+
+def test_an_unreachable_node_is_never_a_success_and_the_other_is_kept(tmp_path: Path, deaf: int) -> None:
+    text = f'gpu = ["@local", ("away", {{"ssh_hostname": "127.0.0.1", "ssh_port": {deaf}, "ssh_user": "nobody"}})]\n'
     inventory(tmp_path, text)
     rack = Rack(str(tmp_path / "inv.py"), (Node("@local", ("gpu",)), Node("away", ("gpu",))))
-    record = converge(rack, deploy=deploy(tmp_path, f'files.directory(name="Make", path="{tmp_path}/made")')).record
+    body = (
+        "from pyinfra import host\n"
+        "from rackproof.configure.facts import Identity\n"
+        "host.get_fact(Identity)\n"
+        f'files.directory(name="Make", path="{tmp_path}/made")'
+    )
+    record = converge(rack, deploy=deploy(tmp_path, body)).record
     local, away = record.nodes
     assert not record.ok
     assert "away not reached" in (record.reason or "")
     assert not away.reached
     assert local.changed == ("Make",)
+    assert local.reason is None
 
 
 def test_a_deploy_file_that_raises_is_a_failure(tmp_path: Path) -> None:
     record = converge(inventory(tmp_path), deploy=deploy(tmp_path, "undefined_name")).record
     assert not record.ok
     assert "undefined_name" in (record.reason or "")
+    ended = "the run ended before this node was finished: NameError: name 'undefined_name' is not defined"
+    assert record.nodes[0].reason == ended
 
 
 def test_a_misspelt_deploy_file_is_refused(tmp_path: Path) -> None:
