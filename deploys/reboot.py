@@ -3,9 +3,14 @@
 The last thing of a deploy, so that everything that needs a reboot shares one. What had to wait for it (clients built
 for another kernel, GPUs whose driver was not in force) comes with the run after it: ``rackproof deploy --reboot`` makes
 both, and gives nodes back to Slurm at the end of the second.
+
+Servers and Slurm's controller go before all others, one at a time, never in a batch with those that wait for them: what
+clients write meanwhile waits in their hard mounts, and a node is drained and given back by a controller that is up.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
@@ -28,16 +33,18 @@ def reboot() -> None:
     wishes = reboot_inputs(site, host.data.get("reboot_serial"))
     slurm = site.architecture.slurm
     works = slurm is not None and slurm.controller_role is not None and any(map(site.has_role, slurm.roles))
-    operations.reboot(
-        name="Reboot",
-        mode=mode_of(site, host.data.get("reboot", "refused")),
-        wishes=wishes,
-        kernel=site.architecture.system.kernel,
-        slurm=works,
-        health_check=slurm.health_check if slurm and works else None,
-        _parallel=wishes.serial,
-        _timeout=int(wishes.limit_s + (wishes.drain_limit_s if works else 0) + wishes.health_limit_s + SPARE_S),
-    )
+    arguments: dict[str, Any] = {
+        "mode": mode_of(site, host.data.get("reboot", "refused")),
+        "wishes": wishes,
+        "kernel": site.architecture.system.kernel,
+        "slurm": works,
+        "health_check": slurm.health_check if slurm and works else None,
+        "_timeout": int(wishes.limit_s + (wishes.drain_limit_s if works else 0) + wishes.health_limit_s + SPARE_S),
+    }
+    if site.others_wait:
+        operations.reboot(name="Servers", **arguments, _parallel=1)
+    else:
+        operations.reboot(name="Reboot", **arguments, _parallel=wishes.serial)
 
 
 def mode_of(site: Site, word: object) -> Mode:

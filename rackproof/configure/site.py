@@ -47,6 +47,14 @@ class Site:
         nodes = self.rack.group(role) if role else ()
         return nodes[0] if nodes else None
 
+    @property
+    def others_wait(self) -> bool:
+        """Whether the rack waits while this node is away: it serves storage, or is Slurm's controller."""
+        slurm = self.architecture.slurm
+        return self.node == self.first(slurm.controller_role if slurm else None) or any(
+            self.has_role(storage.server_role) for storage in self.architecture.storage.values()
+        )
+
     def served(self, class_: str) -> dict[str, Storage]:
         """Storage of a class that this node serves."""
         found = self.architecture.storage.items()

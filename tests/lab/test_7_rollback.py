@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rackproof.core.rack import Rack
@@ -23,6 +25,12 @@ def content(fleet: Fleet) -> str:
 
 def swappiness(fleet: Fleet) -> str:
     return fleet[NODE].run("sysctl -n vm.swappiness", 30).text.strip()
+
+
+def held(fleet: Fleet) -> set[str]:
+    answer = fleet[NODE].run("apt-mark showhold", 60)
+    assert answer.ok, answer.why
+    return set(answer.text.split())
 
 
 def test_drift_is_planned_shown_and_healed(converged: Rack, fleet: Fleet, command: Command) -> None:
@@ -84,6 +92,34 @@ def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet
     finally:
         last = command(*DEPLOY)
     assert last.returncode == 0, last.stdout + last.stderr
+
+
+@pytest.mark.long
+def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
+    converged: Rack, fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    lock = tmp_path / "versions.lock.yaml"
+    locked = command("rackproof", "versions", "lock", INVENTORY, "-o", str(lock))
+    assert locked.returncode == 0, locked.stdout + locked.stderr
+    kernel = fleet[NODE].run("uname -r", 30).text.strip()
+    assert f"version: {kernel}" in lock.read_text()
+    wish = (*DEPLOY, "--data", f"versions_lock={lock}")
+    done = command(*wish)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"ceph-common", f"linux-image-{kernel}"} <= held(fleet)
+    again = command(*wish)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{NODE}: no changes" in again.stdout
+
+    other = tmp_path / "other.lock.yaml"
+    other.write_text(lock.read_text().replace(kernel, "6.1.0-1-amd64"))
+    refused = command(*DEPLOY, "--data", f"versions_lock={other}")  # edited by hand: the seal is broken
+    assert refused.returncode != 0, refused.stdout + refused.stderr
+    assert str(other) in refused.stdout + refused.stderr
+
+    undone = command("rackproof", "rollback", INVENTORY, "--limit", NODE, "--quiet")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    assert not {"ceph-common", f"linux-image-{kernel}"} & held(fleet)
 
 
 def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) -> None:

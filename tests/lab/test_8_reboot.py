@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from tests.lab.conftest import INVENTORY, Command
 from tests.lab.test_2_deploy import DEPLOY, changes
 
 NODE = "gpu-02"
+GPU = ("gpu-01", "gpu-02")
 ARGUMENT = "skew_tick=1"
 WISH = f'node={{"kernel_arguments": ["{ARGUMENT}"]}}'
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -32,21 +34,31 @@ def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, comman
         assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 60).text
 
 
+ENDED = "/var/tmp/rackproof-job-ended"
+JOB = f"rm -f {ENDED}; until scontrol -o show node {NODE} | grep -q DRAIN; do sleep 2; done; sleep 20; date >{ENDED}"
+"""Runs until the deploy has drained its node, and then for long enough to be waited for."""
+
+
 @pytest.mark.long
-def test_allowed_it_is_done_and_in_force(converged: Rack, command: Command) -> None:
+def test_allowed_it_is_done_in_one_batch_when_jobs_have_ended_and_in_force(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run(BOOT_ID, 60).text
-    wish = ("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH)
-    done = command(*wish, "--reboot", "--serial", "1", timeout=REBOOT_S)
+        boots = {name: fleet[name].run(BOOT_ID, 60).text for name in GPU}
+        submitted = fleet[NODE].run(f"sbatch --parsable -w {NODE} -D /tmp -o /dev/null --wrap {shlex.quote(JOB)}", 60)
+        assert submitted.ok, submitted.why
+    wish = ("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--data", WISH)
+    done = command(*wish, "--reboot", "--serial", "2", timeout=REBOOT_S)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "rebooted in" in done.stderr
+    assert f"waiting for jobs {submitted.text.strip()}" in done.stderr
+    assert done.stderr.count("rebooted in") == len(GPU)
     with Fleet(converged) as fleet:
-        after = fleet[NODE].run(f"{BOOT_ID} && cat /proc/cmdline", 120).text
-        assert ARGUMENT in after
-        assert boot not in after
-        state = fleet[NODE].run(f"scontrol --oneliner show node {NODE}", 60)
-        assert state.ok, state.why
-        assert "DRAIN" not in state.text
+        assert fleet[NODE].run(f"rm {ENDED}", 60).ok, "the job was ended before its time"
+        for name in GPU:
+            after = fleet[name].run(f"{BOOT_ID} && cat /proc/cmdline", 120).text
+            assert ARGUMENT in after
+            assert boots[name] not in after
+            state = fleet[name].run(f"scontrol --oneliner show node {name}", 60)
+            assert state.ok, state.why
+            assert "DRAIN" not in state.text
         mounted = fleet[NODE].run("findmnt -no SOURCE /scratch", 60).text
         assert mounted.startswith("/dev/md")
 
@@ -56,9 +68,9 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     converged: Rack, command: Command
 ) -> None:
     """And what is no longer wanted on a command line went with that reboot, which somebody else ordered."""
-    unwanted = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--quiet")
+    unwanted = command("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--quiet")
     assert unwanted.returncode == 2, unwanted.stdout + unwanted.stderr[-3000:]
-    assert f"{NODE} reboot required: kernel arguments" in unwanted.stdout
+    assert "gpu-[01-02] reboot required: kernel arguments" in unwanted.stdout
     names = [node.name for node in converged.nodes]
     with Fleet(converged) as fleet:
         boots = {n: a.text for n, a in fleet.run(dict.fromkeys(names, BOOT_ID), 30).items()}
@@ -73,7 +85,8 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
         waiting -= {n for n, a in answers.items() if a.ok and a.text != boots[n]}
     assert not waiting, f"{waiting} not back with all mounts after {REBOOT_S} s"
     with Fleet(converged) as fleet:
-        assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline /boot/grub/grub.cfg", 120).text
+        for name in GPU:
+            assert ARGUMENT not in fleet[name].run("cat /proc/cmdline /boot/grub/grub.cfg", 120).text
     done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
     assert done.returncode == 0, done.stderr[-3000:]
     assert changes(done.stdout) == {}

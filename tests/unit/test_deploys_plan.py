@@ -54,7 +54,7 @@ def test_bare_nodes_are_changed_by_every_operation_of_their_roles(plan: list[dic
     unchanged = {name for name, nodes in changed.items() if not nodes}
     # An order without an action, and a question that has no answer before the packages are there.
     # Nothing that the rack declares, or Slurm's own orders and questions about a running controller.
-    idle = {"Node | Kernel arguments", "Node | Settings", "Reboot | Reboot"}
+    idle = {"Node | Kernel arguments", "Node | Settings", "Reboot | Servers", "Reboot | Reboot"}
     idle |= {name for name in unchanged if name.startswith("Slurm | ")} - {"Slurm | Files", "Slurm | Services"}
     assert unchanged - idle == {"Preflight | Checks", "Servers before clients", "Tools | Programs"}
 
@@ -65,6 +65,10 @@ def test_servers_are_set_up_before_clients_whatever_else_runs_in_parallel(plan: 
     servers = [i for i, name in enumerate(names) if name.startswith(("NFS server", "Ceph server"))]
     clients = [i for i, name in enumerate(names) if name.startswith("Storage client")]
     assert max(servers) < meeting < min(clients)
+
+
+def test_servers_are_rebooted_before_those_that_wait_for_them_and_all_of_it_last(plan: list[dict[str, Any]]) -> None:
+    assert [operation["name"] for operation in plan][-2:] == ["Reboot | Servers", "Reboot | Reboot"]
 
 
 def test_differences_are_shown_and_secrets_are_not() -> None:

@@ -10,7 +10,8 @@ from rackproof.configure.settings import Inputs
 class RebootInputs(Inputs):
     serial: int = Field(default=1, ge=1)
     """Nodes that are started anew at a time. Default 1: the first node that does not come back is the only one.
-    ``rackproof deploy --serial`` overrides it. The same for every node of the rack."""
+    ``rackproof deploy --serial`` overrides it. The same for every node of the rack. Servers and Slurm's controller go
+    first, always one at a time."""
     limit_s: float = Field(default=1800, gt=0)
     """Seconds from the order to reboot until the node answers with everything up. Default 30 minutes: a machine with
     2 TB of memory, eight GPUs and a dozen option ROMs takes 10 to 15 minutes for its self-test."""

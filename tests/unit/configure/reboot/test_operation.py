@@ -15,7 +15,7 @@ from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState
 from rackproof.core.rack import Rack
 from rackproof.core.reboot_mode import Mode
-from tests.unit.configure.rack import node, rack, site
+from tests.unit.configure.rack import architecture, node, rack, site
 from tests.unit.configure.stub import StubHost, at
 
 WAITS = RebootState("a-boot-id", "6.8", marks=("kernel arguments", "huge pages"))
@@ -123,3 +123,11 @@ def test_batches_are_the_whole_racks() -> None:
     whole = Rack("test", tuple(odd if each.name == "gpu-02" else each for each in rack().nodes))
     with pytest.raises(DeployError, match=r"rebooting\.serial: must be the same for every node"):
         deploy.reboot_inputs(site(whole=whole))
+
+
+def test_who_serves_the_others_is_known() -> None:
+    assert [name for name in ("gpu-01", "gpu-02", "storage-01") if site(name).others_wait] == ["storage-01"]
+    alone = architecture()
+    assert alone.slurm is not None
+    head = alone.model_copy(update={"storage": {}, "slurm": alone.slurm.model_copy(update={"controller_role": "gpu"})})
+    assert [name for name in ("gpu-01", "gpu-02", "storage-01") if site(name, head).others_wait] == ["gpu-01"]
