@@ -24,6 +24,7 @@ from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
+from rackproof.configure.preflight import security
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
@@ -31,6 +32,7 @@ from rackproof.configure.preflight.state import NodeState, parse_state, state_co
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site
+from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
@@ -50,6 +52,16 @@ class PreflightState(facts.Answer[NodeState]):
 
     def parse(self, lines: list[str]) -> NodeState:
         return parse_state(lines)
+
+
+class Security(facts.Answer[security.SecurityState]):
+    """SELinux, firewalld and AppArmor, of nodes where they can be in the way."""
+
+    def command(self) -> str:
+        return facts.complete(security.COMMAND)
+
+    def parse(self, lines: list[str]) -> security.SecurityState:
+        return security.parse_state(lines)
 
 
 def preflight_inputs(site: Site) -> PreflightInputs:
@@ -112,7 +124,21 @@ def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
-    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine))
+    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine), *_forbidden(site, machine))
+
+
+def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
+    """What the operating system keeps from the rack. Raises DeployError."""
+    if machine is None or not security.concerned(machine, site.architecture, site.node):
+        return ()
+    found = host.get_fact(Security)
+    if found is None:
+        return (_unread("SELinux, firewalld and AppArmor"),)
+    try:
+        slurm = inputs(site.node, "slurm", SlurmInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    return tuple(security.problems(found, site.architecture, site.node, site.ports, slurm))
 
 
 def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
