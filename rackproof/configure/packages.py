@@ -88,7 +88,8 @@ def declared_packages(architecture: Architecture, node: Node, family: str = "deb
             names.update(_server(storage))
         if any(role in node.groups for role in storage.client_roles):
             names.update(_client(storage))
-    return names_for(names, family)
+    holding = VERSION_LOCK if family == "rhel" and architecture.system.holds else ()
+    return tuple(sorted((*names_for(names, family), *holding)))
 
 
 def _server(storage: Storage) -> Iterable[str]:

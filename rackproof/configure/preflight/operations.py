@@ -22,6 +22,7 @@ from rackproof.configure.mounts import Mount
 from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
@@ -37,6 +38,7 @@ from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
 from rackproof.core.machine import Machine
+from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError
 
@@ -203,6 +205,20 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     return found
 
 
+def _checked_only(site: Site) -> tuple[str, ...]:
+    """What the architecture promises and nobody sets on this node, as a line to be said."""
+    system, groups = site.architecture.system, site.node.groups
+    machine, platform = machine_here(), platform_here()
+    components = stage_components(platform, "all", machine, groups) if platform and machine else ()
+    files = {file.path for _, each in components for file in each.files}
+    dkms = {name for _, each in components for name in each.dkms}
+    gpu = site.architecture.gpu
+    if gpu is not None and gpu.count and "gpu" in groups and not site.settings.simulated_gpus:
+        dkms.add("nvidia")
+    line = checked_only(system, {each.name for each in packages_here("all")}, files, dkms)
+    return (line,) if line else ()
+
+
 def _unread(what: str) -> Problem:
     return Problem("answer", f"{what}: expected an answer, actual none that can be read", "run its question by hand")
 
@@ -215,7 +231,7 @@ def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] =
         return
     stopping, accepted = divided(of_node(site, given), given.accept)
     if not host.state.is_executing:
-        for line in (*accepted_of_rack, *accepted):
+        for line in (*accepted_of_rack, *accepted, *_checked_only(site)):
             host.log(line, logger.warning)
     if stopping:
         yield from refuse(f"not begun: {sentence(stopping)}")

@@ -14,10 +14,12 @@ from rackproof.configure.preflight.problem import PreflightInputs, Problem, chec
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.core.architecture import Architecture, Lossless, Slurm, Storage
 from rackproof.core.rack import Node, Rack
+from rackproof.core.versions import LockedPackage
 from rackproof.core.versions.conflicts import RULES, Choices
 from rackproof.core.versions.models import Components, Driver, FileSystemClient, Gds, NetworkStack, VersionSet
 from rackproof.errors import InventoryError
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.rack import site as virtual_site
 from tests.unit.configure.stub import StubHost, at
 
 
@@ -224,3 +226,13 @@ def test_a_vendors_conflict_can_be_accepted() -> None:
 
 def test_defaults_stop_the_node_only() -> None:
     assert PreflightInputs().stop == "node"
+
+
+def test_what_the_architecture_promises_and_nobody_sets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, answer in (("machine_here", None), ("platform_here", None)):
+        monkeypatch.setattr(operations, name, lambda answer=answer: answer)
+    monkeypatch.setattr(operations, "packages_here", lambda part: ())
+    (line,) = operations._checked_only(virtual_site())
+    assert line.startswith("checked, not set: system.package_versions (fio); ")
+    monkeypatch.setattr(operations, "packages_here", lambda part: (LockedPackage("fio", "3.39-1", "others"),))
+    assert operations._checked_only(virtual_site()) == ()
