@@ -14,6 +14,7 @@ from pyinfra.context import host
 from deploys import templates
 from rackproof.configure import operations, packages
 from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.machine import machine_here
 from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
@@ -134,6 +135,8 @@ def kernel_patterns(site: Site, wishes: NodeInputs | None = None) -> dict[str, s
     values: dict[str, str] = {THP: system.transparent_hugepages}
     if system.cpu_governor:
         values[GOVERNOR] = system.cpu_governor
+    if system.clock_source:
+        values[CLOCK_SOURCE] = system.clock_source
     if wishes and wishes.smt is not None:
         values[SMT_CONTROL] = "on" if wishes.smt else "off"
     return values

@@ -21,7 +21,7 @@ from deploys.slurm import slurm
 from deploys.storage_client import storage_client
 from deploys.storage_server import storage_server
 from deploys.tools import tools
-from deploys.versions import hold_and_read_back, kernel, repositories_and_freeze, rest
+from deploys.versions import hold_and_read_back, kernel, promised_holds, repositories_and_freeze, rest
 from rackproof.configure import operations
 from rackproof.configure.site import here
 
@@ -60,6 +60,7 @@ if site.architecture.slurm:
 
 rest()
 hold_and_read_back()
+promised_holds()
 
 tools()
 reboot()

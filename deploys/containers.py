@@ -61,7 +61,7 @@ def containers() -> None:
     _packages(site, daemon.packages(declared.runtime, family), family, chosen)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
-    operations.files(name="Files", entries=files(site, declared, chosen))
+    operations.files(name="Files", entries=files(site, declared, chosen, family))
     if wanted := units(site, declared):
         operations.units(name="Services", wanted=wanted)
     if declared.bridge:
@@ -111,7 +111,7 @@ def folders(site: Site, declared: Containers) -> tuple[str, ...]:
     return tuple(f"{mounted[name].mountpoint}/{FOLDER}" for name in declared.bridge if name in mounted)
 
 
-def files(site: Site, declared: Containers, chosen: ContainerInputs) -> tuple[Entry, ...]:
+def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian") -> tuple[Entry, ...]:
     entries: list[Entry] = []
     if declared.runtime == "docker":
         entries += [
@@ -161,17 +161,18 @@ def files(site: Site, declared: Containers, chosen: ContainerInputs) -> tuple[En
                 ),
             ]
     if declared.bridge:
-        entries += [RemoteDirectory("/var/lib/rackproof"), program(site, declared)]
+        entries += [RemoteDirectory("/var/lib/rackproof"), program(site, declared, family)]
     return tuple(entries)
 
 
-def program(site: Site, declared: Containers) -> RemoteFile:
+def program(site: Site, declared: Containers, family: str = "debian") -> RemoteFile:
     text = templates.text(
         bridge.PROGRAM,
         runtime=declared.runtime,
         host_root=bridge.ROOT,
         shared=bridge.SHARED,
         mountpoints=[shlex.quote(path) for path in mountpoints(site)],
+        selinux=family == "rhel",
     )
     return RemoteFile(bridge.PROGRAM, text, mode="755")
 

@@ -12,7 +12,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from rackproof.configure import operations as common
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import family_here, machine_here
 from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.nic.declared import locked_firmware, nic_stack
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
@@ -159,6 +159,14 @@ def hold_and_read_back() -> None:
         nic_operations.locked_firmware_in_force(
             name="Firmware of adapters", locked=locked_firmware(node, nic_stack(node), platform.components)
         )
+
+
+@deploy("Holds")
+def promised_holds() -> None:
+    """What the architecture wants held, with or without a version set: once everything is installed."""
+    names = here().architecture.system.holds
+    if names:
+        operations.promised_held(name="Promised holds", names=names, family=family_here())
 
 
 def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:

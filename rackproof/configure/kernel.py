@@ -6,6 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Final
+
+CLOCK_SOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+"""The kernel takes any name here without a word, and stays with its own choice when it does not have or trust it."""
 
 
 def sysctl_path(key: str) -> str:
@@ -87,4 +91,11 @@ def write_script(plan: Sequence[Setting]) -> str:
         path = shlex.quote(setting.path)
         lines.append(f"[ -e {path} ] || {{ echo {path}: this kernel has no such setting >&2; exit 1; }}")
         lines.append(f"printf '%s\\n' {shlex.quote(setting.expected)} > {path}")
+        if setting.path == CLOCK_SOURCE:
+            available = shlex.quote(CLOCK_SOURCE.replace("current", "available"))
+            lines += [
+                f'now=$(cat {path}); [ "$now" = {shlex.quote(setting.expected)} ] || {{ echo'
+                f' "clock source: expected "{shlex.quote(setting.expected)}", actual $now; this kernel offers'
+                f' $(cat {available}): dmesg says why not, or correct system.clock_source" >&2; exit 1; }}'
+            ]
     return "\n".join(lines)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
+from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node
 
@@ -88,7 +88,8 @@ def declared_packages(architecture: Architecture, node: Node, family: str = "deb
             names.update(_server(storage))
         if any(role in node.groups for role in storage.client_roles):
             names.update(_client(storage))
-    return names_for(names, family)
+    holding = VERSION_LOCK if family == "rhel" and architecture.system.holds else ()
+    return tuple(sorted((*names_for(names, family), *holding)))
 
 
 def _server(storage: Storage) -> Iterable[str]:
@@ -145,11 +146,13 @@ def _apt_script(missing: Sequence[str]) -> str:
             # its units a dozen times. What is declared is started by its own operation.
             "export SYSTEMD_OFFLINE=1",
             *wait_for_lock("debian", LOCK_WAIT_S),
-            f"install() {{ apt-get -q -y {APT_OPTIONS} install --no-install-recommends -- {names}; }}",
+            *tell_why("debian"),
+            f"install() {{ try apt-get -q -y {APT_OPTIONS} install --no-install-recommends -- {names}; }}",
             # What may be in the way: a package that an interrupted run left half-configured; package lists that are
             # absent or name files that are gone.
-            "mend() { dpkg --configure -a --force-confdef --force-confold && apt-get -q update; }",
-            "install || { mend && install; }",
+            "update() { lists=$(apt-get -q update 2>&1) || { printf '%s\\n' \"$lists\" >&2; return 1; }; }",
+            "mend() { dpkg --configure -a --force-confdef --force-confold && update; }",
+            "install || { mend && install; } || refused ''",
             "unset SYSTEMD_OFFLINE",
             "systemctl daemon-reload",
             f'for p in {names}; do [ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' -- "$p" 2>/dev/null)" = installed ]'
@@ -165,8 +168,9 @@ def _dnf_script(missing: Sequence[str]) -> str:
             "set -eu",
             "export LC_ALL=C.UTF-8 SYSTEMD_OFFLINE=1",
             *wait_for_lock("rhel", LOCK_WAIT_S),
-            f"install() {{ dnf -q -y --setopt=install_weak_deps=False install -- {names}; }}",
-            "install || { dnf -q clean expire-cache && install; }",
+            *tell_why("rhel"),
+            f"install() {{ try dnf -q -y --setopt=install_weak_deps=False install -- {names}; }}",
+            "install || { dnf -q clean expire-cache && install; } || refused ''",
             "unset SYSTEMD_OFFLINE",
             "systemctl daemon-reload",
             f'for p in {names}; do rpm -q --quiet -- "$p"'

@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import DeployError
 
 from deploys import base, ceph, fabric, gpu, rdma_soft, storage_client, storage_server, templates
 from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -300,3 +301,14 @@ def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
     for unit in (*base.units(STORAGE), *storage_server.units(STORAGE), *ceph.units(ceph.cluster_plan(STORAGE))):
         assert declared.setdefault(unit.name, unit).running == unit.running
     assert len(declared) > 6
+
+
+def test_a_promised_clock_source_is_set_now_and_at_boot() -> None:
+    whole = architecture()
+    arch = whole.model_copy(update={"system": whole.system.model_copy(update={"clock_source": "tsc"})})
+    here = site("gpu-01", arch)
+    assert base.kernel_patterns(here)[CLOCK_SOURCE] == "tsc"
+    (unit,) = [each for each in base.files(here) if each.path.endswith(base.KERNEL_SERVICE)]
+    assert isinstance(unit, RemoteFile)
+    assert f"for f in {CLOCK_SOURCE}; do" in unit.content
+    assert CLOCK_SOURCE not in base.kernel_patterns(GPU)

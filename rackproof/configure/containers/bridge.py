@@ -8,6 +8,8 @@ One program, ``rackproof-container``, runs a command in a container as the user 
 * no capability is kept, none can be gained, nothing is privileged;
 * RDMA devices are handed over one by one, the limit on pinned memory is the caller's own, and the network is the
   node's: RoCE addresses belong to its interfaces;
+* on RHEL's family SELinux does not separate it (``label=disable``, podman-run(1)): that would need new labels on what
+  it is lent, which shared storage does not take (NFS) or must not have, and would keep RDMA devices from it;
 * podman runs in the caller's control group: within a Slurm job the job's limits hold for the container.
 
 ``--host-root`` needs no image and no registry: the node's own ``/usr`` over an empty root, read-only.

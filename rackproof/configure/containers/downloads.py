@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Sequence
 
 from rackproof.configure.containers.inputs import Download
-from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
+from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
 
 DONE = "/var/lib/rackproof/downloads"
 """A file for each sha256 that was installed."""
@@ -41,7 +41,8 @@ def install_script(wanted: Sequence[Download], family: str) -> str:
     lines += [
         "export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8",
         *wait_for_lock(family, LOCK_WAIT_S),
-        f"{install} {files} || {{ echo 'the downloaded packages cannot be installed, see above' >&2; exit 1; }}",
+        *tell_why(family),
+        f"try {install} {files} || refused 'the downloaded packages cannot be installed, see above'",
         f"mkdir -p {DONE}",
         *(f"touch {DONE}/{download.sha256}" for download in wanted),
     ]

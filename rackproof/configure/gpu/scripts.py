@@ -15,7 +15,7 @@ from rackproof.configure.files import PENDING, REBOOT
 from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, Wanted, fabric_manager
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
-from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
+from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
 from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
 from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.core.machine import Machine
@@ -105,9 +105,11 @@ def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list
     lines = [
         "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l",
         *wait_for_lock("debian", LOCK_WAIT_S),
+        *tell_why("debian"),
         *non_free,
-        f"apt-get -q {options} update || fail 'apt-get update failed: see its lines above; the repository or its key"
-        " may have changed'",
+        f"try apt-get -q {options} update || refused 'apt-get update failed: see its lines above; the repository or its"
+        " key may have changed'",
+        "lists=$said",
         "set --",
     ]
     for each in missing:
@@ -123,10 +125,10 @@ def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list
                 f'set -- "$@" {shlex.quote(each.name)}="$v"',
             ]
     lines += [
-        f"apt-get -q -y {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@" || { dpkg --configure -a --force-confdef --force-confold; apt-get -q -y'
+        f"try apt-get -q -y {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
+        ' -- "$@" || { dpkg --configure -a --force-confdef --force-confold; try apt-get -q -y'
         f" {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@"; } || fail "apt-get could not install: $*"',
+        ' -- "$@"; } || refused "apt-get could not install: $*"',
     ]
     for each in missing:
         lines.append(
@@ -172,7 +174,10 @@ def _missing(package: Package) -> str:
 
 def _stream_lines(stream: str) -> list[str]:
     name = shlex.quote(f"nvidia-driver:{stream}")
-    missing = shlex.quote(f"the repositories of this node have no stream {stream} of the module nvidia-driver")
+    missing = shlex.quote(
+        f"the repositories of this node have no stream {stream} of the module nvidia-driver; mirror them with their"
+        " modules, or declare a branch that they have"
+    )
     return [
         "dnf -y -q module reset nvidia-driver >/dev/null",
         f"dnf -y -q module enable {name} || fail {missing}",
@@ -186,7 +191,7 @@ def _dnf_lines(missing: Sequence[Package], stream: Sequence[str] = (), dkms: boo
         wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
     listed = " ".join(wanted_names)
     locked = " ".join(shlex.quote(each.name) for each in missing if each.version)
-    lines = [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
+    lines = [*wait_for_lock("rhel", LOCK_WAIT_S), *tell_why("rhel"), *stream]
     if locked:
         # dnf takes no other version of what is locked, not even of one that is asked for by name.
         lines.append(f"dnf -q versionlock delete -- {locked} >/dev/null 2>&1 || :")
@@ -197,7 +202,8 @@ def _dnf_lines(missing: Sequence[Package], stream: Sequence[str] = (), dkms: boo
     )
     why = f'rpm -q -- dkms >/dev/null || [ -n "$(dnf -q repoquery dkms 2>/dev/null)" ] || {no_dkms}; ' if dkms else ""
     lines.append(
-        f"dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed} || {{ {why}fail {failed}; }}"
+        f"try dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed}"
+        f" || {{ {why}refused {failed}; }}"
     )
     for each in missing:
         lines.append(

@@ -5,6 +5,7 @@ The promise is what is set. The inventory fills in what the architecture leaves 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rackproof.configure.node.inputs import NodeInputs, User
@@ -66,6 +67,22 @@ def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], wishes: No
         for own, key in keys.items()
     }
     return wishes.model_copy(update=values)
+
+
+def checked_only(
+    system: System, packages: Collection[str], files: Collection[str], dkms: Collection[str]
+) -> str | None:
+    """One line that names what is promised and checked, and set by nobody here: all but what the version set brings
+    and, of DKMS, the driver's own."""
+    left = {
+        "package_versions": [name for name in system.package_versions or {} if name not in packages],
+        "files": [path for path in system.files or {} if path not in files],
+        "dkms": [name for name in system.dkms if name not in dkms],
+    }
+    found = [f"system.{key} ({', '.join(names)})" for key, names in left.items() if names]
+    if not found:
+        return None
+    return f"checked, not set: {', '.join(found)}; a version set that has them (versions_lock) sets them, or the site"
 
 
 def _one(where: str, promise: str, promised: Any, wishes: NodeInputs | User, key: str) -> Any:

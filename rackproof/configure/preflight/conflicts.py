@@ -10,6 +10,7 @@ from rackproof.configure.node.cmdline import proposals
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import CONTRADICTION, Problem
 from rackproof.configure.settings import inputs
+from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.storage.inputs import StorageClients
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
@@ -28,6 +29,9 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
     mounted = [each for role in node.groups for each in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
     cmdline = (*given.kernel_arguments, *proposed)
+    weka = clients.weka if any(each.fstype == "wekafs" for each in mounted) else None
+    slurm = architecture.slurm
+    works = slurm is not None and slurm.controller_role is not None and set(slurm.roles) & set(node.groups)
     return Choices(
         cmdline=cmdline,
         driver_options={key: str(value) for key, value in stack.module_options.items()},
@@ -37,6 +41,9 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         secure_boot=machine.secure_boot if machine is not None else None,
         nfs_driver=clients.nfs.driver if any(each.class_ == "nfs" for each in mounted) else None,
         virtualised=given.passthrough or any(word.startswith("vfio-pci.ids=") for word in cmdline),
+        weka_cores=(len(weka.cores) or weka.num_cores) if weka else 0,
+        weka_cores_named=bool(weka and weka.cores),
+        slurm_kept=len(inputs(node, "slurm", SlurmInputs).cpu_spec_list) if works else None,
     )
 
 

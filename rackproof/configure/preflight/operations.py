@@ -22,8 +22,10 @@ from rackproof.configure.mounts import Mount
 from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
+from rackproof.configure.preflight import security
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
@@ -31,10 +33,12 @@ from rackproof.configure.preflight.state import NodeState, parse_state, state_co
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site
+from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
 from rackproof.core.machine import Machine
+from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError
 
@@ -50,6 +54,16 @@ class PreflightState(facts.Answer[NodeState]):
 
     def parse(self, lines: list[str]) -> NodeState:
         return parse_state(lines)
+
+
+class Security(facts.Answer[security.SecurityState]):
+    """SELinux, firewalld and AppArmor, of nodes where they can be in the way."""
+
+    def command(self) -> str:
+        return facts.complete(security.COMMAND)
+
+    def parse(self, lines: list[str]) -> security.SecurityState:
+        return security.parse_state(lines)
 
 
 def preflight_inputs(site: Site) -> PreflightInputs:
@@ -112,7 +126,21 @@ def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
-    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine))
+    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine), *_forbidden(site, machine))
+
+
+def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
+    """What the operating system keeps from the rack. Raises DeployError."""
+    if machine is None or not security.concerned(machine, site.architecture, site.node):
+        return ()
+    found = host.get_fact(Security)
+    if found is None:
+        return (_unread("SELinux, firewalld and AppArmor"),)
+    try:
+        slurm = inputs(site.node, "slurm", SlurmInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    return tuple(security.problems(found, site.architecture, site.node, site.ports, slurm))
 
 
 def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
@@ -177,6 +205,20 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     return found
 
 
+def _checked_only(site: Site) -> tuple[str, ...]:
+    """What the architecture promises and nobody sets on this node, as a line to be said."""
+    system, groups = site.architecture.system, site.node.groups
+    machine, platform = machine_here(), platform_here()
+    components = stage_components(platform, "all", machine, groups) if platform and machine else ()
+    files = {file.path for _, each in components for file in each.files}
+    dkms = {name for _, each in components for name in each.dkms}
+    gpu = site.architecture.gpu
+    if gpu is not None and gpu.count and "gpu" in groups and not site.settings.simulated_gpus:
+        dkms.add("nvidia")
+    line = checked_only(system, {each.name for each in packages_here("all")}, files, dkms)
+    return (line,) if line else ()
+
+
 def _unread(what: str) -> Problem:
     return Problem("answer", f"{what}: expected an answer, actual none that can be read", "run its question by hand")
 
@@ -189,7 +231,7 @@ def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] =
         return
     stopping, accepted = divided(of_node(site, given), given.accept)
     if not host.state.is_executing:
-        for line in (*accepted_of_rack, *accepted):
+        for line in (*accepted_of_rack, *accepted, *_checked_only(site)):
             host.log(line, logger.warning)
     if stopping:
         yield from refuse(f"not begun: {sentence(stopping)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -18,7 +18,7 @@ RESTART_KEYS = frozenset(
     (
         "accountingstoragetype", "authtype", "clustername", "credtype", "grestypes", "jobacctgathertype",
         "prologflags", "proctracktype", "selecttype", "slurmctldhost", "slurmctldport", "slurmdport",
-        "slurmdspooldir", "slurmuser", "statesavelocation", "switchtype", "taskplugin",
+        "slurmdspooldir", "slurmuser", "statesavelocation", "switchtype", "taskplugin", "taskpluginparam",
     )
 )  # fmt: skip
 """Keys that a daemon reads when it starts (slurm.conf(5)). Everything else takes ``scontrol reconfigure``; so does,
@@ -38,6 +38,8 @@ class Conf:
     """By key in lower case; nodes and partitions are not in it."""
     nodes: Mapping[str, NodeLine]
     partitions: tuple[str, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Node: its CpuSpecList, where it has one."""
 
     @property
     def controller(self) -> str | None:
@@ -51,6 +53,7 @@ def parse_conf(text: str) -> Conf:
     values: dict[str, str] = {}
     nodes: dict[str, NodeLine] = {}
     partitions: list[str] = []
+    kept: dict[str, str] = {}
     for raw in text.splitlines():
         line = raw.split("#", 1)[0].strip()
         key, equals, value = line.partition("=")
@@ -59,21 +62,25 @@ def parse_conf(text: str) -> Conf:
         name = key.strip().lower()
         if name == "nodename":
             if ours:
-                nodes |= _node_lines(line)
+                found, processors = _node_lines(line)
+                nodes |= found
+                kept |= dict.fromkeys(found, processors) if processors else {}
         elif name == "partitionname":
             partitions.append(value.split()[0])
         else:
             values.setdefault(name, value.strip())
-    return Conf(ours, values, nodes, tuple(partitions))
+    return Conf(ours, values, nodes, tuple(partitions), kept)
 
 
-def _node_lines(line: str) -> dict[str, NodeLine]:
+def _node_lines(line: str) -> tuple[dict[str, NodeLine], str]:
+    """The nodes of a line, and their CpuSpecList."""
     words = dict(word.partition("=")[::2] for word in shlex.split(line))
     try:
         found = NodeLine(
             int(words["Sockets"]), int(words["CoresPerSocket"]), int(words["ThreadsPerCore"]), int(words["RealMemory"])
         )
-        return dict.fromkeys(NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP), found)
+        names = NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP)
+        return dict.fromkeys(names, found), words.get("CpuSpecList", "")
     except (KeyError, NodeSetException) as error:
         raise ValueError(f"slurm.conf: unreadable line of nodes: {error}") from None
 
@@ -82,14 +89,27 @@ def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
     """NodeName lines, nodes that are alike folded."""
     gres = ",".join(f"{name}:{count}" for name, count in cluster.declared.gres.items())
     reserved = cluster.inputs.memory_reserved_mib
+    kept = ",".join(map(str, cluster.inputs.cpu_spec_list))
     return [
         f"NodeName={names} Sockets={line.sockets} CoresPerSocket={line.cores} ThreadsPerCore={line.threads}"
         f" RealMemory={line.memory_mib}"
         + (f" MemSpecLimit={reserved}" if reserved else "")
+        + (f" CpuSpecList={kept}" if kept else "")
         + (f" Gres={gres}" if gres else "")
         + " State=UNKNOWN"
         for names, line in folded(lines)
     ]
+
+
+def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
+    """Raises ValueError for processors that a node does not have, and where none is left for jobs: slurmd ends."""
+    kept = cluster.inputs.cpu_spec_list
+    for names, line in folded(lines):
+        there = line.sockets * line.cores * line.threads
+        if kept and max(kept) >= there:
+            raise ValueError(f"slurm.cpu_spec_list: {names}: expected numbers below {there}, actual {max(kept)}")
+        if len({number // line.threads for number in kept}) >= line.sockets * line.cores:
+            raise ValueError(f"slurm.cpu_spec_list: {names}: every core is kept, and none is left for jobs")
 
 
 def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
@@ -128,7 +148,7 @@ def _gpus(method: str, count: int, nvml: bool) -> list[str]:
 
 def needs_restart(before: Conf | None, after: Conf) -> bool:
     """Whether daemons must start anew for a changed slurm.conf; else they read it again."""
-    if before is None or set(before.nodes) != set(after.nodes):
+    if before is None or set(before.nodes) != set(after.nodes) or before.kept != after.kept:
         return True
     return any(before.values.get(key) != after.values.get(key) for key in RESTART_KEYS)
 

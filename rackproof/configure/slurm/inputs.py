@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from rackproof.configure.settings import Inputs
 
@@ -41,6 +41,10 @@ class SlurmInputs(Inputs):
     """SelectTypeParameters of select/cons_tres. Cores and memory, as most GPU clusters share nodes between jobs."""
     memory_reserved_mib: int = Field(default=0, ge=0)
     """MemSpecLimit: MiB of every node that jobs cannot have. 0: the whole node, as Slurm does."""
+    cpu_spec_list: tuple[NonNegativeInt, ...] = ()
+    """CpuSpecList: processors of every node that neither jobs nor Slurm's daemons get (SlurmdOffSpec), such as those
+    that WEKA's client polls on. Slurm's own numbers, not the kernel's: cores counted socket by socket, times
+    ThreadsPerCore, plus the thread; one thread stands for its whole core. Default: none. Source: slurm.conf(5)."""
     controller_parameters: tuple[str, ...] = ()
     """SlurmctldParameters, e.g. ``node_reg_mem_percent=95``. Slurm's default: none."""
     launch_parameters: tuple[str, ...] = ("use_interactive_step",)
@@ -102,6 +106,24 @@ class SlurmInputs(Inputs):
                 if key.lower() in ("partitionname", "nodes"):
                     raise ValueError(f"{name}: {key} follows from the architecture")
         return options
+
+    @model_validator(mode="after")
+    def _off_spec(self) -> SlurmInputs:
+        if len(set(self.cpu_spec_list)) < len(self.cpu_spec_list):
+            raise ValueError("cpu_spec_list: a processor is there twice")
+        params = self._task_parameters
+        if self.cpu_spec_list and params is not None and "slurmdoffspec" not in params.lower().split(","):
+            raise ValueError("extra.TaskPluginParam: with cpu_spec_list it has to say SlurmdOffSpec, too")
+        return self
+
+    @property
+    def _task_parameters(self) -> str | None:
+        return next((value for key, value in self.extra.items() if key.lower() == "taskpluginparam"), None)
+
+    @property
+    def daemons_off_spec(self) -> bool:
+        """Whether TaskPluginParam is to be written: by default slurmd sits on the very processors that are kept."""
+        return bool(self.cpu_spec_list) and self._task_parameters is None
 
     @model_validator(mode="after")
     def _signed(self) -> SlurmInputs:

@@ -190,6 +190,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
         there = look(cluster.controller)
         served = conf.parse_conf(there.state.conf) if there and there.state.conf is not None else None
         lines, unknown = hardware(cluster, served or mine)
+        conf.check_kept(cluster, lines)
     except ValueError as error:
         yield from refuse(str(error))
         return

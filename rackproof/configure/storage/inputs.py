@@ -148,9 +148,10 @@ class Weka(Inputs):
     net: tuple[str, ...] = ()
     """Network cards of the client, each ``NAME`` or ``NAME/IP/BITS/GATEWAY``; a node's own. ``udp``: without DPDK."""
     num_cores: int = Field(default=1, ge=0, le=19)
-    """Cores that poll for WEKA alone; 0 goes with ``udp``. Slurm must not give them away: CpuSpecList."""
+    """Cores that poll for WEKA alone; 0 goes with ``udp``."""
     cores: tuple[int, ...] = ()
-    """Instead of num_cores: these."""
+    """Instead of num_cores: these, by the kernel's numbers. Where Slurm runs they are named, and kept from its jobs
+    (``slurm.cpu_spec_list``)."""
     memory_mb: int | None = None
     """Huge pages of the client in MiB. None: WEKA's own 1400 a core."""
     traces_capacity_mb: int = 512

@@ -159,6 +159,17 @@ def install_file(family: str) -> str:
     return "dnf -q -y install" if family == "rhel" else "apt-get -q -y -o DPkg::Lock::Timeout=300 install"
 
 
+def of_running_kernel(name: str) -> str:
+    """Shell lines that bring ``NAME-RELEASE`` of the running kernel from apt's repositories."""
+    # Lists that are old name files that are gone, and do not know what was built for a new kernel.
+    return (
+        f"{unlocked('debian')}\n"
+        "get() { apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends"
+        f' "{name}-$(uname -r)"; }}\n'
+        "get || { apt-get -q update; get; }"
+    )
+
+
 def kernel_headers(family: str, why: str) -> Step:
     """Without the headers of exactly the running kernel nothing can be built for it."""
     if family == "rhel":
@@ -166,13 +177,7 @@ def kernel_headers(family: str, why: str) -> Step:
         script = f'{unlocked(family)}\ndnf -q -y install "kernel-devel-$(uname -r)"'
     else:
         brings = ("linux-headers-$(uname -r)", "")
-        # Lists that are old name files that are gone.
-        script = (
-            f"{unlocked(family)}\n"
-            "get() { apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends"
-            ' "linux-headers-$(uname -r)"; }\n'
-            "get || { apt-get -q update; get; }"
-        )
+        script = of_running_kernel("linux-headers")
     return Step(
         name="Headers of the running kernel",
         holds='test -e "/lib/modules/$(uname -r)/build/Makefile"',

@@ -14,6 +14,7 @@ from rackproof.configure.storage.install import (
     install_file,
     kernel_headers,
     module,
+    of_running_kernel,
     packages,
     place,
     repository,
@@ -168,7 +169,7 @@ def _modules_package() -> Step:
     return Step(
         name="Modules of Lustre",
         holds='[ "$(dpkg-query -W -f=\'${db:Status-Status}\' "lustre-client-modules-$(uname -r)")" = installed ]',
-        script='export DEBIAN_FRONTEND=noninteractive\napt-get -q -y install "lustre-client-modules-$(uname -r)"',
+        script=of_running_kernel("lustre-client-modules"),
         otherwise="no lustre-client-modules of the running kernel: boot a kernel that the repository has, or give "
         f"{KEY}.source",
         brings=(("lustre-client-modules-$(uname -r)", ""),),

@@ -1,7 +1,7 @@
 """WEKA: the agent from a backend, and a stateless client that the first mount starts.
 
-A client takes cores for itself. They must be kept from Slurm (``CpuSpecList``), or jobs share them with a loop that
-never sleeps.
+A client takes cores for itself. They must be kept from Slurm (``slurm.cpu_spec_list``), or jobs share them with a loop
+that never sleeps.
 """
 
 from __future__ import annotations

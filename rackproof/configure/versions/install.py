@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.configure.package_manager import wait_for_lock
+from rackproof.configure.package_manager import ON_MIRROR, wait_for_lock
 from rackproof.configure.packages import APT_OPTIONS
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.versions import LockedPackage
@@ -141,8 +141,7 @@ def _apt(steps: Sequence[Sequence[LockedPackage]], held: Sequence[str], options:
             '  left=$(absent "$@"); [ -z "$left" ] || {',
             '    why=; [ $updated = yes ] || why=" (apt-get update: '
             "$(printf '%s\\n' \"$out\" | grep -E '^[EW]:' | tail -n 1))\"",
-            '    say "in none of the repositories: $left$why; put them on the mirror (rackproof mirror list), or lock'
-            ' versions that it has"; }',
+            f'    say "in none of the repositories: $left$why; {ON_MIRROR}, or lock versions that it has"; }}',
             "fi",
             f"apt_get() {{ apt-get -q -y {APT_OPTIONS} --no-install-recommends \"$@\"; }}",
             'plan=$(apt_get -s --allow-downgrades --allow-change-held-packages install -- "$@" 2>&1) ||'
@@ -209,8 +208,8 @@ def _dnf(steps: Sequence[Sequence[LockedPackage]], held: Sequence[str], options:
             '  plan=$(dnf -q clean expire-cache; dnf --setopt=install_weak_deps=False --assumeno install -- "$@" 2>&1)'
             ' || case "$plan" in *"Operation aborted"*) ;;',
             '    *"Unable to find a match"*) say "in none of the repositories: '
-            "$(printf '%s\\n' \"$plan\" | sed -n 's/.*Unable to find a match: //p'); put them on the mirror"
-            ' (rackproof mirror list), or lock versions that it has" ;;',
+            "$(printf '%s\\n' \"$plan\" | sed -n 's/.*Unable to find a match: //p');"
+            f' {ON_MIRROR}, or lock versions that it has" ;;',
             '    *) room "$plan"; say "dnf cannot install $*: '
             "$(printf '%s\\n' \"$plan\" | grep -E 'Error|Problem|nothing provides|GPG|Public key|Failed' | head -n 4)"
             '" ;; esac ;; esac',

@@ -99,6 +99,35 @@ def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300)
 
 
 @operation()
+def promised_held(names: Sequence[str], family: str) -> Commands:
+    """Hold these at whatever version they have, and fail where one is not installed: nothing is held then.
+
+    A plan holds everything: what is not there yet comes with the operations before.
+    """
+    found = host.get_fact(facts.PackageStates, names=list(names), family=family)
+    if found is None:
+        yield from unreadable("the list of held packages")
+        return
+    there = [
+        LockedPackage(name, version, "system.holds")
+        for name in names
+        for version in found.installed.get(name, () if state.is_executing else ("",))
+    ]
+    missing = holds.to_hold(there, found, family, all_there=True)
+    if missing:
+        kept = [hold_line(name, family) for name in dict.fromkeys(each.name for each in missing)]
+        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family)))
+    absent = [name for name in names if name not in found.installed]
+    if absent and state.is_executing:
+        yield from refuse(
+            f"system.holds: not installed, so not held: {', '.join(absent)}; name them in system.packages or in a"
+            " version set, or take them out of the architecture's system.holds"
+        )
+    elif not missing:
+        host.noop(f"all {len(names)} packages are held")
+
+
+@operation()
 def boot_kernel(release: str, family: str) -> Commands:
     """The locked kernel is what the next start brings. Where another one runs, a reboot is asked for."""
     found = host.get_fact(facts.Kernels, release=release)

@@ -65,17 +65,19 @@ class System(Model):
     modules_forbidden: tuple[Module, ...] = ()
     """Kernel modules that must be neither loaded nor built in: ``nouveau``."""
     dkms: tuple[Module, ...] = ()
-    """Names of DKMS modules that must be installed for the running kernel."""
+    """Names of DKMS modules that must be installed for the running kernel. Set by what builds them: a version set, or
+    the GPU driver; of others it is checked only."""
     secure_boot: bool | None = None
     holds: tuple[Package, ...] = ()
-    """Packages that the package manager must not change."""
+    """Packages that the package manager must not change: installed by whatever brings them, and held at the end."""
     package_versions: dict[Package, str] | None = Field(default=None, min_length=1)
-    """Package: version, to the last digit, or with ``*`` for anything."""
+    """Package: version, to the last digit, or with ``*`` for anything. Set by a version set; without one it is checked
+    only."""
     version_set: Literal[True] | None = None
     """Every package of the version set that the inventory names (``versions_lock``) is installed at exactly its
     version and held, and the locked kernel runs."""
     files: dict[File, Sha256] | None = Field(default=None, min_length=1)
-    """Path: sha256 of what the file must contain."""
+    """Path: sha256 of what the file must contain. Set by a version set's ``files``; of others it is checked only."""
     kernel_log: tuple[KernelEvent, ...] = ()
     """Kinds of messages that the kernel must not have printed since it started."""
     swap: bool | None = None

@@ -41,6 +41,12 @@ class Choices:
     """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
     virtualised: bool = False
     """GPUs or ports are given to virtual machines on these nodes."""
+    weka_cores: int = 0
+    """Cores that WEKA's client polls on; none where it is not mounted, or over UDP."""
+    weka_cores_named: bool = False
+    """Whether the inventory says which."""
+    slurm_kept: int | None = None
+    """Processors that are kept from Slurm's jobs; None on a node whose slurmd the kit does not set up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,29 @@ def _weka_kernel(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side("the version set", f"the HWE kernel {kernel.version}"),
             "the client's modules do not build",
             "lock the GA kernel (linux-image-generic)",
+        )
+
+
+def _weka_slurm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    cores, kept = plan.choices.weka_cores, plan.choices.slurm_kept
+    if not cores or kept is None:
+        return
+    weka = Side("WEKA", f"{cores} core(s) for itself, on which its client polls")
+    spoilt = "jobs share cores with a loop that never sleeps, and both are slow"
+    if kept < cores:
+        yield (
+            weka,
+            Side("slurm.cpu_spec_list", f"{kept or 'no'} processor(s) kept from jobs"),
+            spoilt,
+            "name the cores (storage_clients.weka.cores) and keep them from jobs (slurm.cpu_spec_list, by Slurm's own"
+            " numbers)",
+        )
+    elif not plan.choices.weka_cores_named:
+        yield (
+            Side("WEKA", f"{cores} core(s) of its own choice (storage_clients.weka.num_cores)"),
+            Side("slurm.cpu_spec_list", f"{kept} certain processor(s) kept from jobs"),
+            spoilt,
+            "name the cores (storage_clients.weka.cores)",
         )
 
 
@@ -468,6 +497,7 @@ RULES: dict[str, tuple[Rule, str]] = {
     "weka-ofed": (_weka_ofed, tables.WEKA_SOURCE),
     "weka-secure-boot": (_weka_secure_boot, f"{tables.WEKA_SOURCE}; bios_tool/bios_settings.yml"),
     "weka-kernel": (_weka_kernel, tables.WEKA_SOURCE),
+    "weka-slurm-cores": (_weka_slurm, "stackhpc slurm appliance README, WEKA (CPUSpecList); slurm.conf(5)"),
     "roce-ofed": (_roce_ofed, tables.OFED_LAST_SOURCE),
     "roce-iommu": (_roce_iommu, "oci-hpc-images group_vars/kernel_parameters.yml; NVIDIA nv-iommu-pt of DGX OS"),
     "gsp-open-modules": (_gsp_open, "oci-hpc-images ansible/roles/nvidia_driver/tasks/main.yml; open modules README"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.kernel import (
+    CLOCK_SOURCE,
     Setting,
     normal,
     parse_values,
@@ -64,6 +65,22 @@ def test_sysctl_keys_are_set_again_after_huge_pages_were_switched() -> None:
     plan = plan_values({"vm.min_free_kbytes": "65536"}, {thp: "madvise"}, actual)
     assert [setting.path for setting in plan] == [thp, "/proc/sys/vm/min_free_kbytes"]
     assert plan_values({"vm.min_free_kbytes": "65536"}, {thp: "always"}, actual) == ()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_clock_source_that_the_kernel_does_not_take_is_an_error(tmp_path: Path, taken: bool) -> None:
+    """The kernel says nothing when it is told a name that it does not have."""
+    (tmp_path / "current_clocksource").write_text("hpet\n")
+    (tmp_path / "available_clocksource").write_text("hpet acpi_pm\n")
+    if not taken:
+        (tmp_path / "current_clocksource").unlink()
+        (tmp_path / "current_clocksource").symlink_to("/dev/null")
+    plan = plan_values({}, {CLOCK_SOURCE: "tsc"}, {CLOCK_SOURCE: "hpet"})
+    script = write_script(plan).replace(CLOCK_SOURCE.rpartition("/")[0], str(tmp_path))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if taken else 1), done.stderr
+    if not taken:
+        assert "clock source: expected tsc, actual ; this kernel offers hpet acpi_pm" in done.stderr
 
 
 def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:

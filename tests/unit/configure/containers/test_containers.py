@@ -264,10 +264,17 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     assert "cannot be loaded" in ended.stderr
 
 
-def program(tmp_path: Path, runtime: str, mounts: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+def program(
+    tmp_path: Path, runtime: str, mounts: tuple[str, ...], *arguments: str, selinux: bool = False
+) -> subprocess.CompletedProcess[str]:
     """With a runtime that prints its arguments, one a line, as somebody who is not root."""
     text = templates.text(
-        bridge.PROGRAM, runtime=runtime, host_root=bridge.ROOT, shared=("/usr",), mountpoints=list(mounts)
+        bridge.PROGRAM,
+        runtime=runtime,
+        host_root=bridge.ROOT,
+        shared=("/usr",),
+        mountpoints=list(mounts),
+        selinux=selinux,
     )
     bin_ = tmp_path / "bin"
     bin_.mkdir(exist_ok=True)
@@ -304,6 +311,26 @@ def test_docker_with_an_image(tmp_path: Path) -> None:
     assert words[-2:] == ["tools:1", "id"]
     assert "type=bind,source=/mnt/a,target=/mnt/a,bind-propagation=rslave" in words
     assert words[words.index("--cap-drop") + 1] == "ALL"
+
+
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+@pytest.mark.parametrize("selinux", [True, False])
+def test_selinux_does_not_keep_shared_storage_from_a_container(tmp_path: Path, runtime: str, selinux: bool) -> None:
+    ended = program(tmp_path, runtime, ("/mnt/a",), "--image", "tools:1", "--", "id", selinux=selinux)
+    words = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    options = words[: words.index("tools:1")]
+    assert ("label=disable" in options) is selinux
+    assert not selinux or options[options.index("label=disable") - 1] == "--security-opt"
+    # Nothing is labelled anew, on whichever system.
+    assert not [word for word in options if word.endswith((":z", ":Z", ",z", ",Z"))]
+
+
+@pytest.mark.parametrize(("family", "disabled"), [("rhel", True), ("debian", False)])
+def test_only_rhels_family_separates_containers_by_labels(family: str, disabled: bool) -> None:
+    here = with_(runtime="podman", bridge=["nfs-tcp"])
+    text = deploy.program(here, declared(runtime="podman", bridge=["nfs-tcp"]), family).content
+    assert ("label=disable" in text) is disabled
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,16 @@ def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
         ("apt-cache", "exit 0", "nvidia-dkms-580-open 580.126.20-*: no such version in the repositories"),
         ("apt-get", 'case "$*" in *update*) exit 100;; esac', "apt-get update failed"),
         ("apt-get", 'case "$*" in *install*) exit 100;; esac', "apt-get could not install"),
+        (
+            "apt-get",
+            'case "$*" in *install*) echo "E: Unable to locate package nvidia-open" >&2; exit 100;; esac',
+            "in none of the repositories of this node: nvidia-open; put them on the mirror (rackproof mirror list)",
+        ),
+        (
+            "apt-get",
+            'case "$*" in *update*) echo "E: The repository https://m is not signed." >&2; exit 100;; esac',
+            "a repository is not signed with a key that this node trusts: E: The repository https://m is not signed.",
+        ),
         ("dpkg-query", "exit 1", "not installed although apt-get said nothing"),
         ("update-initramfs", "exit 1", "nouveau may come back"),
         ("modinfo", "exit 1", "no module nvidia for the running kernel"),
@@ -314,6 +324,12 @@ def test_a_kernel_that_the_next_start_brings_without_modules_is_an_error(node: F
             "dnf",
             'case "$*" in *install*) exit 1;; *repoquery*) echo dkms;; esac',
             "dnf could not install all of: kmod-nvidia-open-dkms",
+        ),
+        (
+            "dnf",
+            'case "$*" in *install*) echo "Error: Unable to find a match: nvidia-driver" >&2; exit 1;;'
+            " *repoquery*) echo dkms;; esac",
+            "in none of the repositories of this node: nvidia-driver; put them on the mirror (rackproof mirror list)",
         ),
         ("dnf", 'case "$*" in *versionlock*) exit 1;; esac', "python3-dnf-plugin-versionlock"),
         ("rpm", "exit 1", "not installed although dnf said nothing"),

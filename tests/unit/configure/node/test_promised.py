@@ -77,3 +77,17 @@ def test_an_array_that_cannot_be_as_promised_is_refused(
 ) -> None:
     with pytest.raises(InventoryError, match=complaint):
         promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), drives, wishes)
+
+
+def test_what_is_checked_and_set_by_nobody_is_said() -> None:
+    system = System(
+        package_versions={"fio": "3.39-*", "libnccl2": "2.28.3-1"},
+        files={"/etc/a": "0" * 64, "/etc/b": "1" * 64},
+        dkms=("nvidia", "own"),
+    )
+    assert promised.checked_only(system, {"libnccl2"}, {"/etc/b"}, {"nvidia"}) == (
+        "checked, not set: system.package_versions (fio), system.files (/etc/a), system.dkms (own); a version set that"
+        " has them (versions_lock) sets them, or the site"
+    )
+    assert promised.checked_only(system, {"fio", "libnccl2"}, {"/etc/a", "/etc/b"}, {"nvidia", "own"}) is None
+    assert promised.checked_only(System(), (), (), ()) is None

@@ -240,4 +240,5 @@ def test_what_the_deploy_itself_would_stop_at_cannot_be_accepted(id_: str) -> No
 def test_every_check_of_a_node_is_tried_here() -> None:
     tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run", "versions.room", "nic.drivers"}
     tried |= {"versions.contradiction"}  # of the whole rack
+    tried |= {"host.firewall", "host.selinux", "host.userns"}  # in test_security.py
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)

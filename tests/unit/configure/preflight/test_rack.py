@@ -12,12 +12,14 @@ from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
-from rackproof.core.architecture import Lossless, Storage
+from rackproof.core.architecture import Architecture, Lossless, Slurm, Storage
 from rackproof.core.rack import Node, Rack
+from rackproof.core.versions import LockedPackage
 from rackproof.core.versions.conflicts import RULES, Choices
 from rackproof.core.versions.models import Components, Driver, FileSystemClient, Gds, NetworkStack, VersionSet
 from rackproof.errors import InventoryError
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.rack import site as virtual_site
 from tests.unit.configure.stub import StubHost, at
 
 
@@ -139,13 +141,41 @@ def test_every_choice_can_be_said_in_an_inventory() -> None:
         "node": {"passthrough": True, "kernel_arguments": ["iommu=pt"]},
         "gpu_stack": {"module_options": {"NVreg_X": "1"}, "nccl_conf": {"NCCL_DEBUG": "INFO"}},
         "nic_stack": {"switch_cnp_dscp": 48},
-        "storage_clients": {"scale": {"gds": True}, "nfs": {"driver": "vastnfs"}},
+        "storage_clients": {"scale": {"gds": True}, "nfs": {"driver": "vastnfs"}, "weka": {"cores": [4]}},
+        "slurm": {"cpu_spec_list": [8]},
     }
-    both = {"a": NFS, "b": storage("gpfs", "parallel", "rdma")}
-    whole = cases.architecture().model_copy(update={"storage": both})
+    all_ = {"a": NFS, "b": storage("gpfs", "parallel", "rdma"), "c": storage("wekafs", "parallel", "rdma")}
+    whole = cases.architecture().model_copy(update={"storage": all_, "slurm": Slurm(controller_role="gpu")})
     chosen = choices_of(Node("gpu-01", ("gpu",), said), cases.machine(secure_boot=True), whole)
     left = [each.name for each in fields(Choices) if getattr(chosen, each.name) == getattr(Choices(), each.name)]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("weka", "kept", "says"),
+    [
+        ({"num_cores": 2}, [], "slurm.cpu_spec_list wants no processor(s) kept from jobs"),
+        ({"cores": [4, 6]}, [8], "slurm.cpu_spec_list wants 1 processor(s) kept from jobs"),
+        ({"num_cores": 2}, [8, 12], "WEKA wants 2 core(s) of its own choice"),
+        ({"cores": [4, 6]}, [8, 12], None),
+        ({"net": ["udp"], "num_cores": 0}, [], None),
+    ],
+)
+def test_cores_of_weka_are_kept_from_jobs(weka: dict[str, Any], kept: list[int], says: str | None) -> None:
+    update = {"storage": {"x": storage("wekafs", "parallel", "tcp")}, "slurm": Slurm(controller_role="gpu")}
+    whole = cases.architecture(cmdline_required=()).model_copy(update=update)
+    said = {"storage_clients": {"weka": weka}, "slurm": {"cpu_spec_list": kept}}
+
+    def found(whole: Architecture, *groups: str) -> list[str]:
+        problems = conflict_problems(whole, None, choices_of(Node("gpu-01", groups, said), None, whole))
+        return [problem.line for problem in problems if problem.id == "weka-slurm-cores"]
+
+    lines = found(whole, "gpu")
+    assert len(lines) == (says is not None)
+    assert all(says in line for line in lines if says)
+    # Somebody else's controller, or a node without slurmd: there is nothing here to keep them from.
+    assert found(whole.model_copy(update={"slurm": Slurm()}), "gpu") == []
+    assert found(whole, "storage") == []
 
 
 def test_a_version_set_that_contradicts_itself_stops_the_rack() -> None:
@@ -196,3 +226,13 @@ def test_a_vendors_conflict_can_be_accepted() -> None:
 
 def test_defaults_stop_the_node_only() -> None:
     assert PreflightInputs().stop == "node"
+
+
+def test_what_the_architecture_promises_and_nobody_sets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, answer in (("machine_here", None), ("platform_here", None)):
+        monkeypatch.setattr(operations, name, lambda answer=answer: answer)
+    monkeypatch.setattr(operations, "packages_here", lambda part: ())
+    (line,) = operations._checked_only(virtual_site())
+    assert line.startswith("checked, not set: system.package_versions (fio); ")
+    monkeypatch.setattr(operations, "packages_here", lambda part: (LockedPackage("fio", "3.39-1", "others"),))
+    assert operations._checked_only(virtual_site()) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,6 +57,39 @@ def test_nodes_that_are_alike_share_a_line() -> None:
     ]
 
 
+def test_processors_that_are_kept_from_jobs_and_from_slurms_own_daemons() -> None:
+    written = text(cluster({"cpu_spec_list": [8, 12]}))
+    assert "RealMemory=2031616 CpuSpecList=8,12 Gres=gpu:8" in written
+    assert "\nTaskPluginParam=SlurmdOffSpec\n" in written
+    read, plain = conf.parse_conf(written), conf.parse_conf(text(cluster()))
+    assert read.kept == {"gpu-01": "8,12", "gpu-02": "8,12"}
+    assert read.nodes == plain.nodes
+    assert "SlurmdOffSpec" not in text(cluster())
+    # slurmd makes its control groups when it starts.
+    assert conf.needs_restart(plain, read)
+    other = conf.parse_conf(text(cluster({"cpu_spec_list": [8]})))
+    assert conf.needs_restart(read, other)
+    assert not conf.needs_restart(read, read)
+
+
+def test_task_parameters_of_the_sites_own_are_written_once() -> None:
+    own = {"cpu_spec_list": [8], "extra": {"TaskPluginParam": "SlurmdOffSpec,autobind=cores"}}
+    assert text(cluster(own)).count("TaskPluginParam") == 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [([8, 224], "expected numbers below 224, actual 224"), (list(range(0, 224, 2)), "none is left for jobs")],
+)
+def test_processors_that_cannot_be_kept(kept: list[int], says: str) -> None:
+    lines = {"gpu-01": BIG, "gpu-02": BIG}
+    conf.check_kept(cluster({"cpu_spec_list": kept[:-1]}), lines)
+    conf.check_kept(cluster(), lines)
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        conf.check_kept(cluster({"cpu_spec_list": kept}), lines)
+    assert str(caught.value).startswith("slurm.cpu_spec_list: gpu-[01-02]: ")
+
+
 def test_a_name_with_two_numbers_has_one_pair_of_brackets() -> None:
     lines = {f"r{rack_}-gpu-{n:02}": BIG for rack_ in (1, 2) for n in (1, 2)}
     assert [names for names, _ in folded(lines)] == ["r1-gpu-[01-02],r2-gpu-[01-02]"]
@@ -106,6 +140,9 @@ def test_inputs_reach_the_file(inputs: dict[str, Any], keys: dict[str, Any], exp
     [
         ({"extra": {"slurmctldhost": "evil"}}, "slurmctldhost is written by the kit"),
         ({"extra": {"DebugFlags": "a\nNodeName=b"}}, "several lines"),
+        ({"cpu_spec_list": [4, 4]}, "a processor is there twice"),
+        ({"cpu_spec_list": [-1]}, "greater than or equal to 0"),
+        ({"cpu_spec_list": [4], "extra": {"taskpluginparam": "Verbose"}}, "it has to say SlurmdOffSpec, too"),
         ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "no option of a partition"),
         ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
         ({"repository_url": "https://mirror.example/slurm"}, "needs repository_key_url"),

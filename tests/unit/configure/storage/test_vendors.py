@@ -386,6 +386,42 @@ def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() ->
     assert "lnet_peer_discovery_disabled=1" in tcp
 
 
+def modules_of_lustre() -> Step:
+    (step,) = [each for each in lustre.client(LUSTRE, around(), "debian").install if each.name == "Modules of Lustre"]
+    return step
+
+
+def test_modules_for_a_kernel_that_old_lists_do_not_know(bench: Bench) -> None:
+    bench.program("dpkg-query", "cat /var/lib/rackproof/modules 2>/dev/null || exit 1")
+    bench.program(
+        "apt-get",
+        'case "$*" in *update*) : >/var/lib/rackproof/lists;; *) [ -e /var/lib/rackproof/lists ] &&'
+        " printf installed >/var/lib/rackproof/modules;; esac",
+    )
+    done = bench.carry_out([modules_of_lustre()])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"DPkg::Lock::Timeout=300 install --no-install-recommends lustre-client-modules-{KERNEL}" in bench.log
+    bench.program("apt-get", "exit 100")
+    (bench.root / "var/lib/rackproof/modules").unlink()
+    done = bench.carry_out([modules_of_lustre()])
+    assert done.returncode == 1
+    assert "no lustre-client-modules of the running kernel: boot a kernel that the repository has" in done.stderr
+
+
+def test_somebody_elses_lock_is_not_taken_for_missing_modules(bench: Bench) -> None:
+    lock = bench.file("/var/lib/dpkg/lock", "")
+    bench.file("/proc/locks", f"1: POSIX  ADVISORY  WRITE 4711 08:01:{lock.stat().st_ino} 0 EOF\n")
+    bench.file("/proc/4711/cmdline", "apt-get\0upgrade\0")
+    (bench.root / "proc/4711/fd").mkdir()
+    (bench.root / "proc/4711/fd/3").symlink_to(lock)
+    for name, body in (("sleep", ":"), ("dpkg-query", "exit 1"), ("apt-get", "exit 100")):
+        bench.program(name, body)
+    done = bench.carry_out([modules_of_lustre()])
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "Modules of Lustre: somebody else is installing packages, see above"
+    assert "apt-get " not in bench.log
+
+
 @pytest.mark.parametrize(
     ("connections", "holds"),
     [

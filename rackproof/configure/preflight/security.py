@@ -1,0 +1,207 @@
+"""What an operating system forbids as it is installed, and the rack needs: SELinux, firewalld, AppArmor.
+
+Asked only where it can matter: RHEL's family has the first two switched on, Ubuntu from 24.04 on the last.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.network import Port
+from rackproof.configure.preflight.problem import Problem
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.core.architecture import Architecture
+from rackproof.core.machine import Machine
+from rackproof.core.rack import Node
+from rackproof.core.sections import sections_of
+
+USERNS: Final = "kernel.apparmor_restrict_unprivileged_userns"
+_USERNS_FROM: Final = (24, 4)
+"""Ubuntu's release that restricts user namespaces as it is installed."""
+_USERNS_RUNTIMES: Final = ("enroot", "podman")
+"""Runtimes whose containers are begun by users without privileges."""
+COMMAND: Final = (
+    'export LC_ALL=C; ask() { timeout -k 2 10 firewall-cmd "$@" 2>/dev/null; }; '
+    'echo "$(cat /sys/fs/selinux/enforce 2>/dev/null)"; echo --; '
+    "if systemctl -q is-active firewalld.service; then echo active; ask --get-default-zone; fi; echo --; "
+    "if systemctl -q is-active firewalld.service; then ask --get-active-zones; fi; echo --; "
+    f'echo "$(cat /proc/sys/{USERNS.replace(".", "/")} 2>/dev/null)"; echo --; '
+    "grep -oE '^podman ' /sys/kernel/security/apparmor/profiles 2>/dev/null; "
+)
+"""Five sections, divided by ``--``."""
+
+SERVED: Final = {
+    # class or type of a storage: ports of its server
+    "nfs": "NFS TCP 2049, RDMA 20049, and for NFSv3 rpcbind 111 and mountd",
+    "ceph": "Ceph TCP 3300, 6789, 6800-7568",
+}
+CALLED: Final = {
+    # type of a storage: ports on which its servers call a client
+    "beegfs": "BeeGFS's client UDP 8004",
+    "gpfs": "Storage Scale TCP 1191",
+    "lustre": "LNet TCP 988",
+    "wekafs": "WEKA TCP and UDP 14000-14100",
+}
+"""Defaults of their documentation."""
+BETWEEN: Final = "MPI, NCCL and the benchmarks between nodes (any port)"
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    interfaces: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityState:
+    enforcing: bool
+    """SELinux."""
+    default_zone: str | None
+    """Of firewalld, empty when it does not say; None when it does not run."""
+    zones: Mapping[str, Zone]
+    userns_restricted: bool
+    """User namespaces need privileges, or a profile of AppArmor's that allows them."""
+    podman_profile: bool
+    """That profile is loaded for podman; Ubuntu's apparmor brings it."""
+
+
+def concerned(machine: Machine, architecture: Architecture, node: Node) -> bool:
+    """Whether a node is asked at all."""
+    return machine.family == "rhel" or (
+        machine.os_id == "ubuntu" and _release(machine) >= _USERNS_FROM and bool(_runtime(architecture, node))
+    )
+
+
+def _release(machine: Machine) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", machine.os_version)[:2])
+
+
+def _runtime(architecture: Architecture, node: Node) -> str | None:
+    """That users begin containers with on this node."""
+    declared = architecture.containers
+    here = declared is not None and set(declared.roles) & set(node.groups)
+    return declared.runtime if declared and here and declared.runtime in _USERNS_RUNTIMES else None
+
+
+def parse_state(lines: Sequence[str]) -> SecurityState:
+    """Answer of ``COMMAND``. Raises ValueError on anything else."""
+    selinux, firewall, zones, userns, profiles = sections_of(lines, 5)
+    if len(selinux) != 1 or len(userns) != 1 or firewall[:1] not in ([], ["active"]):
+        raise ValueError("no answer about SELinux, firewalld or user namespaces")
+    return SecurityState(
+        enforcing=selinux == ["1"],
+        default_zone=(firewall[1] if len(firewall) > 1 else "") if firewall else None,
+        zones=_zones(zones),
+        userns_restricted=userns[0] not in ("", "0"),
+        podman_profile=bool(profiles),
+    )
+
+
+def _zones(lines: Sequence[str]) -> dict[str, Zone]:
+    """``firewall-cmd --get-active-zones``: a name, and below it, indented, its interfaces and sources."""
+    found: dict[str, Zone] = {}
+    name = ""
+    for line in lines:
+        if not line.startswith(" "):
+            name = line.split()[0] if line.split() else ""
+            found[name] = Zone()
+        elif name:
+            key, _, values = line.strip().partition(":")
+            zone = found[name]
+            interfaces = tuple(values.split()) if key == "interfaces" else zone.interfaces
+            sources = tuple(values.split()) if key == "sources" else zone.sources
+            found[name] = Zone(interfaces, sources)
+    return found
+
+
+def problems(
+    state: SecurityState, architecture: Architecture, node: Node, ports: Sequence[Port], slurm: SlurmInputs
+) -> Iterator[Problem]:
+    """Reasons not to begin, of what the node answered. ``ports``: those of the fabric."""
+    yield from _firewall(state, ports, listening(architecture, node, slurm))
+    mounted = [each for role in node.groups for each in architecture.client_storage(role).items()]
+    lustre = dict.fromkeys(name for name, storage in mounted if storage.fstype == "lustre")
+    if state.enforcing and lustre:
+        yield Problem(
+            "host.selinux",
+            f"SELinux: expected permissive for Lustre ({', '.join(lustre)}), actual enforcing",
+            "set SELINUX=permissive in /etc/selinux/config and setenforce 0, or accept it where the servers store"
+            " labels",
+        )
+    runtime = _runtime(architecture, node)
+    set_here = architecture.system.sysctl.get(USERNS, "").strip() == "0"
+    if runtime and state.userns_restricted and not set_here and not (runtime == "podman" and state.podman_profile):
+        way_out = f'say {USERNS}: "0" in system.sysctl of the architecture, which the deploy sets'
+        if runtime == "podman":
+            way_out += ", or load the profile podman of Ubuntu's package apparmor"
+        else:
+            way_out += ", or give enroot a profile of AppArmor's with userns and accept it"
+        what = f"{runtime}: expected user namespaces for users without privileges, actual {USERNS} is 1"
+        yield Problem("host.userns", what, way_out)
+
+
+def listening(architecture: Architecture, node: Node, slurm: SlurmInputs) -> tuple[str, ...]:
+    """What of this node other nodes must reach, in the words of a firewall."""
+    found: list[str] = []
+    declared, groups = architecture.slurm, set(node.groups)
+    if declared and declared.controller_role in groups:
+        found.append(f"slurmctld TCP {slurm.controller_port}")
+    if declared and groups & set(declared.roles):
+        found.append(f"slurmd TCP {slurm.node_port}, and of srun any")
+    if architecture.system.time.server_role in groups:
+        found.append("chrony UDP 123")
+    for storage in architecture.storage.values():
+        kind = "nfs" if storage.class_ == "nfs" else storage.fstype
+        if storage.server_role in groups and kind in SERVED:
+            found.append(SERVED[kind])
+        if groups & set(storage.client_roles) and kind in CALLED:
+            found.append(CALLED[kind])
+    if architecture.fabric is not None:
+        found.append(BETWEEN)
+    return tuple(dict.fromkeys(found))
+
+
+def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]) -> Iterator[Problem]:
+    if state.default_zone is None or not wanted:
+        return
+    closed = {port.name: network for port in ports if not _trusted(state, port.name, network := _network(port))}
+    if not closed and (ports or state.default_zone == "trusted"):
+        return
+    names = ", ".join(closed) or "its network"
+    networks = " ".join(dict.fromkeys(f"--add-source={each}" for each in closed.values())) or "--add-source=NETWORK"
+    yield Problem(
+        "host.firewall",
+        f"firewalld: expected inactive, or {names} in its zone trusted, actual active with the default zone"
+        f" {state.default_zone or 'unknown'}: closed to other nodes are {', '.join(wanted)}",
+        f"firewall-cmd --permanent --zone=trusted {networks} (and the network of management), then firewall-cmd"
+        " --reload, or systemctl disable --now firewalld",
+    )
+
+
+def _network(port: Port) -> str:
+    return str(ipaddress.ip_interface(port.address).network)
+
+
+def _trusted(state: SecurityState, interface: str, network: str) -> bool:
+    """A source goes before an interface, and what is in no zone is in the default one."""
+    trusted = state.zones.get("trusted", Zone())
+    if any(_within(network, source) for source in trusted.sources):
+        return True
+    bound = next((name for name, zone in state.zones.items() if interface in zone.interfaces), state.default_zone)
+    return bound == "trusted"
+
+
+def _within(network: str, source: str) -> bool:
+    try:
+        inner, outer = ipaddress.ip_network(network), ipaddress.ip_network(source, strict=False)
+    except ValueError:
+        return False  # an address of Ethernet, or a set
+    if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):
+        return inner.subnet_of(outer)
+    if isinstance(inner, ipaddress.IPv6Network) and isinstance(outer, ipaddress.IPv6Network):
+        return inner.subnet_of(outer)
+    return False
