@@ -8,6 +8,8 @@ from dataclasses import dataclass
 OWN = "rackproof:"
 """How the reason begins by which the kit knows its own drains: those of others are theirs to end."""
 COMMAND_S = 60
+WITHDRAWN = "/var/lib/rackproof/out-of-slurm"
+"""The kit took the node out of Slurm before it exchanged a driver, and has not given it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,19 @@ def drain_command(node: str, why: str) -> str:
 
 def resume_command(node: str) -> str:
     return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=RESUME"
+
+
+def withdraw_script(node: str, why: str) -> str:
+    """Drain, and leave a mark that outlives a reboot by hand: whoever finds nothing waiting gives the node back."""
+    failed = "Slurm does not drain the node, so nothing was exchanged"
+    return (
+        f"set -eu; mkdir -p {WITHDRAWN.rpartition('/')[0]}; : >{WITHDRAWN}; "
+        f'said=$({drain_command(node, why)} 2>&1) || {{ rm -f -- {WITHDRAWN}; echo "{failed}: $said" >&2; exit 1; }}'
+    )
+
+
+def undo_script(node: str) -> str:
+    return f"{resume_command(node)} && rm -f -- {WITHDRAWN}"
 
 
 def jobs_command(node: str) -> str:
