@@ -18,11 +18,11 @@ from deploys import templates
 from deploys.versions import stage
 from rackproof.configure import operations, settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
-from rackproof.configure.gpu import install, nccl, storage, tuning
+from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuStack, Repository
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.machine import machine_here
@@ -46,6 +46,14 @@ DRIVER_PACKAGES = (
     " libnvidia-compute* libnvidia-cfg1* nvidia-fabricmanager* cuda-drivers* libcuda1"
 )
 
+OWN_DRIVER_PACKAGES = (
+    f"{DRIVER_PACKAGES} nvidia-persistenced* nvidia-modprobe* nvidia-smi* nvidia-settings* nvidia-alternative*"
+    " nvidia-legacy-check* nvidia-support* nvidia-firmware* firmware-nvidia-* nvidia-imex* libnvidia-common*"
+    " libnvidia-decode* libnvidia-encode* libnvidia-extra* libnvidia-gl* libnvidia-gpucomp* libnvidia-ml*"
+    " libnvidia-nscq* libnvidia-nvvm* libnvidia-ptxjitcompiler*"
+)
+"""Also those that the distribution and NVIDIA call by one name, where the driver is the distribution's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -66,6 +74,14 @@ class Plan:
     """A version set brings repositories and versions."""
     release: str | None = None
     """Kernel of the version set where another one still runs."""
+    toolkit: bool = False
+    """The container toolkit is installed by a deploy of its own, from the same repository."""
+
+    @property
+    def repository(self) -> Repository | None:
+        """NVIDIA's, where something comes from it that no version set brings a repository for."""
+        wanted_ = self.choice.source == "cuda" or self.tools or self.toolkit
+        return self.stack.repository if wanted_ and not self.versions else None
 
     @property
     def persistenced(self) -> bool:
@@ -92,12 +108,12 @@ def gpu_driver(prove_storage: bool = True) -> None:
     entries = files(site, plan)
     target = wanted(plan, entries)
     # Before the repository that names it: one that cannot be verified stops every other installation, too.
-    if stack.repository and not plan.versions and plan.choice.source == "cuda":
+    if repository := plan.repository:
         gpu_operations.signing_key(
             name="Repository key",
             path=KEYS[family],
-            url=stack.repository.key_url,
-            sha256=stack.repository.key_sha256,
+            url=repository.key_url,
+            sha256=repository.key_sha256,
             family=family,
         )
     operations.files(name="Files", entries=entries)
@@ -184,7 +200,15 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         tuning=settings_,
         versions=component is not None,
         release=release,
+        toolkit=bool(names.container_toolkit(stack, _handing_out(site, stack))),
     )
+
+
+def _handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    try:
+        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
@@ -289,18 +313,19 @@ def _repository(plan: Plan) -> tuple[Entry, ...]:
     """Where packages come from, and from where they must not; a version set writes this itself."""
     if plan.versions:
         return ()
-    family, found = plan.machine.family, plan.stack.repository
+    family, found = plan.machine.family, plan.repository
     entries: list[Entry] = []
     path = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
-    if found and plan.choice.source == "cuda":
+    if found:
         entries.append(_file(path[family], url=found.url, key=KEYS[family]))
     if family == "debian":
         own = "o=Debian" if plan.machine.os_id == "debian" else "o=Ubuntu"
-        unwanted = own if plan.choice.source == "cuda" else "l=NVIDIA CUDA"
+        cuda = plan.choice.source == "cuda"
         entries.append(
             _file(
-                "/etc/apt/preferences.d/60-rackproof-nvidia", driver=DRIVER_PACKAGES, unwanted=unwanted,
-                version=plan.choice.version,
+                "/etc/apt/preferences.d/60-rackproof-nvidia", unwanted=own if cuda else "l=NVIDIA CUDA",
+                driver=OWN_DRIVER_PACKAGES if found and not cuda else DRIVER_PACKAGES,
+                version=plan.choice.version, own_first=found and not cuda,
             )
         )  # fmt: skip
     return tuple(entries)
