@@ -132,6 +132,8 @@ def gpu_driver(prove_storage: bool = True) -> None:
         gpu_operations.installed(
             name="Tools", packages=plan.tools, family=family, hold=stack.hold, _timeout=INSTALL_TIMEOUT_S
         )
+    if plan.declared.gpudirect == "dmabuf":
+        gpu_operations.gpudirect_dmabuf(name="GPUDirect RDMA", target=target, machine=machine)
     gpu_operations.driver_units(name="Services", wanted=units(plan), target=target, machine=machine)
     if plan.tuning:
         gpu_operations.tuned(name="Settings", wanted=plan.tuning, machine=machine)

@@ -42,6 +42,9 @@ RACKS = (
 )
 
 
+OPERATIONS = ("signing_key", "installed", "driver", "gpudirect_dmabuf", "driver_units", "tuned", "gpudirect_storage")
+
+
 @pytest.fixture(autouse=True)
 def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_driver, "platform_here", lambda: None)
@@ -186,7 +189,7 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     monkeypatch.setattr(gpu_driver, "here", lambda: site)
     monkeypatch.setattr(gpu_driver, "machine_here", lambda: made.machine)
     monkeypatch.setattr(gpu_driver, "warnings", lambda plan: ())
-    for operation in ("signing_key", "installed", "driver", "driver_units", "tuned", "gpudirect_storage"):
+    for operation in OPERATIONS:
         monkeypatch.setattr(
             gpu_driver.gpu_operations, operation, lambda operation=operation, **_: called.append(operation)
         )
@@ -311,13 +314,14 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(
     def note(operation: str) -> Callable[..., None]:
         return lambda **_: called.append(operation)
 
-    for operation in ("signing_key", "installed", "driver", "driver_units", "tuned", "gpudirect_storage"):
+    for operation in OPERATIONS:
         monkeypatch.setattr(gpu_driver.gpu_operations, operation, note(operation))
     monkeypatch.setattr(gpu_driver.operations, "files", note("files"))
     gpu_driver.gpu_driver._inner(prove_storage=prove)
     # A repository whose key is not there yet would stop every other installation, too.
     assert called.index("signing_key") < called.index("files") < called.index("driver")
     assert called.count("gpudirect_storage") == asked
+    assert called.index("driver") < called.index("gpudirect_dmabuf")
     called.clear()
     gpu_driver.gpudirect_storage._inner()
     assert called == ["gpudirect_storage"]
