@@ -14,7 +14,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
-from deploys import templates
+from deploys import gpu_repository, templates
 from deploys.versions import stage
 from rackproof.configure import operations, settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
@@ -38,21 +38,8 @@ INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
-KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
 """Those to which cuFile opens RDMA connections of its own: it must know this node's addresses."""
-DRIVER_PACKAGES = (
-    "nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-utils* nvidia-compute-utils* nvidia-kernel-* nvidia-open*"
-    " libnvidia-compute* libnvidia-cfg1* nvidia-fabricmanager* cuda-drivers* libcuda1"
-)
-
-OWN_DRIVER_PACKAGES = (
-    f"{DRIVER_PACKAGES} nvidia-persistenced* nvidia-modprobe* nvidia-smi* nvidia-settings* nvidia-alternative*"
-    " nvidia-legacy-check* nvidia-support* nvidia-firmware* firmware-nvidia-* nvidia-imex* libnvidia-common*"
-    " libnvidia-decode* libnvidia-encode* libnvidia-extra* libnvidia-gl* libnvidia-gpucomp* libnvidia-ml*"
-    " libnvidia-nscq* libnvidia-nvvm* libnvidia-ptxjitcompiler*"
-)
-"""Also those that the distribution and NVIDIA call by one name, where the driver is the distribution's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +98,7 @@ def gpu_driver(prove_storage: bool = True) -> None:
     if repository := plan.repository:
         gpu_operations.signing_key(
             name="Repository key",
-            path=KEYS[family],
+            path=gpu_repository.KEYS[family],
             url=repository.key_url,
             sha256=repository.key_sha256,
             family=family,
@@ -290,7 +277,7 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
             "/etc/modules-load.d/rackproof-gpu.conf",
             templates.text("/etc/modules-load.d/rackproof.conf", purpose="GPUs", modules=boot),
         ),
-        *_repository(plan),
+        *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
         *_persistence(plan),
         *_settings(plan),
     ]
@@ -309,28 +296,6 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
 
 def _file(path: str, restart: tuple[str, ...] = (), mode: str = "644", **values: object) -> RemoteFile:
     return RemoteFile(path, templates.text(path, **values), restart=restart, mode=mode)
-
-
-def _repository(plan: Plan) -> tuple[Entry, ...]:
-    """Where packages come from, and from where they must not; a version set writes this itself."""
-    if plan.versions:
-        return ()
-    family, found = plan.machine.family, plan.repository
-    entries: list[Entry] = []
-    path = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
-    if found:
-        entries.append(_file(path[family], url=found.url, key=KEYS[family]))
-    if family == "debian":
-        own = "o=Debian" if plan.machine.os_id == "debian" else "o=Ubuntu"
-        cuda = plan.choice.source == "cuda"
-        entries.append(
-            _file(
-                "/etc/apt/preferences.d/60-rackproof-nvidia", unwanted=own if cuda else "l=NVIDIA CUDA",
-                driver=OWN_DRIVER_PACKAGES if found and not cuda else DRIVER_PACKAGES,
-                version=plan.choice.version, own_first=found and not cuda,
-            )
-        )  # fmt: skip
-    return tuple(entries)
 
 
 def _persistence(plan: Plan) -> tuple[Entry, ...]:
