@@ -35,7 +35,8 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     if found is None:
         yield from unreadable("who works with the driver")
         return
-    if found.node is None or "DRAIN" in found.node.states:
+    # What the health check drained it may give back at any moment.
+    if found.node is None or found.node.by_deploy or ("DRAIN" in found.node.states and not found.node.ours):
         # Without a controller's word a node that runs slurmd has jobs that nobody knows.
         refused = None if accepted else use.obstacle(found, due, drains=True)
         if refused:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-OWN = "rackproof:"
+DEPLOY = "rackproof-deploy:"
+"""How the reason of a drain begins that a deploy ends. The health check gives back by itself what it drained
+(``rackproof: …``) and finds well, be it before the reboot: it must not know these."""
+OWN = ("rackproof:", DEPLOY)
 """How the reason begins by which the kit knows its own drains: those of others are theirs to end."""
 COMMAND_S = 60
 WITHDRAWN = "/var/lib/rackproof/out-of-slurm"
@@ -26,7 +29,12 @@ class SlurmNode:
 
     @property
     def ours(self) -> bool:
+        """By a deploy, or by the health check."""
         return "DRAIN" in self.states and self.reason.startswith(OWN)
+
+    @property
+    def by_deploy(self) -> bool:
+        return "DRAIN" in self.states and self.reason.startswith(DEPLOY)
 
 
 def show_command(node: str) -> str:
@@ -45,7 +53,7 @@ def parse_node(text: str) -> SlurmNode | None:
 
 
 def drain_command(node: str, why: str) -> str:
-    reason = shlex.quote(f"{OWN} reboot ({why})"[:200])
+    reason = shlex.quote(f"{DEPLOY} reboot ({why})"[:200])
     return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=DRAIN Reason={reason}"
 
 

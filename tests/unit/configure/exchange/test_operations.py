@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
 
 IDLE = drain.SlurmNode(frozenset({"IDLE"}))
-OURS = drain.SlurmNode(frozenset({"IDLE", "DRAIN"}), "rackproof: reboot (x)")
+OURS = drain.SlurmNode(frozenset({"IDLE", "DRAIN"}), "rackproof-deploy: reboot (x)")
 DUE = ("a 1 becomes 2",)
 
 
@@ -65,13 +66,24 @@ def test_a_node_where_nothing_is_exchanged_is_asked_nothing_and_stays() -> None:
 
 def test_an_idle_node_leaves_slurm() -> None:
     (script,) = out(Changing(Use(node=IDLE)))
-    assert "scontrol update NodeName=gpu-01 State=DRAIN Reason='rackproof: reboot (driver or network stack" in script
+    assert (
+        "scontrol update NodeName=gpu-01 State=DRAIN Reason='rackproof-deploy: reboot (driver or network stack"
+        in script
+    )
     assert out(Changing(Use(node=IDLE), executing=False)) == [script]
 
 
 def test_a_node_that_slurm_holds_for_down_is_drained_too() -> None:
     """Its slurmd would bring it back before the reboot."""
     assert len(out(Changing(Use(node=drain.SlurmNode(frozenset({"DOWN"})))))) == 1
+
+
+def test_a_node_that_the_health_check_drained_is_drained_anew() -> None:
+    """It would give the node back as soon as it finds it well."""
+    assert len(out(Changing(Use(node=replace(OURS, reason="rackproof: gpu.count"))))) == 1
+    health = (Path(__file__).parents[4] / "templates/usr/local/sbin/rackproof-health.j2").read_text()
+    (mark,) = re.findall(r"^mark='(.*)'$", health, re.MULTILINE)
+    assert not drain.DEPLOY.startswith(mark)
 
 
 @pytest.mark.parametrize("use", [Use(node=OURS), Use(node=replace(OURS, reason="bad DIMM")), Use()])

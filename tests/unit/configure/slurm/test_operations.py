@@ -247,6 +247,7 @@ def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.Comple
         ("IDLE+DRAIN", "Reason=new DIMM on Monday State=IDLE [jane@2026-11-20T22:14:09]", 0, False, False),
         ("DOWN+DRAIN", "Reason=rackproof: gpu.count [root@2026-11-20T22:14:09]", 0, False, False),
         ("DOWN", "Reason=rackproof: reboot (bond (bond0)) : Not responding [slurm@2026-11-22T07:26]", 0, True, False),
+        ("DOWN", "Reason=rackproof-deploy: reboot (x) : Not responding [slurm@2026-11-22T07:26]", 0, True, False),
         ("DOWN", "Reason=bad DIMM : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
         ("DOWN+DRAIN", "Reason=rackproof: reboot (x) : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
         ("UNKNOWN*", "", 1, False, True),
