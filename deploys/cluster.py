@@ -10,6 +10,7 @@ from deploys.base import base
 from deploys.ceph import ceph_server
 from deploys.container_toolkit import container_toolkit
 from deploys.containers import containers
+from deploys.exchange import exchange
 from deploys.fabric import fabric
 from deploys.gpu import gpu
 from deploys.gpu_driver import gpudirect_storage
@@ -32,6 +33,7 @@ base()
 repositories_and_freeze()
 kernel()
 node()
+exchange()
 if site.architecture.fabric:
     fabric()
 

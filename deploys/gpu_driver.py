@@ -14,15 +14,15 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
-from deploys import templates
+from deploys import gpu_repository, templates
 from deploys.versions import stage
 from rackproof.configure import operations, settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
-from rackproof.configure.gpu import install, nccl, storage, tuning
+from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuStack, Repository
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.machine import machine_here
@@ -38,13 +38,8 @@ INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
-KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
 """Those to which cuFile opens RDMA connections of its own: it must know this node's addresses."""
-DRIVER_PACKAGES = (
-    "nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-utils* nvidia-compute-utils* nvidia-kernel-* nvidia-open*"
-    " libnvidia-compute* libnvidia-cfg1* nvidia-fabricmanager* cuda-drivers* libcuda1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +61,14 @@ class Plan:
     """A version set brings repositories and versions."""
     release: str | None = None
     """Kernel of the version set where another one still runs."""
+    toolkit: bool = False
+    """The container toolkit is installed by a deploy of its own, from the same repository."""
+
+    @property
+    def repository(self) -> Repository | None:
+        """NVIDIA's, where something comes from it that no version set brings a repository for."""
+        wanted_ = self.choice.source == "cuda" or self.tools or self.toolkit
+        return self.stack.repository if wanted_ and not self.versions else None
 
     @property
     def persistenced(self) -> bool:
@@ -92,12 +95,12 @@ def gpu_driver(prove_storage: bool = True) -> None:
     entries = files(site, plan)
     target = wanted(plan, entries)
     # Before the repository that names it: one that cannot be verified stops every other installation, too.
-    if stack.repository and not plan.versions and plan.choice.source == "cuda":
+    if repository := plan.repository:
         gpu_operations.signing_key(
             name="Repository key",
-            path=KEYS[family],
-            url=stack.repository.key_url,
-            sha256=stack.repository.key_sha256,
+            path=gpu_repository.KEYS[family],
+            url=repository.key_url,
+            sha256=repository.key_sha256,
             family=family,
         )
     operations.files(name="Files", entries=entries)
@@ -116,6 +119,8 @@ def gpu_driver(prove_storage: bool = True) -> None:
         gpu_operations.installed(
             name="Tools", packages=plan.tools, family=family, hold=stack.hold, _timeout=INSTALL_TIMEOUT_S
         )
+    if plan.declared.gpudirect == "dmabuf":
+        gpu_operations.gpudirect_dmabuf(name="GPUDirect RDMA", target=target, machine=machine)
     gpu_operations.driver_units(name="Services", wanted=units(plan), target=target, machine=machine)
     if plan.tuning:
         gpu_operations.tuned(name="Settings", wanted=plan.tuning, machine=machine)
@@ -184,7 +189,15 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         tuning=settings_,
         versions=component is not None,
         release=release,
+        toolkit=bool(names.container_toolkit(stack, _handing_out(site, stack))),
     )
+
+
+def _handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    try:
+        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
@@ -264,7 +277,7 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
             "/etc/modules-load.d/rackproof-gpu.conf",
             templates.text("/etc/modules-load.d/rackproof.conf", purpose="GPUs", modules=boot),
         ),
-        *_repository(plan),
+        *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
         *_persistence(plan),
         *_settings(plan),
     ]
@@ -283,27 +296,6 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
 
 def _file(path: str, restart: tuple[str, ...] = (), mode: str = "644", **values: object) -> RemoteFile:
     return RemoteFile(path, templates.text(path, **values), restart=restart, mode=mode)
-
-
-def _repository(plan: Plan) -> tuple[Entry, ...]:
-    """Where packages come from, and from where they must not; a version set writes this itself."""
-    if plan.versions:
-        return ()
-    family, found = plan.machine.family, plan.stack.repository
-    entries: list[Entry] = []
-    path = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
-    if found and plan.choice.source == "cuda":
-        entries.append(_file(path[family], url=found.url, key=KEYS[family]))
-    if family == "debian":
-        own = "o=Debian" if plan.machine.os_id == "debian" else "o=Ubuntu"
-        unwanted = own if plan.choice.source == "cuda" else "l=NVIDIA CUDA"
-        entries.append(
-            _file(
-                "/etc/apt/preferences.d/60-rackproof-nvidia", driver=DRIVER_PACKAGES, unwanted=unwanted,
-                version=plan.choice.version,
-            )
-        )  # fmt: skip
-    return tuple(entries)
 
 
 def _persistence(plan: Plan) -> tuple[Entry, ...]:

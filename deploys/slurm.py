@@ -18,7 +18,7 @@ from rackproof.configure.machine import family_here
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.slurm import operations as slurm_operations
-from rackproof.configure.slurm.cluster import Cluster, cluster_of, is_member, package_names
+from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import take
@@ -47,6 +47,11 @@ def slurm() -> None:
     cluster = cluster_here(site)
     if cluster is None:
         return
+    if site.node.name in cluster.nodes and not site.settings.simulated_gpus:
+        try:
+            check_mig(cluster, site.node.name)
+        except InventoryError as error:
+            raise DeployError(str(error)) from None
     family = family_here()
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and cluster.inputs.repository_url:

@@ -266,7 +266,10 @@ def kernel_numbers(release: str) -> tuple[int, int]:
 
 
 def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
-    """Before anything is loaded: the kernel is new enough, or RHEL's with it backported, and the modules are open."""
+    """Before anything is loaded: the kernel is new enough, or RHEL's with it backported, and the modules are open.
+
+    Whether it is really there is looked at when all of it is in force: ``install.dmabuf_problem``.
+    """
     old_rhel = machine.family == "rhel" and int(machine.major or 0) >= 9
     return flavour == "open" and (kernel_numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
 

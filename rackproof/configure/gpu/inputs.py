@@ -56,7 +56,8 @@ class GpuStack(Inputs):
     generations: dict[Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4}$")], str] = Field(default_factory=dict)
     """PCI device id: generation, for GPUs that the kit does not know yet."""
     repository: Repository | None = None
-    """Where packages come from when ``source`` is cuda and no version set says it."""
+    """Where packages come from when no version set says it: with ``source: cuda`` all of them, with ``distribution``
+    what the distribution lacks (DCGM, CUDA, NCCL, GPUDirect Storage, the container toolkit), and never the driver."""
     hold: bool = True
     """Packages that were installed with a version are held (apt-mark hold, dnf versionlock): a driver that
     unattended upgrades move under a running one is the commonest complaint in this field."""

@@ -177,6 +177,26 @@ def in_force(target: Wanted, state: GpuState) -> bool:
     return state.loaded is not None and not _marks(target, state) and "nvidia" in state.modules
 
 
+def dmabuf_problem(state: GpuState) -> str | None:
+    """Why adapters cannot reach GPU memory over DMA-BUF; None where kernel and driver have what it takes.
+
+    Symbols and licences are no transfer: that is what the benchmark with GPU memory is for.
+    """
+    missing = []
+    if not state.dmabuf:
+        missing.append("the kernel's RDMA core has none (no ib_umem_dmabuf_get in /proc/kallsyms; it is in ib_uverbs)")
+    if state.loaded is not None and not state.loaded.open:
+        missing.append(
+            f"the loaded driver {state.loaded.version} is the proprietary one, and only open modules have it"
+        )
+    if not missing:
+        return None
+    return (
+        f"DMA-BUF is promised and not there: {'; '.join(missing)}; load ib_uverbs, install DOCA-OFED or a kernel with"
+        " CONFIG_INFINIBAND_USER_MEM and open modules, or promise gpu.gpudirect: peermem"
+    )
+
+
 def fabric_manager(target: Wanted) -> Package | None:
     kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
     return next((each for each in target.packages if each.name.startswith(kinds)), None)

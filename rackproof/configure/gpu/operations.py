@@ -124,6 +124,27 @@ def driver_units(wanted: Sequence[Unit], target: install.Wanted, machine: Machin
 
 
 @operation()
+def gpudirect_dmabuf(target: install.Wanted, machine: Machine) -> Commands:
+    """Fail where DMA-BUF is promised and what is in force does not offer it. Changes nothing.
+
+    Before a reboot that is waited for nobody can say: it may bring kernel, driver or network stack.
+    """
+    names = [each.name for each in target.packages]
+    found = host.get_fact(facts.GpuFacts, packages_wanted=names, family=machine.family, smi=False)
+    if found is None:
+        yield from unreadable("the state of the GPU driver")
+        return
+    if found.reboots or not install.in_force(target, found):
+        host.noop("DMA-BUF is looked for when the driver is in force")
+        return
+    problem = install.dmabuf_problem(found)
+    if problem and state.is_executing:
+        yield from refuse(problem)
+    else:
+        host.noop(problem or "the kernel's RDMA core has DMA-BUF, and the loaded driver is the open one")
+
+
+@operation()
 def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
     """Limits, clocks, ECC and MIG as declared, through the script that sets them at every boot; then read back."""
     found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)

@@ -214,11 +214,11 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
                 f"not built for kernel {state.kernel}: {', '.join(bad)}; run dkms autoinstall -k {state.kernel} and"
                 " read /var/lib/dkms/*/build/make.log"
             )
-    stale = [name for name, each in state.modules.items() if each.loaded and each.installed != each.loaded]
+    stale = stale_modules(state)
     if not stale:
         return StackPlan()
     named = ", ".join(stale)
-    if restart and source != "inbox" and state.openibd:
+    if restarts(source, state, restart):
         if state.users:
             raise StackProblem(
                 f"{named}: openibd cannot be restarted while {', '.join(state.users)} may use RDMA: unmount there, or"
@@ -232,6 +232,16 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
     if f"{REBOOT}{REASON}" in state.pending:
         return StackPlan()
     return StackPlan((reboot_mark(REASON),), (f"{named}: in use from before",))
+
+
+def stale_modules(state: StackState) -> tuple[str, ...]:
+    """Modules that run and are no longer what is installed."""
+    return tuple(name for name, each in state.modules.items() if each.loaded and each.installed != each.loaded)
+
+
+def restarts(source: Source, state: StackState, restart: bool) -> bool:
+    """Whether new drivers come into force by a restart of openibd, which ends every RDMA connection of the node."""
+    return restart and source != "inbox" and state.openibd and bool(stale_modules(state))
 
 
 def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:

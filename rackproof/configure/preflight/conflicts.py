@@ -25,6 +25,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
     given = inputs(node, "node", NodeInputs)
     stack = inputs(node, "gpu_stack", GpuStack)
     clients = inputs(node, "storage_clients", StorageClients)
+    nic_stack = inputs(node, "nic_stack", NicStack)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
     mounted = [each for role in node.groups for each in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
@@ -36,7 +37,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         cmdline=cmdline,
         driver_options={key: str(value) for key, value in stack.module_options.items()},
         nccl={key: str(value) for key, value in stack.nccl_conf.items()},
-        switch_cnp_dscp=inputs(node, "nic_stack", NicStack).switch_cnp_dscp,
+        switch_cnp_dscp=nic_stack.switch_cnp_dscp,
         gds=any(asked.get(each.fstype, False) for each in mounted),
         secure_boot=machine.secure_boot if machine is not None else None,
         nfs_driver=clients.nfs.driver if any(each.class_ == "nfs" for each in mounted) else None,
@@ -44,6 +45,11 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         weka_cores=(len(weka.cores) or weka.num_cores) if weka else 0,
         weka_cores_named=bool(weka and weka.cores),
         slurm_kept=len(inputs(node, "slurm", SlurmInputs).cpu_spec_list) if works else None,
+        roles=tuple(node.groups),
+        nic_source=nic_stack.source,
+        pci_settings=tuple(
+            key for key in ("max_read_request", "relaxed_ordering") if getattr(nic_stack, key) is not None
+        ),
     )
 
 

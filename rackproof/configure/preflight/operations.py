@@ -14,6 +14,9 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from rackproof.configure import facts
+from rackproof.configure.exchange import due as exchanges
+from rackproof.configure.exchange.facts import DriverUse
+from rackproof.configure.exchange.use import BUSY, obstacle
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
@@ -22,6 +25,7 @@ from rackproof.configure.mounts import Mount
 from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.stack import StackState as Drivers
 from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
@@ -37,11 +41,13 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
+from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
 from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError
 
+UNREAD = "answer"
 RECORDED = "recording_file"
 """Data of a node whose answers were written down some other day."""
 
@@ -149,14 +155,15 @@ def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
     if machine is None or machine.family not in ("debian", "rhel"):
         return found
     packages = packages_here("all")
+    state: PackageState | None = None
+    drivers: Drivers | None = None
     if packages:
         options = Options(machine.family, free_mib=version_inputs(site.node).free_mib)
         state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
         found += (
             [_unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
-    fabric = site.architecture.fabric
-    if fabric is not None and fabric.kind != "soft-roce":
+    if exchanges.has_adapters(site):
         declared = declared_here()
         drivers = host.get_fact(StackState)
         found += (
@@ -164,7 +171,20 @@ def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
             if drivers is None
             else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
         )
-    return found
+    if any(each.id == UNREAD for each in found):
+        return found
+    return [*found, *_busy(site, exchanges.due(site, machine, state, drivers))]
+
+
+def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
+    """Who works with what is to be exchanged; nobody is asked where nothing is."""
+    if not due:
+        return [_unread("driver and network stack")] if due is None else []
+    use = host.get_fact(DriverUse, node=site.node.name)
+    if use is None:
+        return [_unread("programs and jobs that use the GPUs")]
+    found = obstacle(use, due, exchanges.drains(site))
+    return [Problem(BUSY, *found)] if found else []
 
 
 def judged(
@@ -220,7 +240,7 @@ def _checked_only(site: Site) -> tuple[str, ...]:
 
 
 def _unread(what: str) -> Problem:
-    return Problem("answer", f"{what}: expected an answer, actual none that can be read", "run its question by hand")
+    return Problem(UNREAD, f"{what}: expected an answer, actual none that can be read", "run its question by hand")
 
 
 @operation()

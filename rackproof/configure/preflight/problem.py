@@ -30,6 +30,7 @@ CHECKS: Final = {
     "boot.secure_boot": "modules that the firmware does not let the kernel load",
     "clock.offset": "certificates and credentials that are not valid yet, or no longer",
     "disk.free": "an installation that ends half-way",
+    "gpu.busy": "jobs that die because driver or network stack is exchanged under them",
     "gpu.inventory": "a GPU or an NVSwitch that is missing, or another one than ordered",
     "gpu.supported": "a driver that does not know the GPU or the operating system",
     "host.firewall": "services that other nodes cannot reach, which looks like a hundred other faults",

@@ -54,6 +54,8 @@ class Reboot:
     kernel: str | None = None
     slurm: bool = False
     health_check: str | None = None
+    rebooted: bool = True
+    """False where a node is given back that nothing was rebooted for."""
     stay: bool = False
     """Leave the node drained: what waited for the reboot is still to be brought to it."""
     say: Callable[[str], None] = lambda text: None
@@ -86,6 +88,11 @@ class Reboot:
             raise NotRebooted("Slurm's controller does not answer about this node: is it still drained?")
         return found.ours
 
+    def is_withdrawn(self) -> bool:
+        """By the kit, before it exchanged a driver: the node itself knows. Raises NotRebooted as ``is_drained``."""
+        withdrawn, _ = self.line.ask(f"[ -e {drain.WITHDRAWN} ]", drain.COMMAND_S)
+        return withdrawn and self.is_drained()
+
     def give_back(self) -> None:
         """Nothing waits for a reboot any more. Raises NotRebooted where Slurm, or the health check, says no."""
         self._give_back()
@@ -93,6 +100,10 @@ class Reboot:
 
     def _took(self, began: float) -> str:
         return f"{self.clock.now() - began:.0f} s"
+
+    @property
+    def _before(self) -> str:
+        return "rebooted, and " if self.rebooted else ""
 
     def _stays_out(self) -> str:
         return "; it stays drained in Slurm" if self.drained else ""
@@ -147,13 +158,14 @@ class Reboot:
             if not good:
                 last = said.strip().splitlines()[-1:] or ["no answer"]
                 raise NotRebooted(
-                    f"rebooted, and {self.health_check} finds fault: {last[0]}; it stays drained in Slurm"
+                    f"{self._before}{self.health_check} finds fault: {last[0]}; it stays drained in Slurm"
                 )
         good, said = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
         found = self._node()
         # A node that has just registered may be taken back by slurmctld itself; resuming it again is an error then.
         if not good and (found is None or found.withdrawn):
-            raise NotRebooted(f"rebooted, and Slurm does not take the node back: {said or 'no answer'}")
+            raise NotRebooted(f"{self._before}Slurm does not take the node back: {said or 'no answer'}")
+        self.line.ask(f"rm -f -- {drain.WITHDRAWN}", drain.COMMAND_S)
 
     # The reboot
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-OWN = "rackproof:"
+DEPLOY = "rackproof-deploy:"
+"""How the reason of a drain begins that a deploy ends. The health check gives back by itself what it drained
+(``rackproof: …``) and finds well, be it before the reboot: it must not know these."""
+OWN = ("rackproof:", DEPLOY)
 """How the reason begins by which the kit knows its own drains: those of others are theirs to end."""
 COMMAND_S = 60
+WITHDRAWN = "/var/lib/rackproof/out-of-slurm"
+"""The kit took the node out of Slurm before it exchanged a driver, and has not given it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,12 @@ class SlurmNode:
 
     @property
     def ours(self) -> bool:
+        """By a deploy, or by the health check."""
         return "DRAIN" in self.states and self.reason.startswith(OWN)
+
+    @property
+    def by_deploy(self) -> bool:
+        return "DRAIN" in self.states and self.reason.startswith(DEPLOY)
 
 
 def show_command(node: str) -> str:
@@ -43,12 +53,25 @@ def parse_node(text: str) -> SlurmNode | None:
 
 
 def drain_command(node: str, why: str) -> str:
-    reason = shlex.quote(f"{OWN} reboot ({why})"[:200])
+    reason = shlex.quote(f"{DEPLOY} reboot ({why})"[:200])
     return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=DRAIN Reason={reason}"
 
 
 def resume_command(node: str) -> str:
     return f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=RESUME"
+
+
+def withdraw_script(node: str, why: str) -> str:
+    """Drain, and leave a mark that outlives a reboot by hand: whoever finds nothing waiting gives the node back."""
+    failed = "Slurm does not drain the node, so nothing was exchanged"
+    return (
+        f"set -eu; mkdir -p {WITHDRAWN.rpartition('/')[0]}; : >{WITHDRAWN}; "
+        f'said=$({drain_command(node, why)} 2>&1) || {{ rm -f -- {WITHDRAWN}; echo "{failed}: $said" >&2; exit 1; }}'
+    )
+
+
+def undo_script(node: str) -> str:
+    return f"{resume_command(node)} && rm -f -- {WITHDRAWN}"
 
 
 def jobs_command(node: str) -> str:

@@ -53,10 +53,12 @@ def reboot(
     kernel: str | None = None,
     slurm: bool = False,
     health_check: str | None = None,
+    exchanges: bool = False,
 ) -> Commands:
     """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped.
 
-    Nothing is sent where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained.
+    Nothing is sent where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained, and
+    any mode the node that was taken out of Slurm for an exchange of its driver (``exchanges``: it has such a driver).
     """
     found = host.get_fact(Reasons)
     if found is None:
@@ -75,12 +77,13 @@ def reboot(
         kernel=kernel,
         slurm=slurm,
         health_check=health_check,
+        rebooted=bool(why) or mode is Mode.FINISH,
         stay=mode is Mode.ALLOWED_TWO_PASSES,
         say=lambda text: host.log(text, logger.info),
     )
     if not why:
         try:
-            drained = mode is Mode.FINISH and slurm and state.is_executing and work.is_drained()
+            drained = _is_drained(work, mode, exchanges) if slurm and state.is_executing else False
         except NotRebooted as error:
             yield from refuse(str(error))
             return
@@ -104,6 +107,11 @@ def reboot(
         yield from refuse(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
         return
     yield FunctionCommand(_carry_out, (work, found), {})
+
+
+def _is_drained(work: Reboot, mode: Mode, exchanges: bool) -> bool:
+    """By the kit, and nothing of it waits any more. Raises NotRebooted where nobody can say."""
+    return work.is_drained() if mode is Mode.FINISH else exchanges and work.is_withdrawn()
 
 
 def _give_back(state: State, host: Host, work: Reboot) -> bool:

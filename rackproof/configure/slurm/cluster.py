@@ -22,6 +22,8 @@ class Cluster:
     """On rail 0, where the rack has a fabric."""
     nodes: tuple[str, ...]
     """Those that run slurmd, in inventory order."""
+    mig: bool = False
+    """GPUs are given to jobs in partitions of MIG."""
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -72,6 +74,7 @@ def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> C
         controller=first.name,
         controller_address=first.fabric_address(),
         nodes=tuple(sorted(nodes, key=lambda node: order[node])),
+        mig="gpu" in declared.gres and architecture.gpu is not None and architecture.gpu.mig == "Enabled",
     )
 
 
@@ -81,6 +84,19 @@ def _check_gpus(architecture: Architecture, wanted: int) -> None:
         raise InventoryError(f"{name}: slurm.gres.gpu is {wanted}, and the architecture has no GPUs")
     if gpu.mig != "Enabled" and gpu.count != wanted:
         raise InventoryError(f"{name}: slurm.gres.gpu is {wanted}, gpu.count is {gpu.count}: make them agree")
+
+
+def check_mig(cluster: Cluster, node: str) -> None:
+    """Raises InventoryError where no way to find the partitions of MIG is left. Of a node with real GPUs.
+
+    ``nvidia`` finds whole GPUs only, and ``off`` counts /dev/nvidiaN, of which partitions have none (gres.conf(5)).
+    """
+    method = cluster.inputs.gres_autodetect
+    if cluster.mig and method not in ("auto", "nvml"):
+        raise InventoryError(
+            f"{node}: slurm.gres_autodetect: {method} does not find partitions of MIG (gpu.mig: Enabled): say nvml,"
+            " with a package of Slurm that has gpu_nvml.so, or gpu.mig: Disabled"
+        )
 
 
 def is_member(cluster: Cluster, node: Node) -> bool:

@@ -25,6 +25,10 @@ RESTART_KEYS = frozenset(
 from 23.11 on, a changed set of nodes, for which older daemons have to be started anew. Jobs outlive either."""
 
 
+class NoPartitions(ValueError):
+    """Slurm's package cannot find the partitions of MIG that it is to give to jobs."""
+
+
 class OtherCluster(ValueError):
     """There is a configuration that is not the kit's, or that names another controller."""
 
@@ -125,7 +129,7 @@ def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]
 
 
 def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
-    """gres.conf of one node."""
+    """gres.conf of one node. Raises NoPartitions, one line, for partitions of MIG without the NVML plugin."""
     lines = [f"{HEADER}. What this node has to give to jobs beside processors and memory."]
     for name, count in cluster.declared.gres.items():
         if name != "gpu":
@@ -134,6 +138,12 @@ def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
             # slurmd leaves out GPUs without a device, whatever their number.
             lines += ["# Simulated: devices with nothing behind them.", "AutoDetect=off", _of_devices(DEVICE, count)]
         else:
+            if cluster.mig and cluster.inputs.gres_autodetect != "nvml" and not nvml:
+                raise NoPartitions(
+                    "slurm.gres.gpu: only NVML finds partitions of MIG (gpu.mig: Enabled), and Slurm's package here has"
+                    " no gpu_nvml.so: install one that has (slurm.repository_url, or the version set), say"
+                    " slurm.gres_autodetect: nvml where it lies elsewhere, or gpu.mig: Disabled"
+                )
             lines += _gpus(cluster.inputs.gres_autodetect, count, nvml)
     return "\n".join(lines) + "\n"
 

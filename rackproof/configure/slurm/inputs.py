@@ -73,7 +73,8 @@ class SlurmInputs(Inputs):
     """TCP port of slurmdbd. Source: slurm.conf(5)."""
     gres_autodetect: Literal["auto", "nvml", "nvidia", "rsmi", "off"] = "auto"
     """AutoDetect of gres.conf. auto: nvml where Slurm's package has that plugin, else the devices /dev/nvidiaN by
-    number. Simulated GPUs are counted only, whatever stands here."""
+    number. Partitions of MIG are found by nvml only (gres.conf(5)): anything else is refused with ``gpu.mig: Enabled``.
+    Simulated GPUs are counted only, whatever stands here."""
     partition_options: dict[str, dict[str, str]] = Field(default_factory=dict)
     """By partition: keys of its line, e.g. ``{gpu: {MaxTime: 2-00:00:00}}``. The first partition is the default."""
     extra: dict[str, str] = Field(default_factory=dict)

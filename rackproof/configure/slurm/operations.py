@@ -199,19 +199,26 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
         return
     if unknown and host.state.is_executing:
         host.log(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer", logger.warning)
+    # Before the run the package, and its plugin with it, may be missing still.
+    nvml = here.state.nvml or (cluster.mig and not host.state.is_executing)
+    worker = host.name in cluster.nodes and bool(cluster.declared.gres)
+    try:
+        gres = conf.gres_text(cluster, simulated, nvml) if worker else None
+    except conf.NoPartitions as error:
+        yield from refuse(f"{host.name}: {error}")
+        return
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
     anew = conf.needs_restart(mine, conf.parse_conf(text))
-    yield from _written(_entries(cluster, text, anew, here.state, simulated))
+    yield from _written(_entries(cluster, text, anew, gres))
 
 
-def _entries(cluster: Cluster, text: str, anew: bool, state: NodeState, simulated: bool) -> list[Entry]:
+def _entries(cluster: Cluster, text: str, anew: bool, gres: str | None) -> list[Entry]:
     units = [("slurmctld.service", cluster.controller == host.name), ("slurmd.service", host.name in cluster.nodes)]
     readers = tuple(unit for unit, here in units if here)
     entries: list[Entry] = [
         RemoteFile(CONF, text, restart=readers if anew else (), reload=() if anew else readers),
     ]
-    if host.name in cluster.nodes and cluster.declared.gres:
-        gres = conf.gres_text(cluster, simulated, state.nvml)
+    if gres is not None:
         entries.append(RemoteFile(GRES, gres, restart=("slurmd.service",)))
     return entries
 

@@ -60,7 +60,8 @@ def settle_script(node: str) -> str:
 show() {{ timeout -k 2 20 scontrol -o show node {name} 2>&1; }}
 field() {{ printf '%s\\n' "$line" | sed -n "s/^.* $1=\\([^ ]*\\).*$/\\1/p"; }}
 # Slurm keeps the words of a drain that has ended, and adds its own to them.
-reason() {{ printf '%s\\n' "$line" | sed -n -e '/State=[^ ]*DRAIN/!s/ Reason=rackproof: reboot (.*) : / Reason=/' \\
+reason() {{ printf '%s\\n' "$line" | sed -n \\
+  -e '/State=[^ ]*DRAIN/!s/ Reason=rackproof[a-z-]*: reboot (.*) : / Reason=/' \\
   -e 's/^.* Reason=\\(.*\\) \\[.*$/\\1/p'; }}
 n=0 resumed=no state='' line=''
 while [ $n -lt {WAIT_S} ]; do

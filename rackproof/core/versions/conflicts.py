@@ -7,55 +7,18 @@ A conflict has an id. Who knows better accepts it in the inventory, with a reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.gpu_generations import Generation, generation_of_model
 from rackproof.core.versions import tables
+from rackproof.core.versions.choices import Choices, Plan, Rule, Side
 from rackproof.core.versions.consistency import ofed_of
+from rackproof.core.versions.lockdown_rules import SOURCE as LOCKDOWN_SOURCE
+from rackproof.core.versions.lockdown_rules import secure_boot_lockdown
 from rackproof.core.versions.models import Components, major
 
-NFS_REPLACED_BY: Final = ("vastnfs", "dellnfs")
-"""Clients with modules of their own in the place of the kernel's sunrpc, nfs and rpcrdma."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a site has chosen beside architecture and version set; the same for every node of a role."""
-
-    cmdline: tuple[str, ...] = ()
-    """Arguments of the kernel that the deploys set, beside ``system.cmdline_required``."""
-    driver_options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the module nvidia: ``NVreg_EnableGpuFirmware: "0"``."""
-    nccl: Mapping[str, str] = field(default_factory=dict)
-    """Environment of NCCL: ``NCCL_IB_TC: "106"``."""
-    switch_cnp_dscp: int | None = None
-    """DSCP that the switches treat as congestion notifications."""
-    gds: bool = False
-    """GPUDirect Storage is asked for, beside ``gpu.gds``."""
-    secure_boot: bool | None = None
-    """As nodes say; None where nobody asked them."""
-    nfs_driver: str | None = None
-    """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
-    virtualised: bool = False
-    """GPUs or ports are given to virtual machines on these nodes."""
-    weka_cores: int = 0
-    """Cores that WEKA's client polls on; none where it is not mounted, or over UDP."""
-    weka_cores_named: bool = False
-    """Whether the inventory says which."""
-    slurm_kept: int | None = None
-    """Processors that are kept from Slurm's jobs; None on a node whose slurmd the kit does not set up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two that cannot both be right."""
-
-    who: str
-    """Vendor, profile or file: ``WEKA``, ``fabric.kind: roce``."""
-    wants: str
+__all__ = ["RULES", "Choices", "Conflict", "Plan", "Rule", "Side", "find_conflicts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,64 +37,6 @@ class Conflict:
             f"{self.id}: {self.one.who} wants {self.one.wants}, {self.other.who} wants {self.other.wants}:"
             f" {self.consequence}; {self.way_out}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that the rules look at."""
-
-    architecture: Architecture
-    components: Components
-    choices: Choices
-
-    @property
-    def clients(self) -> frozenset[str]:
-        types = {storage.fstype for storage in self.architecture.storage.values()}
-        named = {{"wekafs": "weka"}.get(each, each) for each in types}
-        return frozenset({*named, *map(str, self.components.clients)})
-
-    @property
-    def replaced_nfs(self) -> str | None:
-        """The client that brings NFS modules of its own, where one is chosen or locked."""
-        if self.choices.nfs_driver in NFS_REPLACED_BY:
-            return self.choices.nfs_driver
-        return next((name for name in NFS_REPLACED_BY if name in self.clients), None)
-
-    @property
-    def cmdline(self) -> tuple[str, ...]:
-        return (*self.architecture.system.cmdline_required, *self.choices.cmdline)
-
-    @property
-    def roce(self) -> bool:
-        return self.architecture.fabric is not None and self.architecture.fabric.kind == "roce"
-
-    @property
-    def gds(self) -> bool:
-        gpu = self.architecture.gpu
-        return self.choices.gds or self.components.gds is not None or bool(gpu and gpu.gds)
-
-    @property
-    def secure_boot(self) -> bool:
-        promised = self.architecture.system.secure_boot
-        return bool(self.choices.secure_boot if promised is None else promised)
-
-    @property
-    def generation(self) -> Generation | None:
-        gpu = self.architecture.gpu
-        return generation_of_model(gpu.model) if gpu and gpu.count else None
-
-    def wants_iommu(self) -> str:
-        """The argument that turns the IOMMU on, empty where none does."""
-        on = ("iommu=pt", "iommu=on", "intel_iommu=on", "amd_iommu=on", "iommu.passthrough=1")
-        return next((word for word in self.cmdline if word in on), "")
-
-    def wants_no_iommu(self) -> str:
-        off = ("iommu=off", "intel_iommu=off", "amd_iommu=off")
-        return next((word for word in self.cmdline if word in off), "")
-
-
-Rule = Callable[[Plan], Iterator[tuple[Side, Side, str, str]]]
-"""One side, the other, what happens, the way out."""
 
 
 def find_conflicts(
@@ -504,6 +409,7 @@ RULES: dict[str, tuple[Rule, str]] = {
     "driver-generation": (_driver_generation, tables.GENERATION_SOURCE),
     "driver-branch": (_driver_branch, tables.BRANCH_SOURCE),
     "secure-boot-dkms": (_secure_boot_dkms, "dell/dkms issue 429; NVIDIA driver installation guide, Secure Boot"),
+    "secure-boot-lockdown": (secure_boot_lockdown, LOCKDOWN_SOURCE),
     "cnp-dscp": (_cnp, "Mellanox nic-configuration-operator README (4); NVIDIA switch guides (48)"),
     "traffic-class": (_tos, "nic-configuration-operator README (ToS 0); Mellanox community DOC-2792 (106)"),
     "gds-iommu": (_gds_iommu, "NVIDIA GPUDirect Storage installation guide, IOMMU"),

@@ -68,6 +68,39 @@ def test_preflight_says_what_a_deploy_would_stop_at(
         assert words in done.output
 
 
+BUSY = '"4711 python3\\n--\\nslurmd\\n--\\nanswered\\n12\\n--\\nrackproof-end\\n"'
+
+
+def busy(folder: Path) -> None:
+    path = folder / "gpu-01/gpu.yaml"
+    text = path.read_text()
+    idle = '"--\\n--\\n--\\nrackproof-end\\n"'
+    assert text.count(f"stdout: {idle}") == 1
+    path.write_text(text.replace(f"stdout: {idle}", f"stdout: {BUSY}"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ((), 0),
+        ((("libnccl2 2.28.3-1+", "libnccl2 2.27.2-1+"),), 0),
+        ((("installed nvidia-fabricmanager 580.126.20", "installed nvidia-fabricmanager 580.95.05"),), 1),
+        ((("installed doca-ofed 3.2.1-044000", "installed doca-ofed 3.2.0-012000"),), 1),
+    ],
+    ids=["nothing", "a library", "fabric manager", "network stack"],
+)
+def test_jobs_are_in_the_way_of_another_driver_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: tuple[tuple[str, str], ...], status: int
+) -> None:
+    folder = written(tmp_path / "rack", Case(changes=changes))
+    busy(folder)
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(cli, ["preflight", f"@recording/{folder}", "--limit", "gpu-01"])
+    assert done.exit_code == status, done.output
+    assert ("programs on the GPUs: python3 (4711); Slurm's jobs 12; drain the node" in done.output) is bool(status)
+    assert ("[gpu.busy]" in done.output) is bool(status)
+
+
 def test_firmware_of_the_set_is_compared_at_the_end_of_a_deploy(tmp_path: Path) -> None:
     folder = written(tmp_path / "rack", Case())
     entry = {"model": "ConnectX-7", "version": "28.45.1200"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.api.exceptions import DeployError
@@ -26,6 +29,7 @@ from rackproof.errors import InventoryError
 from rackproof.remote.written import read_written
 from tests.unit.configure.gpu.node import FakeNode
 from tests.unit.configure.gpu.test_install import converged
+from tests.unit.configure.versions import real_apt
 
 PLANS = Path(__file__).parents[3] / "data/plans"
 RACKS = (
@@ -36,6 +40,9 @@ RACKS = (
     "hgx-h100-ubuntu2204-weka",
     "hgx-h200-ubuntu2404-roce",
 )
+
+
+OPERATIONS = ("signing_key", "installed", "driver", "gpudirect_dmabuf", "driver_units", "tuned", "gpudirect_storage")
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +158,101 @@ def test_files_of_others() -> None:
     assert '"10.64.7.1"' in files["/etc/cufile.json"]
 
 
+VENDOR = {
+    "url": "https://mirror.example/cuda",
+    "key_url": "https://mirror.example/cuda/key.pub",
+    "key_sha256": "a" * 64,
+}
+SOURCES, PINS = "/etc/apt/sources.list.d/rackproof-cuda.sources", "/etc/apt/preferences.d/60-rackproof-nvidia"
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "written_"),
+    [
+        ("debian13-l40s", {"dcgm": True}, True),
+        ("debian13-l40s", {"runtimes": ["docker"]}, True),
+        ("debian13-l40s", {"container_toolkit": "latest"}, True),
+        ("debian13-l40s", {}, False),  # nothing comes from it
+        ("debian13-l40s", {"dcgm": True, "repository": None}, False),
+        ("hgx-h200-ubuntu2404-roce", {"precompiled": True, "driver": "580.126.20"}, True),
+    ],
+)
+def test_the_vendors_repository_beside_the_distributions_driver(
+    monkeypatch: pytest.MonkeyPatch, name: str, stack: dict[str, Any], written_: bool
+) -> None:
+    inputs = {"source": "distribution", "repository": VENDOR, **stack}
+    site, made, _, files, _ = plan(name, gpu_stack=inputs)
+    assert made.choice.source == "distribution"
+    assert (SOURCES in files) is written_
+    assert ("Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 100\n" in files[PINS]) is written_
+    called: list[str] = []
+    monkeypatch.setattr(gpu_driver, "here", lambda: site)
+    monkeypatch.setattr(gpu_driver, "machine_here", lambda: made.machine)
+    monkeypatch.setattr(gpu_driver, "warnings", lambda plan: ())
+    for operation in OPERATIONS:
+        monkeypatch.setattr(
+            gpu_driver.gpu_operations, operation, lambda operation=operation, **_: called.append(operation)
+        )
+    monkeypatch.setattr(gpu_driver.operations, "files", lambda **_: called.append("files"))
+    gpu_driver.gpu_driver._inner(prove_storage=False)
+    assert ("signing_key" in called) is written_
+
+
+def index(root: Path, label: str, packages: dict[str, str]) -> str:
+    """A repository that has only lists, and its line for apt."""
+    folder = root / label.replace(" ", "-")
+    folder.mkdir()
+    text = "\n".join(
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n"
+        f"Filename: ./{name}.deb\nSize: 1\nSHA256: {'0' * 64}\n"
+        for name, version in packages.items()
+    )
+    (folder / "Packages").write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    release = f"Origin: {label}\nLabel: {label}\nSHA256:\n {digest} {len(text.encode())} Packages\n"
+    (folder / "Release").write_text(release)
+    return f"deb [trusted=yes] file:{folder} ./\n"
+
+
+@pytest.mark.skipif(not real_apt.AVAILABLE, reason="apt and dpkg are not here")
+def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distributions_own(tmp_path: Path) -> None:
+    _, made, _, files, _ = plan(
+        "debian13-l40s",
+        gpu_stack={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"},
+    )
+    driver = [each.name for each in made.driver]
+    further = ["libnvidia-ptxjitcompiler1", "nvidia-kernel-support", "firmware-nvidia-gsp", "libc6"]
+    apt = real_apt.RealApt(tmp_path)
+    own = index(tmp_path, "Debian", dict.fromkeys((*driver, *further), "550.163.01-1"))
+    tools = ["datacenter-gpu-manager-4-cuda12", "nvidia-container-toolkit", "libnvidia-container1", "nvidia-fs-dkms"]
+    theirs = index(tmp_path, "NVIDIA CUDA", dict.fromkeys((*driver, *further, *tools), "580.126.20-1"))
+    (tmp_path / "etc/apt/sources.list").write_text(own + theirs)
+
+    def candidates(pins: str) -> dict[str, str]:
+        (tmp_path / "etc/apt/preferences.d/60-rackproof-nvidia").write_text(pins)
+        said = apt.run(
+            f"apt-get -q update >/dev/null && apt-cache policy {' '.join((*driver, *further, *tools))}"
+        ).stdout
+        return dict(re.findall(r"^(\S+):\n.*\n  Candidate: (\S+)$", said, re.MULTILINE))
+
+    found = candidates(files[PINS])
+    assert {found[name] for name in (*driver, *further)} == {"550.163.01-1"}
+    assert {found[name] for name in tools} == {"580.126.20-1"}
+    assert candidates("")["nvidia-smi"] == "580.126.20-1"  # what the pins are for
+    # Not even of a version that both have.
+    for folder in ("Debian", "NVIDIA-CUDA"):
+        path = tmp_path / folder / "Packages"
+        text = path.read_text().replace("580.126.20-1", "550.163.01-2")
+        path.write_text(text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        release = re.sub(
+            r"^ .* Packages$", f" {digest} {len(text)} Packages", (path.parent / "Release").read_text(), flags=re.M
+        )
+        (path.parent / "Release").write_text(release)
+    found = candidates(files[PINS])
+    assert {found[name] for name in driver} == {"550.163.01-1"}
+
+
 def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -212,13 +314,14 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(
     def note(operation: str) -> Callable[..., None]:
         return lambda **_: called.append(operation)
 
-    for operation in ("signing_key", "installed", "driver", "driver_units", "tuned", "gpudirect_storage"):
+    for operation in OPERATIONS:
         monkeypatch.setattr(gpu_driver.gpu_operations, operation, note(operation))
     monkeypatch.setattr(gpu_driver.operations, "files", note("files"))
     gpu_driver.gpu_driver._inner(prove_storage=prove)
     # A repository whose key is not there yet would stop every other installation, too.
     assert called.index("signing_key") < called.index("files") < called.index("driver")
     assert called.count("gpudirect_storage") == asked
+    assert called.index("driver") < called.index("gpudirect_dmabuf")
     called.clear()
     gpu_driver.gpudirect_storage._inner()
     assert called == ["gpudirect_storage"]

@@ -17,6 +17,7 @@ from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.gpu.tuning import Tuning
 from rackproof.configure.units import SystemState, Unit, UnitState
+from rackproof.parse.nvidia_driver import KernelModule
 from tests.unit.configure.gpu.machines import machine, promised
 from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, VERSION, converged, wanted
@@ -80,6 +81,39 @@ def test_services_wait_for_the_driver() -> None:
     assert "systemctl start" not in commands(blocked)
     assert "systemctl start" not in commands(blocked, executing=False)
     assert "systemctl start" in commands(EMPTY, executing=False)  # the plan of a first run
+
+
+NO_DMABUF = replace(THERE, dmabuf=False)
+CLOSED = replace(THERE, loaded=KernelModule(VERSION, False), available=KernelModule(VERSION, False))
+
+
+@pytest.mark.parametrize(
+    ("state", "executing", "refused", "noop"),
+    [
+        (THERE, True, None, "the kernel's RDMA core has DMA-BUF, and the loaded driver is the open one"),
+        (NO_DMABUF, True, "no ib_umem_dmabuf_get in /proc/kallsyms", None),
+        (NO_DMABUF, False, None, "DMA-BUF is promised and not there"),
+        (CLOSED, True, f"the loaded driver {VERSION} is the proprietary one", None),
+        (
+            replace(NO_DMABUF, pending=frozenset({"reboot:drivers of the network adapters"})),
+            True,
+            None,
+            "is looked for when",
+        ),
+        (replace(EMPTY, dmabuf=False), True, None, "is looked for when"),
+        (None, True, "could not be read", None),
+    ],
+)
+def test_dma_buf_is_proven_as_far_as_the_answer_goes(
+    state: GpuState | None, executing: bool, refused: str | None, noop: str | None
+) -> None:
+    host = at(state, executing)
+    commands = run(operations.gpudirect_dmabuf, host, target=GOAL, machine=UBUNTU)
+    assert [line for line in host.logged if refused and refused in line] == host.logged
+    assert bool(commands) is bool(refused) is bool(host.logged)
+    assert [line for line in host.noops if noop and noop in line] == host.noops
+    if refused and state is not None:
+        assert "or promise gpu.gpudirect: peermem" in host.logged[0]
 
 
 def tuned(state: GpuState, plan: Tuning = AS_THEY_ARE, executing: bool = True) -> tuple[list[str], StubHost]:

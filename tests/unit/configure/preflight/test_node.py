@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from rackproof.configure.exchange.use import Use
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
 from rackproof.configure.nic.inputs import NicStack
@@ -223,12 +224,41 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         patch.object(operations, "packages_here", lambda part: PACKAGES),
         patch.object(operations, "declared_here", lambda: declared),
         patch.object(operations, "judged", lambda *given: []),
+        patch.object(operations.exchanges, "due", lambda *given: ()),
     ):
         found = judged(operations.of_node(site, GIVEN))
         host.facts = dict.fromkeys(host.facts)
         unread = [problem.what for problem in operations.of_node(site, GIVEN)]
     assert set(found) == {"versions.room", "nic.drivers"}
     assert [text.partition(":")[0] for text in unread] == ["installed packages", "drivers of the adapters"]
+
+
+@pytest.mark.parametrize(
+    ("due", "use", "said"),
+    [
+        ((), None, []),
+        (("a 1 becomes 2",), Use(), []),
+        (("a 1 becomes 2",), Use(jobs=("12",)), ["gpu.busy"]),
+        (("a 1 becomes 2",), None, ["answer"]),
+        (None, Use(), ["answer"]),
+    ],
+)
+def test_who_works_is_asked_where_a_driver_is_exchanged(
+    due: tuple[str, ...] | None, use: Use | None, said: list[str]
+) -> None:
+    architecture, node = cases.architecture(), cases.node()
+    site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
+    host = StubHost({operations.DriverUse: use, operations.StackState: stack_state()})
+    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack())
+    with (
+        at(host),
+        patch.object(operations, "packages_here", lambda part: ()),
+        patch.object(operations, "declared_here", lambda: declared),
+        patch.object(operations.exchanges, "due", lambda *given: due),
+    ):
+        found = operations._in_the_way(site, cases.machine())
+    assert [problem.id for problem in found] == said
+    assert (operations.DriverUse in [fact for fact, _ in host.asked]) is bool(due)
 
 
 @pytest.mark.parametrize("id_", ["versions.contradiction", "versions.room", "nic.drivers"])
@@ -241,4 +271,5 @@ def test_every_check_of_a_node_is_tried_here() -> None:
     tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run", "versions.room", "nic.drivers"}
     tried |= {"versions.contradiction"}  # of the whole rack
     tried |= {"host.firewall", "host.selinux", "host.userns"}  # in test_security.py
+    tried |= {"gpu.busy"}
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)

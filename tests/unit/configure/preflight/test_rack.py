@@ -12,7 +12,7 @@ from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
 from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
-from rackproof.core.architecture import Architecture, Lossless, Slurm, Storage
+from rackproof.core.architecture import Architecture, Expectation, Lossless, Slurm, Storage
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage
 from rackproof.core.versions.conflicts import RULES, Choices
@@ -112,6 +112,9 @@ VAST = {"vastnfs": FileSystemClient(version="4.0.35")}
         ("nfs-modules", {}, {"storage_clients": {"nfs": {"driver": "vastnfs"}}}, NFS, {"clients": VAST}),
         ("nfs-rdma-missing", {}, {"storage_clients": {"nfs": {"driver": "vastnfs"}}}, NFS,
          {"network": DOCA.model_copy(update={"nfsrdma": False})}),
+        ("secure-boot-lockdown", {"nic_stack": {"source": "inbox"}}, {"nic_stack": {"source": "doca"}}, None, {}),
+        ("secure-boot-lockdown", {"nic_stack": {"source": "doca", "relaxed_ordering": True}},
+         {"nic_stack": {"source": "doca"}}, None, {}),
         ("gsp-open-modules", {"gpu_stack": {"module_options": {"NVreg_EnableGpuFirmware": "0"}}}, {}, None,
          {"driver": Driver(version="580.126.20", flavour="open")}),
         ("traffic-class", {"gpu_stack": {"nccl_conf": {"NCCL_IB_TC": "41"}}},
@@ -125,7 +128,12 @@ def test_what_an_inventory_chooses_is_a_side_of_a_conflict(
     gpu = whole.gpu.model_copy(update={"gds": ()}) if whole.gpu else None
     lossless = Lossless(cnp_dscp=48, traffic_class=106)
     fabric = whole.fabric.model_copy(update={"lossless": lossless}) if whole.fabric else None
-    whole = whole.model_copy(update={"storage": {"x": mounted} if mounted else {}, "gpu": gpu, "fabric": fabric})
+    roles = {"gpu": whole.roles["gpu"].model_copy(update={"expect": Expectation()})}
+    system = whole.system.model_copy(update={"secure_boot": rule.startswith("secure-boot")})
+    storage_ = {"x": mounted} if mounted else {}
+    whole = whole.model_copy(
+        update={"storage": storage_, "gpu": gpu, "fabric": fabric, "roles": roles, "system": system}
+    )
 
     def found(data: dict[str, Any]) -> set[str]:
         choices = choices_of(Node("gpu-01", ("gpu",), data), None, whole)
@@ -140,7 +148,7 @@ def test_every_choice_can_be_said_in_an_inventory() -> None:
     said = {
         "node": {"passthrough": True, "kernel_arguments": ["iommu=pt"]},
         "gpu_stack": {"module_options": {"NVreg_X": "1"}, "nccl_conf": {"NCCL_DEBUG": "INFO"}},
-        "nic_stack": {"switch_cnp_dscp": 48},
+        "nic_stack": {"switch_cnp_dscp": 48, "source": "doca", "max_read_request": 4096},
         "storage_clients": {"scale": {"gds": True}, "nfs": {"driver": "vastnfs"}, "weka": {"cores": [4]}},
         "slurm": {"cpu_spec_list": [8]},
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rackproof.configure.reboot.carry import ORDER, Clock, NotRebooted, Reboot
-from rackproof.configure.reboot.drain import SlurmNode, parse_node
+from rackproof.configure.reboot.drain import WITHDRAWN, SlurmNode, parse_node
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.reasons import RebootState
 
@@ -109,6 +109,18 @@ def test_of_two_passes_the_second_gives_back() -> None:
     assert any("health" in command for command in node.asked)
     assert node.slurm == IDLE
     assert node.said[-1] == "given back to Slurm"
+
+
+def test_giving_back_ends_the_mark_and_says_what_was() -> None:
+    node = Played(slurm=drained("rackproof: reboot (x)"))
+    work = node.reboot(slurm=True, rebooted=False)
+    assert work.is_withdrawn()
+    work.give_back()
+    assert node.asked[-1] == f"rm -f -- {WITHDRAWN}"
+    broken = Played(slurm=drained("rackproof: reboot (x)"), health=(False, "GPU 3 is lost"))
+    with pytest.raises(NotRebooted, match=r"^/usr/sbin/health finds fault: GPU 3 is lost; it stays drained"):
+        broken.reboot(slurm=True, rebooted=False, health_check="/usr/sbin/health").give_back()
+    assert not any(WITHDRAWN in command for command in broken.asked)
 
 
 def test_a_distribution_that_does_not_tell_after_the_boot_is_named() -> None:

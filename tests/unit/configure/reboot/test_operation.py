@@ -72,6 +72,29 @@ def test_a_second_pass_without_slurms_controller_is_an_error(monkeypatch: pytest
     assert "is it still drained?" in command.get_raw_value()
 
 
+@pytest.mark.parametrize(
+    ("marked", "reason", "exchanges", "back"),
+    [
+        (True, "rackproof: reboot (driver or network stack is exchanged)", True, True),
+        (True, "bad DIMM", True, False),
+        (False, "rackproof: reboot (x)", True, False),
+        (True, "rackproof: reboot (x)", False, False),
+    ],
+)
+@pytest.mark.parametrize("mode", [Mode.REFUSED, Mode.ALLOWED, Mode.ALLOWED_TWO_PASSES])
+def test_a_node_that_left_slurm_for_an_exchange_comes_back_when_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, marked: bool, reason: str, exchanges: bool, back: bool
+) -> None:
+    def answer(line: object, command: str, limit_s: float) -> tuple[bool, str]:
+        return (marked, "") if command.startswith("[ -e ") else (True, SHOWN.format(reason))
+
+    monkeypatch.setattr(operations.PyinfraLine, "ask", answer)
+    host = StubHost({Reasons: RebootState("x", "6.8")})
+    assert bool(commands(host, mode=mode, slurm=True, exchanges=exchanges)) is back
+    host = StubHost({Reasons: WAITS})
+    assert commands(host, mode=Mode.REFUSED, slurm=True, exchanges=exchanges) == []  # it stays out
+
+
 def test_nothing_to_say() -> None:
     host = StubHost({Reasons: RebootState("x", "6.8")})
     assert commands(host, mode=Mode.ALLOWED) == []

@@ -10,7 +10,7 @@ import pytest
 from deploys import slurm as deploy
 from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.slurm import conf
-from rackproof.configure.slurm.cluster import Cluster, cluster_of, package_names
+from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
 from rackproof.core.architecture import Architecture, Slurm
@@ -217,6 +217,34 @@ Name=gpu File=/dev/rackproof-gpu[0-7]
 def test_gres_conf(method: str, simulated: bool, nvml: bool, expected: str) -> None:
     found = conf.gres_text(cluster({"gres_autodetect": method}), simulated, nvml)
     assert found.split("\n", 1)[1] == expected
+
+
+def with_mig(**inputs: str) -> Cluster:
+    whole = arch(gres={"gpu": 56})
+    whole = whole.model_copy(update={"gpu": whole.gpu.model_copy(update={"mig": "Enabled"})})  # type: ignore[union-attr]
+    found = cluster_of(whole, rack(), SlurmInputs.model_validate(inputs))
+    assert found is not None
+    return found
+
+
+def test_partitions_of_mig_are_found_by_nvml_or_refused() -> None:
+    found = with_mig()
+    check_mig(found, "gpu-01")
+    named = with_mig(gres_autodetect="nvml")
+    check_mig(named, "gpu-01")
+    # Somebody says that it is there, in a place of its own perhaps.
+    assert conf.gres_text(named, False, nvml=False).endswith("AutoDetect=nvml\nName=gpu\n")
+    assert conf.gres_text(found, False, nvml=True).endswith("AutoDetect=nvml\nName=gpu\n")
+    with pytest.raises(conf.NoPartitions, match=r"only NVML finds partitions of MIG .* has no gpu_nvml\.so"):
+        conf.gres_text(found, False, nvml=False)
+    assert "File=/dev/rackproof-gpu[0-55]" in conf.gres_text(found, True, nvml=False)  # simulated: counted
+
+
+@pytest.mark.parametrize("method", ["off", "nvidia", "rsmi"])
+def test_another_way_to_find_partitions_is_refused_before_anything_is_touched(method: str) -> None:
+    with pytest.raises(InventoryError, match=rf"^gpu-01: slurm\.gres_autodetect: {method} does not find partitions"):
+        check_mig(with_mig(gres_autodetect=method), "gpu-01")
+    check_mig(cluster({"gres_autodetect": method}), "gpu-01")
 
 
 def test_one_gpu_has_no_brackets() -> None:

@@ -139,6 +139,27 @@ def test_configuration_is_written_and_marked() -> None:
     assert "slurmctld" not in script
 
 
+@pytest.mark.parametrize(
+    ("nvml", "executing", "refused"), [(False, True, True), (False, False, False), (True, True, False)]
+)
+def test_partitions_that_slurm_cannot_find_are_refused_before_anything_is_written(
+    nvml: bool, executing: bool, refused: bool
+) -> None:
+    mine = replace(cluster(), mig=True)
+    machines = [machine(name, nvml=nvml, executing=executing) for name in ("gpu-02", "gpu-01", "storage-01")]
+    given = {"cluster": mine, "render": lambda nodes, partitions: text(mine), "simulated": False}
+    commands = run(operations.configuration, *machines, **given)
+    assert bool(machines[0].logged) is refused
+    if refused:
+        (command,) = commands
+        assert command.endswith("exit 1")
+        assert machines[0].logged[0].startswith("gpu-02: slurm.gres.gpu: only NVML finds partitions of MIG")
+    else:
+        assert "gres.conf" in "".join(commands)
+    run(operations.configuration, *reversed(machines), **given)
+    assert not machines[2].logged  # the controller has no GPUs to find
+
+
 def test_configuration_that_is_there() -> None:
     written = text(cluster())
     gres = conf.gres_text(cluster(), True, False)
@@ -226,6 +247,7 @@ def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.Comple
         ("IDLE+DRAIN", "Reason=new DIMM on Monday State=IDLE [jane@2026-11-20T22:14:09]", 0, False, False),
         ("DOWN+DRAIN", "Reason=rackproof: gpu.count [root@2026-11-20T22:14:09]", 0, False, False),
         ("DOWN", "Reason=rackproof: reboot (bond (bond0)) : Not responding [slurm@2026-11-22T07:26]", 0, True, False),
+        ("DOWN", "Reason=rackproof-deploy: reboot (x) : Not responding [slurm@2026-11-22T07:26]", 0, True, False),
         ("DOWN", "Reason=bad DIMM : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
         ("DOWN+DRAIN", "Reason=rackproof: reboot (x) : Not responding [slurm@2026-11-22T07:26:02]", 0, False, False),
         ("UNKNOWN*", "", 1, False, True),

@@ -55,6 +55,19 @@ def ids(arch: Change, versions: Change | None = None, choices: Choices | None = 
     return {each.id for each in find_conflicts(architecture(arch), components(versions), choices)}
 
 
+def _nic(**keys: Any) -> Change:
+    nic = {"purpose": "compute", "count": 1, "speed_gbps": 400, "link_layer": "Ethernet", "source": "written", **keys}
+    return {"roles/gpu/expect": {"nics": [nic]}}
+
+
+def _acs(word: str) -> Change:
+    return {"roles/gpu/expect": {"pcie": {"acs": word, "source": "written"}}}
+
+
+ON = {"system/secure_boot": True}
+QUIET = {**ON, "fabric/lossless": {"pfc_priority": 3}}
+"""Nothing of it is written to debugfs."""
+REDIR = {"system/cmdline_required": ["pci=disable_acs_redir=pci:0:0"]}
 C = "components"
 CLOSED = {f"{C}/driver/flavour": "proprietary"}
 V100 = {"gpu/model": "Tesla V100-SXM2-32GB"}
@@ -82,6 +95,20 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("driver-branch", (V100, {f"{C}/cuda/version": "13.0"}), (V100, {f"{C}/cuda": None})),
     ("secure-boot-dkms", ({"system/secure_boot": True}, {}), ({"system/secure_boot": True}, None)),
     ("secure-boot-dkms", ({}, {}, Choices(secure_boot=True)), ({}, {}, Choices(secure_boot=False))),
+    ("secure-boot-lockdown", ({**QUIET, **_nic(max_read_request=4096)},), (_nic(max_read_request=4096),)),
+    ("secure-boot-lockdown", ({**QUIET, **_nic(relaxed_ordering=True)},), ({**QUIET, **_nic()},)),
+    ("secure-boot-lockdown", ({**QUIET, **_nic(firmware_settings={"LINK_TYPE_P1": "ETH"})},),
+     (_nic(firmware_settings={"LINK_TYPE_P1": "ETH"}), None, Choices(secure_boot=False))),
+    ("secure-boot-lockdown", ({**QUIET, **_nic(firmware=">=28.39.1002")},),
+     ({**QUIET, **_nic(firmware=">=28.39.1002")}, None, Choices(roles=("login",)))),
+    ("secure-boot-lockdown", ({**QUIET, **_acs("disabled"), **REDIR},), ({**QUIET, **_acs("no_redirect"), **REDIR},)),
+    ("secure-boot-lockdown", ({**QUIET, **_acs("no_redirect")},), ({**QUIET, **_acs("enabled")},)),
+    ("secure-boot-lockdown", ({}, None, Choices(secure_boot=True)),
+     ({}, None, Choices(secure_boot=True, nic_source="doca"))),
+    ("secure-boot-lockdown", ({**QUIET}, None, Choices(pci_settings=("max_read_request",))),
+     ({**QUIET, "fabric/kind": "soft-roce"}, None, Choices(pci_settings=("max_read_request",)))),
+    ("secure-boot-lockdown",
+     ({**QUIET}, {f"{C}/nic_firmware": [{"model": "ConnectX-7", "version": "28.45.1200"}]}), ({**QUIET}, {})),
     ("cnp-dscp", ({}, None, Choices(switch_cnp_dscp=4)), ({}, None, Choices(switch_cnp_dscp=48))),
     ("cnp-dscp", ({"fabric/lossless": {"cnp_dscp": 48}, "roles/gpu/expect": {"nics": [{
         "purpose": "compute", "count": 1, "speed_gbps": 400, "link_layer": "Ethernet", "source": "written",
@@ -137,6 +164,18 @@ def test_both_sides_are_named_in_one_line_with_a_source() -> None:
     assert found.sentence.startswith("weka-iommu: WEKA wants the IOMMU off, the RoCE profile wants iommu=pt: ")
     assert found.source
     assert "\n" not in found.sentence
+
+
+def test_a_locked_kernel_is_named_with_every_setting_that_it_refuses() -> None:
+    arch = architecture({**ON, **_nic(max_read_request=4096, firmware=">=28.39.1002")})
+    found = [each.sentence for each in find_conflicts(arch) if each.id == "secure-boot-lockdown"]
+    for setting, sentence in zip(
+        ("roles.gpu.expect.nics (compute): max_read_request", "roles.gpu.expect.nics (compute): firmware wants",
+         "fabric.lossless.cnp_dscp wants"), found, strict=True,
+    ):  # fmt: skip
+        assert sentence.startswith("secure-boot-lockdown: Secure Boot wants a kernel that lets no program write")
+        assert setting in sentence
+        assert "accept this where" in sentence
 
 
 def test_a_rack_without_any_of_it_has_none() -> None:

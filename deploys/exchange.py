@@ -1,0 +1,22 @@
+"""Before driver or network stack is exchanged: the node leaves Slurm, so that no job meets two versions of them.
+
+It comes back at the end of the run in which nothing waits for a reboot any more (``deploys.reboot``). Nodes without
+GPUs, and those whose Slurm has its controller elsewhere, are left to their operators; preflight looks at the latter.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from rackproof.configure.exchange import operations
+from rackproof.configure.exchange.due import drains, has_gpus
+from rackproof.configure.exchange.use import BUSY
+from rackproof.configure.preflight.operations import preflight_inputs
+from rackproof.configure.site import here
+
+
+@deploy("Exchange of drivers")
+def exchange() -> None:
+    site = here()
+    if has_gpus(site) and drains(site):
+        operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)

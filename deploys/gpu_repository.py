@@ -1,0 +1,43 @@
+"""Where the packages of the GPU stack come from, and from where they must not, where no version set says it."""
+
+from __future__ import annotations
+
+from deploys import templates
+from rackproof.configure.files import RemoteFile
+from rackproof.configure.gpu.driver import Choice
+from rackproof.configure.gpu.inputs import Repository
+from rackproof.core.machine import Machine
+
+KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
+SOURCES = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
+PINS = "/etc/apt/preferences.d/60-rackproof-nvidia"
+DRIVER_PACKAGES = (
+    "nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-utils* nvidia-compute-utils* nvidia-kernel-* nvidia-open*"
+    " libnvidia-compute* libnvidia-cfg1* nvidia-fabricmanager* cuda-drivers* libcuda1"
+)
+OWN_DRIVER_PACKAGES = (
+    f"{DRIVER_PACKAGES} nvidia-persistenced* nvidia-modprobe* nvidia-smi* nvidia-settings* nvidia-alternative*"
+    " nvidia-legacy-check* nvidia-support* nvidia-firmware* firmware-nvidia-* nvidia-imex* libnvidia-common*"
+    " libnvidia-decode* libnvidia-encode* libnvidia-extra* libnvidia-gl* libnvidia-gpucomp* libnvidia-ml*"
+    " libnvidia-nscq* libnvidia-nvvm* libnvidia-ptxjitcompiler*"
+)
+"""Also those that the distribution and NVIDIA call by one name, where the driver is the distribution's and NVIDIA's
+repository is there for the tools."""
+
+
+def entries(machine: Machine, choice: Choice, repository: Repository | None) -> tuple[RemoteFile, ...]:
+    """The repository, where something comes from it, and apt's pins: the driver is of one source as a whole."""
+    family, cuda = machine.family, choice.source == "cuda"
+    found: list[RemoteFile] = []
+    if repository:
+        path = SOURCES[family]
+        found.append(RemoteFile(path, templates.text(path, url=repository.url, key=KEYS[family])))
+    if family == "debian":
+        own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
+        beside = repository is not None and not cuda
+        text = templates.text(
+            PINS, unwanted=own if cuda else "l=NVIDIA CUDA", version=choice.version, own_first=beside,
+            driver=OWN_DRIVER_PACKAGES if beside else DRIVER_PACKAGES,
+        )  # fmt: skip
+        found.append(RemoteFile(PINS, text))
+    return tuple(found)

@@ -1,0 +1,132 @@
+"""What of driver, fabric manager and network stack a run would put into the place of what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
+
+from rackproof.configure.gpu import install, packages
+from rackproof.configure.gpu.driver import choose
+from rackproof.configure.gpu.facts import GpuFacts
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.state import GpuState
+from rackproof.configure.nic import stack
+from rackproof.configure.nic.declared import Declared, declared_here
+from rackproof.configure.nic.facts import StackState as AskStack
+from rackproof.configure.settings import inputs
+from rackproof.configure.site import Site
+from rackproof.configure.versions.facts import PackageStates
+from rackproof.configure.versions.site import packages_here, platform_here
+from rackproof.configure.versions.state import PackageState, is_installed
+from rackproof.core.gpu_generations import UnsupportedGpu
+from rackproof.core.machine import Machine
+from rackproof.core.versions import LockedPackage
+from rackproof.errors import InventoryError
+
+
+def has_gpus(site: Site) -> bool:
+    """Real ones, whose driver the deploy installs."""
+    declared = site.architecture.gpu
+    return bool(declared and declared.count) and site.has_role("gpu") and not site.settings.simulated_gpus
+
+
+def has_adapters(site: Site) -> bool:
+    """Real ones, whose drivers the deploy sees to."""
+    fabric = site.architecture.fabric
+    return fabric is not None and fabric.kind != "soft-roce"
+
+
+def drains(site: Site) -> bool:
+    """The deploy takes this node out of Slurm and gives it back: the rack has the controller."""
+    slurm = site.architecture.slurm
+    return slurm is not None and slurm.controller_role is not None and any(map(site.has_role, slurm.roles))
+
+
+def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: str) -> tuple[str, ...]:
+    """Of a version set."""
+    return tuple(
+        _becomes(each.name, " ".join(state.installed.get(each.name, ())), each.version)
+        for each in wanted
+        if not is_installed(each, state, family)
+    )
+
+
+def of_driver(target: install.Wanted, state: GpuState) -> tuple[str, ...]:
+    """Without a version set."""
+    return tuple(
+        _becomes(each.name, state.packages.get(each.name, ""), each.version or "what the repository has")
+        for each in install.plan_driver(target, state).install
+    )
+
+
+def _becomes(name: str, actual: str, wanted: str) -> str:
+    return f"{name} {actual or '(not installed)'} becomes {wanted}"
+
+
+def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
+    """Beside the packages of a version set: another OFED that goes, and a restart that ends every RDMA connection."""
+    said = declared.stack
+    try:
+        removed = stack.plan_removal(declared.source, declared.ofed, state, said.remove_old).reasons
+    except stack.StackProblem:
+        return ()  # a check of its own
+    restarted = stack.restarts(declared.source, state, said.drivers_by == "restart")
+    return (*removed, *(("openibd is restarted with other modules",) if restarted else ()))
+
+
+def due(
+    site: Site, machine: Machine, installed: PackageState | None, drivers: stack.StackState | None
+) -> tuple[str, ...] | None:
+    """On the node at hand, a sentence each; None where it does not say. ``installed`` and ``drivers`` as it answered.
+
+    Raises DeployError where the inventory contradicts itself.
+    """
+    if not has_gpus(site) or machine.family not in ("debian", "rhel"):
+        return ()
+    found: list[str] = []
+    if locked := (*packages_here("network"), *packages_here("driver")):
+        if installed is None:
+            return None
+        found += of_packages(locked, installed, machine.family)
+    platform = platform_here()
+    if platform is None or platform.components.driver is None:
+        release = platform.components.kernel.version if platform and platform.components.kernel else machine.kernel
+        target = _target(site, machine, None if release == machine.kernel else release)
+        if target is not None:
+            names = [each.name for each in target.packages]
+            state = host.get_fact(GpuFacts, packages_wanted=names, family=machine.family, smi=False)
+            if state is None:
+                return None
+            found += of_driver(target, state)
+    if has_adapters(site):
+        if drivers is None:
+            return None
+        found += of_network(declared_here(), drivers)
+    return tuple(found)
+
+
+def due_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
+    """As ``due``, with its questions."""
+    if not has_gpus(site) or machine.family not in ("debian", "rhel"):
+        return ()
+    names = [each.name for each in packages_here("all")]
+    installed = host.get_fact(PackageStates, names=names, family=machine.family) if names else None
+    return due(site, machine, installed, host.get_fact(AskStack) if has_adapters(site) else None)
+
+
+def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted | None:
+    """The driver as the inventory wants it, as far as its packages go; None for GPUs that no driver serves."""
+    declared = site.architecture.gpu
+    if declared is None:
+        return None
+    try:
+        said = inputs(site.node, "gpu_stack", GpuStack)
+        choice = choose(machine, declared, said)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    except UnsupportedGpu:
+        return None  # a check of its own
+    found = packages.node_packages(machine, choice, said, declared, None, release).driver
+    return install.wanted(choice, machine, found, files=(), options={}, hold=False, modules=(), release=release)

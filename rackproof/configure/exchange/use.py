@@ -1,0 +1,101 @@
+"""Who works on a node whose driver is to be exchanged: a question that is answered with and without a driver. Pure.
+
+Programs are those that have a device of the driver open. Slurm's jobs are known from their steps on the node, and from
+the controller where the node has its programs: a job need not have a step here yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.configure.reboot import drain
+from rackproof.core.sections import sections_of
+
+BUSY: Final = "gpu.busy"
+"""Id of the check."""
+SERVICES: Final = (
+    *("nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine", "dcgm-exporter", "nvidia-smi"),
+    "slurmd",
+)
+"""Programs that have devices open for as long as they run and whose work is none that is lost: the driver's own
+services, DCGM, what only looks, and slurmd, which keeps NVML."""
+_NAME_LENGTH: Final = 15
+"""Of a program's name, as the kernel keeps it in /proc/PID/comm."""
+SHOWN: Final = 5
+"""Programs, jobs or packages that are named."""
+_STEP: Final = re.compile(r"slurmstepd: \[(\d+)")
+"""How slurmstepd calls itself; the one that keeps the cgroups (``slurmstepd infinity``) has no job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    programs: tuple[str, ...] = ()
+    """``python3 (4711)``; without those of ``SERVICES``."""
+    jobs: tuple[str, ...] = ()
+    """Slurm's numbers of the jobs that use the node."""
+    jobs_known: bool = True
+    """False where slurmd runs and the controller does not say which jobs there are."""
+    node: drain.SlurmNode | None = None
+    """As Slurm's controller has it; None where it has no such node, or does not answer."""
+
+
+def use_command(node: str) -> str:
+    return (
+        "export LC_ALL=C; "
+        "find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '*/dev/nvidia*' 2>/dev/null | cut -d/ -f3 | sort -un |"
+        ' while read -r p; do read -r c <"/proc/$p/comm" && echo "$p $c"; done 2>/dev/null; echo --; '
+        'for d in /proc/[0-9]*; do read -r c <"$d/comm" || continue; case $c in slurmd) echo slurmd ;;'
+        " slurmstepd) tr '\\0' ' ' <\"$d/cmdline\"; echo ;; esac; done 2>/dev/null; echo --; "
+        f"if command -v squeue >/dev/null; then jobs=$({drain.jobs_command(node)} 2>/dev/null) && echo answered"
+        " && printf '%s\\n' \"$jobs\"; fi; echo --; "
+        f"{drain.show_command(node)} 2>/dev/null; "
+    )
+
+
+def parse_use(lines: Sequence[str]) -> Use:
+    """Answer of ``use_command``. Raises ValueError on anything else."""
+    opened, daemons, queue, node = sections_of(lines, 4)
+    programs = []
+    for line in opened:
+        pid, _, name = line.partition(" ")
+        if not pid.isdigit() or not name:
+            raise ValueError(f"no process: {line!r}")
+        if name not in {service[:_NAME_LENGTH] for service in SERVICES}:
+            programs.append(f"{name} ({pid})")
+    steps = [match[1] for line in daemons if (match := _STEP.match(line))]
+    answered = queue[:1] == ["answered"]
+    queued = [line.strip() for line in queue[1:] if line.strip()] if answered else []
+    return Use(
+        programs=tuple(programs),
+        jobs=tuple(dict.fromkeys(queued or steps)),
+        jobs_known=answered or "slurmd" not in daemons,
+        node=drain.parse_node("\n".join(node)),
+    )
+
+
+def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | None:
+    """What speaks against the exchange of ``due``, and the way out. ``drains``: the deploy takes the node out of Slurm
+    itself; else it must be out already."""
+    found = []
+    if use.programs:
+        found.append(f"programs on the GPUs: {listed(use.programs)}")
+    if use.jobs:
+        found.append(f"Slurm's jobs {listed(use.jobs)}")
+    if not use.jobs_known:
+        found.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
+    if not drains and use.node is not None and not use.node.withdrawn:
+        found.append("not drained in Slurm, whose next job would meet two versions")
+    if not found:
+        return None
+    return (
+        f"GPUs and network: expected nobody at work while {listed(due)}, actual {'; '.join(found)}",
+        "drain the node (scontrol update NodeName=… State=DRAIN Reason=…), let it become idle, and run again",
+    )
+
+
+def listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return f"{', '.join(words[:SHOWN])}{more}"

@@ -1,0 +1,121 @@
+"""What the rules about vendors look at: architecture, version set and what a site chose beside them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.gpu_generations import Generation, generation_of_model
+from rackproof.core.versions.models import Components
+
+NFS_REPLACED_BY: Final = ("vastnfs", "dellnfs")
+"""Clients with modules of their own in the place of the kernel's sunrpc, nfs and rpcrdma."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a site has chosen beside architecture and version set; the same for every node of a role."""
+
+    cmdline: tuple[str, ...] = ()
+    """Arguments of the kernel that the deploys set, beside ``system.cmdline_required``."""
+    driver_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the module nvidia: ``NVreg_EnableGpuFirmware: "0"``."""
+    nccl: Mapping[str, str] = field(default_factory=dict)
+    """Environment of NCCL: ``NCCL_IB_TC: "106"``."""
+    switch_cnp_dscp: int | None = None
+    """DSCP that the switches treat as congestion notifications."""
+    gds: bool = False
+    """GPUDirect Storage is asked for, beside ``gpu.gds``."""
+    secure_boot: bool | None = None
+    """As nodes say; None where nobody asked them."""
+    nfs_driver: str | None = None
+    """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
+    virtualised: bool = False
+    """GPUs or ports are given to virtual machines on these nodes."""
+    weka_cores: int = 0
+    """Cores that WEKA's client polls on; none where it is not mounted, or over UDP."""
+    weka_cores_named: bool = False
+    """Whether the inventory says which."""
+    slurm_kept: int | None = None
+    """Processors that are kept from Slurm's jobs; None on a node whose slurmd the kit does not set up."""
+    roles: tuple[str, ...] | None = None
+    """Of the node; None: of any."""
+    nic_source: str | None = None
+    """The inventory's ``nic_stack.source``."""
+    pci_settings: tuple[str, ...] = ()
+    """Keys of ``nic_stack`` that stand in the configuration space of adapters: ``max_read_request``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that cannot both be right."""
+
+    who: str
+    """Vendor, profile or file: ``WEKA``, ``fabric.kind: roce``."""
+    wants: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that the rules look at."""
+
+    architecture: Architecture
+    components: Components
+    choices: Choices
+
+    @property
+    def clients(self) -> frozenset[str]:
+        types = {storage.fstype for storage in self.architecture.storage.values()}
+        named = {{"wekafs": "weka"}.get(each, each) for each in types}
+        return frozenset({*named, *map(str, self.components.clients)})
+
+    @property
+    def replaced_nfs(self) -> str | None:
+        """The client that brings NFS modules of its own, where one is chosen or locked."""
+        if self.choices.nfs_driver in NFS_REPLACED_BY:
+            return self.choices.nfs_driver
+        return next((name for name in NFS_REPLACED_BY if name in self.clients), None)
+
+    @property
+    def cmdline(self) -> tuple[str, ...]:
+        return (*self.architecture.system.cmdline_required, *self.choices.cmdline)
+
+    @property
+    def roce(self) -> bool:
+        return self.architecture.fabric is not None and self.architecture.fabric.kind == "roce"
+
+    @property
+    def gds(self) -> bool:
+        gpu = self.architecture.gpu
+        return self.choices.gds or self.components.gds is not None or bool(gpu and gpu.gds)
+
+    @property
+    def secure_boot(self) -> bool:
+        promised = self.architecture.system.secure_boot
+        return bool(self.choices.secure_boot if promised is None else promised)
+
+    @property
+    def network_stack(self) -> str:
+        """``doca``, ``mlnx_ofed`` or ``inbox``."""
+        network = self.components.network
+        return self.choices.nic_source or (network.stack if network else "inbox")
+
+    @property
+    def generation(self) -> Generation | None:
+        gpu = self.architecture.gpu
+        return generation_of_model(gpu.model) if gpu and gpu.count else None
+
+    def wants_iommu(self) -> str:
+        """The argument that turns the IOMMU on, empty where none does."""
+        on = ("iommu=pt", "iommu=on", "intel_iommu=on", "amd_iommu=on", "iommu.passthrough=1")
+        return next((word for word in self.cmdline if word in on), "")
+
+    def wants_no_iommu(self) -> str:
+        off = ("iommu=off", "intel_iommu=off", "amd_iommu=off")
+        return next((word for word in self.cmdline if word in off), "")
+
+
+Rule = Callable[[Plan], Iterator[tuple[Side, Side, str, str]]]
+"""One side, the other, what happens, the way out."""

@@ -1,0 +1,91 @@
+"""What a kernel that is locked down refuses to programs, root's too: a rack with Secure Boot cannot have it set. Pure.
+
+Distributions lock their kernels (``integrity``) where the firmware says Secure Boot. Programs then may not write to the
+configuration space of PCI devices, nor map their registers, nor write to debugfs: setpci, mstflint's way to an adapter,
+and the kernel's own switches for congestion notifications end with "Operation not permitted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rackproof.core.architecture.hardware import Role
+from rackproof.core.versions.choices import Plan, Side
+
+SOURCE: Final = (
+    "kernel_lockdown(7); Linux drivers/pci/pci-sysfs.c and fs/debugfs/file.c; mstflint issues 416, 1371, pull 602"
+)
+CLOSED: Final = "a kernel that lets no program write to configuration space and debugfs (lockdown)"
+REFUSED: Final = "the kernel refuses it, and the run fails there, after everything before it was changed"
+OTHERWISE: Final = (
+    "or accept this where the kernel is not locked down ([none] in /sys/kernel/security/lockdown) or has the values"
+)
+
+
+def secure_boot_lockdown(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    fabric = plan.architecture.fabric
+    if not plan.secure_boot or fabric is None or fabric.kind == "soft-roce":
+        return  # adapters are set up where they are real
+    roles = {
+        name: role
+        for name, role in plan.architecture.roles.items()
+        if role.managed and (plan.choices.roles is None or name in plan.choices.roles)
+    }
+    one = Side("Secure Boot", CLOSED)
+    if keys := (*_pci(plan, roles), *_acs(plan, roles)):
+        way_out = f"switch Secure Boot off on these nodes, leave the values to the firmware, {OTHERWISE}"
+        yield one, Side(", ".join(keys), "to be written with setpci"), REFUSED, way_out
+    if keys := _firmware(plan, roles):
+        way_out = (
+            "switch Secure Boot off on these nodes, or accept this where a signed module carries the tools"
+            " (mst of MFT, mstflint_access, fwctl of Linux 6.15)"
+        )
+        yield one, Side(", ".join(keys), "to be reached with flint and mlxconfig by PCI address"), REFUSED, way_out
+    if keys := _cnp(plan):
+        way_out = f"lock DOCA-OFED, whose switches are in sysfs, switch Secure Boot off, {OTHERWISE}"
+        yield (
+            one,
+            Side(", ".join(keys), "to be written to debugfs, as the kernel's own driver has it"),
+            REFUSED,
+            way_out,
+        )
+
+
+def _pci(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
+    declared = (
+        f"roles.{name}.expect.nics ({nic.purpose}): {key}"
+        for name, role in roles.items()
+        for nic in role.expect.nics
+        for key in ("max_read_request", "relaxed_ordering")
+        if getattr(nic, key) is not None
+    )
+    return (*declared, *(f"nic_stack.{key}" for key in plan.choices.pci_settings))
+
+
+def _acs(plan: Plan, roles: dict[str, Role]) -> Iterator[str]:
+    """Redirection alone the kernel takes away by itself, at boot."""
+    by_kernel = any("disable_acs_redir" in word for word in plan.cmdline)
+    for name, role in roles.items():
+        acs = role.expect.pcie.acs if role.expect.pcie else None
+        if acs == "disabled" or (acs == "no_redirect" and not by_kernel):
+            yield f"roles.{name}.expect.pcie.acs: {acs}"
+
+
+def _firmware(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
+    declared = (
+        f"roles.{name}.expect.nics ({nic.purpose}): {key}"
+        for name, role in roles.items()
+        for nic in role.expect.nics
+        for key in ("firmware", "firmware_settings")
+        if getattr(nic, key) is not None
+    )
+    return (*declared, *(("nic_firmware of the version set",) if plan.components.nic_firmware else ()))
+
+
+def _cnp(plan: Plan) -> tuple[str, ...]:
+    lossless = plan.architecture.fabric.lossless if plan.roce and plan.architecture.fabric else None
+    if lossless is None or plan.network_stack != "inbox":
+        return ()
+    keys = ("cnp_dscp", "cnp_priority")
+    return tuple(f"fabric.lossless.{key}" for key in keys if getattr(lossless, key) is not None)

@@ -1,0 +1,122 @@
+"""Who works on a node, asked by a real shell of real processes, and what speaks against an exchange."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.exchange.use import Use, listed, obstacle, parse_use, use_command
+from rackproof.configure.reboot.drain import SlurmNode
+
+DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
+IDLE = SlurmNode(frozenset({"IDLE"}))
+SHOWN = "NodeName=gpu-01 Arch=x86_64 State=IDLE ThreadsPerCore=1"
+
+
+def ask(folder: Path, **programs: str) -> Use:
+    """The question, on this machine, with these programs before its own."""
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(["dash", "-c", use_command("gpu-01")], env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+    return parse_use(done.stdout.splitlines())
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    path = tmp_path / "dev" / "nvidia0"
+    path.parent.mkdir()
+    path.touch()
+    return path
+
+
+def test_a_program_with_a_device_open_is_found_without_a_driver(tmp_path: Path, device: Path) -> None:
+    mine = f" ({os.getpid()})"
+    assert not [name for name in ask(tmp_path).programs if name.endswith(mine)]
+    with device.open():
+        assert [name for name in ask(tmp_path).programs if name.endswith(mine)]
+
+
+def test_the_drivers_own_services_are_no_programs(tmp_path: Path, device: Path) -> None:
+    code = f"import time; open('/proc/self/comm', 'w').write('nvidia-persistenced'); f = open({str(device)!r});"
+    code += " print('ready', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = ask(tmp_path)
+        process.kill()
+    assert not [name for name in found.programs if name.endswith(f" ({process.pid})")]
+
+
+def test_steps_are_found_where_no_controller_answers(tmp_path: Path) -> None:
+    code = "import time; open('/proc/self/comm', 'w').write('slurmstepd'); print('ready', flush=True); time.sleep(60)"
+    found = {}
+    for title in ("slurmstepd: [4711.extern]", "slurmstepd infinity"):
+        with subprocess.Popen([title, "-c", code], executable=sys.executable, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found[title] = ask(tmp_path, squeue="exit 1").jobs
+            process.kill()
+    assert found == {"slurmstepd: [4711.extern]": ("4711",), "slurmstepd infinity": ()}
+
+
+def test_the_controller_knows_jobs_without_a_step_here(tmp_path: Path) -> None:
+    found = ask(tmp_path, squeue="echo 12; echo 13_4", scontrol=f"echo '{SHOWN}'")
+    assert found.jobs == ("12", "13_4")
+    assert found.jobs_known
+    assert found.node == IDLE
+
+
+def test_a_node_that_nobody_knows(tmp_path: Path) -> None:
+    found = ask(tmp_path, squeue="exit 1", scontrol="echo 'Node gpu-01 not found'; exit 1")
+    assert (found.jobs, found.jobs_known, found.node) == ((), True, None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        (["--", "slurmd", "--", "--"], False),
+        (["--", "slurmd", "--", "answered", "", "--"], True),
+        (["--", "--", "--"], True),
+    ],
+)
+def test_jobs_are_unknown_where_slurmd_runs_and_the_controller_is_silent(lines: list[str], known: bool) -> None:
+    assert parse_use(lines).jobs_known is known
+
+
+@pytest.mark.parametrize("lines", [[], ["--"], ["python3", "--", "--", "--"], ["--", "--", "--", "--"]])
+def test_anything_else_is_no_answer(lines: list[str]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_use(lines)
+
+
+@pytest.mark.parametrize(
+    ("use", "drains", "said"),
+    [
+        (Use(), True, None),
+        (Use(node=IDLE), True, None),
+        (Use(node=IDLE), False, "not drained in Slurm"),
+        (Use(node=SlurmNode(frozenset({"IDLE", "DRAIN"}))), False, None),
+        (Use(programs=("python3 (4711)",)), True, "actual programs on the GPUs: python3 (4711)"),
+        (Use(jobs=("12", "13")), True, "actual Slurm's jobs 12, 13"),
+        (Use(jobs_known=False), True, "slurmd runs, and Slurm's controller does not answer"),
+    ],
+)
+def test_what_speaks_against_an_exchange(use: Use, drains: bool, said: str | None) -> None:
+    found = obstacle(use, DUE, drains)
+    assert (found is None) is (said is None)
+    if found is not None and said is not None:
+        what, way_out = found
+        assert said in what
+        assert "while nvidia-utils-580 580.95.05-1 becomes 580.126.20-1, actual" in what
+        assert way_out.startswith("drain the node (scontrol update NodeName=")
+
+
+def test_long_lists_are_cut() -> None:
+    assert listed([str(n) for n in range(7)]) == "0, 1, 2, 3, 4 and 2 more"
