@@ -43,7 +43,7 @@ class Link:
 
 
 def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
-    """The fabric ports of one node, rail by rail."""
+    """The fabric ports that one node has, rail by rail."""
     return tuple(
         Port(
             name=f"{fabric.interface_prefix}{rail}",
@@ -53,7 +53,7 @@ def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
             mac=settings.fabric_macs[rail] if settings.fabric_macs else None,
             path=settings.fabric_paths[rail] if settings.fabric_paths else None,
         )
-        for rail in range(fabric.rails)
+        for rail in range(len(settings.fabric_addresses))
     )
 
 

@@ -19,7 +19,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.declared import declared_here
+from rackproof.configure.nic.declared import declared_here, uses_adapters
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.operations import Commands, refuse
@@ -128,8 +128,10 @@ def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
             [_unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
     fabric = site.architecture.fabric
-    if fabric is not None and fabric.kind != "soft-roce":
-        declared = declared_here()
+    if fabric is None or fabric.kind == "soft-roce":
+        return found
+    declared = declared_here()
+    if uses_adapters(site, declared.stack):
         drivers = host.get_fact(StackState)
         found += (
             [_unread("drivers of the adapters")]
@@ -171,6 +173,8 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
             found += node_checks.gpu_problems(machine, declared, stack, locked)
         if fabric is not None and fabric.kind != "soft-roce":
             nic_stack = inputs(site.node, "nic_stack", NicStack)
+            if not uses_adapters(site, nic_stack):
+                return found
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None
