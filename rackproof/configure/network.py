@@ -151,6 +151,19 @@ def find_link(port: Port, links: Sequence[Link]) -> Link:
     return found[0]
 
 
+def words_of(ports: Sequence[Port], links: Sequence[Link]) -> dict[str, list[str]]:
+    """Name of every port, and the words that stand for it by now: its names, and its MAC address."""
+    words: dict[str, list[str]] = {}
+    for port in ports:
+        words[port.name] = [port.name]
+        try:
+            link = find_link(port, links)
+        except PortProblem:
+            continue  # the operation on ports says what is missing
+        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
+    return words
+
+
 def same_mac(actual: str, wanted: str) -> bool:
     """Of an InfiniBand port only the last eight bytes, its GUID, are always the same."""
     return actual == wanted or (len(actual) > len(wanted) == GUID_LENGTH and actual.endswith(f":{wanted}"))

@@ -24,8 +24,16 @@ from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
+from rackproof.configure.preflight.claims import Claims, claimed, managed_elsewhere
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
-from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
+from rackproof.configure.preflight.problem import (
+    PreflightInputs,
+    Problem,
+    check_accepted,
+    divided,
+    sentence,
+    unread,
+)
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
@@ -101,7 +109,7 @@ def of_versions() -> tuple[Problem, ...]:
     return tuple(contradiction_problems(versions)) if versions is not None else ()
 
 
-def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
+def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem, ...]:
     """Everything about the node at hand; what could not be read is a problem too.
 
     Raises DeployError where the inventory contradicts itself.
@@ -112,29 +120,31 @@ def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
-    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine))
+    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine, claims))
 
 
-def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
+def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Problem]:
     """What operations in the middle of a deploy would stop at, asked with their own questions."""
     found: list[Problem] = []
     if machine is None or machine.family not in ("debian", "rhel"):
         return found
+    found += claimed(claims)
     packages = packages_here("all")
     if packages:
         options = Options(machine.family, free_mib=version_inputs(site.node).free_mib)
         state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
         found += (
-            [_unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
+            [unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
     fabric = site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
         return found
+    found += managed_elsewhere(site.ports)
     declared = declared_here()
     if uses_adapters(site, declared.stack):
         drivers = host.get_fact(StackState)
         found += (
-            [_unread("drivers of the adapters")]
+            [unread("drivers of the adapters")]
             if drivers is None
             else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
         )
@@ -146,13 +156,13 @@ def judged(
 ) -> list[Problem]:
     found: list[Problem] = []
     if machine is None:
-        found.append(_unread("operating system and PCI devices"))
+        found.append(unread("operating system and PCI devices"))
     else:
         found += node_checks.os_problems(machine)
         found += node_checks.secure_boot_problems(machine, site.architecture)
         found += _hardware(site, machine)
     if state is None:
-        found.append(_unread("name, clock, free space, package manager and mounts"))
+        found.append(unread("name, clock, free space, package manager and mounts"))
     else:
         now = None if site.node.data.get(RECORDED) else time.time()
         found += node_checks.state_problems(site.node.name, state, given, now)
@@ -181,17 +191,13 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     return found
 
 
-def _unread(what: str) -> Problem:
-    return Problem("answer", f"{what}: expected an answer, actual none that can be read", "run its question by hand")
-
-
 @operation()
-def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] = ()) -> Commands:
+def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> Commands:
     """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
     if host.state.is_executing and (reason := take_node()):
         yield from refuse(f"not begun: {reason}")
         return
-    stopping, accepted = divided(of_node(site, given), given.accept)
+    stopping, accepted = divided(of_node(site, given, claims), given.accept)
     if not host.state.is_executing:
         for line in (*accepted_of_rack, *accepted):
             host.log(line, logger.warning)
