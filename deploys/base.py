@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
-from pyinfra.context import host
 
 from deploys import templates
 from rackproof.configure import operations, packages
@@ -35,13 +34,8 @@ KERNEL_SERVICE = "rackproof-kernel.service"
 SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
-DEFAULTS = {
-    # Time servers outside the rack, for the node that serves the time inside. None: the rack keeps its own time.
-    "time_upstreams": (),
-}
 
-
-@deploy("Base", data_defaults=DEFAULTS)
+@deploy("Base")
 def base() -> None:
     site = here()
     wishes = node_inputs(site)
@@ -55,11 +49,13 @@ def base() -> None:
         names=packages.declared_packages(site.architecture, site.node, family),
         family=family,
     )
-    operations.files(name="Files", entries=files(site, tuple(host.data.time_upstreams), family, wishes))
+    operations.files(name="Files", entries=files(site, family, wishes))
     operations.kernel_values(
         name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=kernel_patterns(site, wishes)
     )
     operations.units(name="Services", wanted=units(site, family), manager=manager_limits(site, wishes))
+    if site.first(site.architecture.system.time.server_role) is None:
+        operations.time_followed(name="Time")
 
 
 def node_inputs(site: Site) -> NodeInputs:
@@ -74,34 +70,34 @@ def frozen(site: Site) -> bool:
     return site.architecture.system.unattended_upgrades == "frozen"
 
 
-def files(
-    site: Site,
-    time_upstreams: tuple[str, ...] = (),
-    family: str = "debian",
-    wishes: NodeInputs | None = None,
-) -> tuple[Entry, ...]:
+def time_files(site: Site, family: str) -> tuple[Entry, ...]:
+    """Without a node that serves and without upstreams the file is the site's: its sources are all that there are."""
+    path, service = CHRONY[family]
+    server, upstreams = site.first(site.architecture.system.time.server_role), site.settings.time_upstreams
+    if server is None and not upstreams:
+        return ()
+    alone = {node.name for node in site.rack.nodes if not node.fabric_address()}
+    text = templates.text(
+        "/etc/chrony/chrony.conf",
+        serves=server == site.node,
+        # A name, resolved by the site, where one of the two has no rail.
+        server=server and (server.name if alone & {server.name, site.node.name} else server.fabric_address()),
+        upstreams=upstreams,
+        subnets=("all",) if alone else site.fabric_subnets,
+        virtual=site.settings.virtual,
+    )
+    return (RemoteFile(path, text, restart=(service,)),)
+
+
+def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) -> tuple[Entry, ...]:
     system = site.architecture.system
     wishes = wishes or NodeInputs()
-    chrony, chronyd = CHRONY[family]
-    server = site.first(system.time.server_role)
-    serves = server == site.node or server is None
     apt = "/etc/apt/apt.conf.d/99-rackproof"
     own: tuple[Entry, ...] = ()
     if family == "debian":
         own = (RemoteFile(apt, templates.text(apt)) if frozen(site) else Absent(apt),)
     return (
-        RemoteFile(
-            chrony,
-            templates.text(
-                "/etc/chrony/chrony.conf",
-                serves=serves,
-                server=server.fabric_address() if server else None,
-                upstreams=time_upstreams,
-                subnets=site.fabric_subnets,
-                virtual=site.settings.virtual,
-            ),
-            restart=(chronyd,),
-        ),
+        *time_files(site, family),
         RemoteFile(
             "/etc/security/limits.d/60-rackproof.conf",
             templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, wishes)),

@@ -2,7 +2,7 @@
 
 Ports are renamed and configured at once; the same names and settings come back at boot through udev and
 systemd-networkd, or NetworkManager on RHEL and its rebuilds. RDMA is a matter of its own for each kind of fabric: see
-``rdma_soft`` and ``rdma_connectx``.
+``rdma_soft`` and ``rdma_connectx``. A node without rails gets no more than the keys, and what it declares of bonds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import Declared, declared_here
+from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
@@ -26,10 +26,12 @@ IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 @deploy("Fabric")
 def fabric() -> None:
     site = here()
-    if site.architecture.fabric.kind == "soft-roce":
+    if site.architecture.fabric.kind != "soft-roce":
+        declared = declared_here()
+        if uses_adapters(site, declared.stack):
+            _real(site, declared)
+    elif site.ports:
         _simulated(site)
-    else:
-        _real(site, declared_here())
     rack_operations.own_key(name="Own ssh key")
     rack_operations.ssh_trust(
         name="ssh between nodes",
@@ -51,9 +53,11 @@ def _real(site: Site, declared: Declared) -> None:
     entries = (*files(site, declared), *rdma_connectx.files(site, declared))
     rdma_connectx.adapters()
     operations.files(name="Files", entries=entries)
-    operations.units(name="Services", wanted=units(site.ports, declared))
-    nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
-    nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
+    if site.ports or declared.stack.bonds or declared.stack.vlans:
+        operations.units(name="Services", wanted=units(site.ports, declared))
+    if site.ports:
+        nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
+        nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
     if routes := rail_tables(site, declared):
         nic_operations.rail_tables(name="Tables of rails", wanted=routes, manager=declared.manager)
     rdma_connectx.rdma_connectx()
@@ -77,6 +81,9 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
             entries.append(_network_file(port, "network", route=route, vlans=vlans))
     if named_by_guid:
         entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
+    if not site.ports:
+        # Names would lead to addresses that a node without a rail does not reach: they are the site's there.
+        return tuple(entries)
     entries += [
         RemoteFile(
             "/etc/sysctl.d/61-rackproof-fabric.conf",
@@ -89,6 +96,8 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
+    if not site.ports:
+        return {}
     try:
         return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables))
     except ValueError as error:

@@ -10,9 +10,15 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 
+from deploys.base import node_inputs
+from deploys.ceph import cluster_plan
+from deploys.node import scratch_array
+from deploys.storage_client import local_drive
+from deploys.storage_server import export_drive
 from rackproof.configure.preflight import operations
+from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.preflight.problem import divided, sentence
-from rackproof.configure.site import here
+from rackproof.configure.site import Site, here
 
 
 @deploy("Preflight")
@@ -26,8 +32,18 @@ def preflight() -> None:
     )
     if stopping:
         raise DeployError(f"preflight: {sentence(stopping)}")
+    claims = claims_of(site)
     if given.stop == "rack":
-        stopping, _ = divided(operations.of_node(site, given), given.accept)
+        stopping, _ = divided(operations.of_node(site, given, claims), given.accept)
         if stopping:
             raise DeployError(f"preflight: {site.node.name}: {sentence(stopping)}")
-    operations.checks(name="Checks", site=site, given=given, accepted_of_rack=accepted)
+    operations.checks(name="Checks", site=site, given=given, claims=claims, accepted_of_rack=accepted)
+
+
+def claims_of(site: Site) -> Claims:
+    """Drives that the deploys of this node's roles would write to. Raises DeployError where one is not named."""
+    drives = [export_drive(site)] if site.served("nfs") else []
+    if local := local_drive(site):
+        drives.append(local)
+    ceph = cluster_plan(site) if site.architecture.ceph and site.served("parallel") else None
+    return Claims(tuple(drives), scratch_array(site, node_inputs(site)), ceph)

@@ -67,23 +67,26 @@ def rdma_connectx() -> None:
     if uppers := links.uppers(said):
         operations.upper_links(name="Bonds and VLANs", wanted=uppers, manager=declared.manager)
     common.units(name="Services", wanted=units(site, declared))
-    if said.rdma_names:
+    if said.rdma_names and site.ports:
         operations.rdma_devices(name="RDMA devices", wanted=site.ports)
     if any(settings.values()):
         operations.port_settings(name="Port settings", wanted=settings, infiniband=is_infiniband)
-    if said.zero_link_counters:
+    if said.zero_link_counters and site.ports:
         operations.zero_link_counters(name="Link counters", names=[port.name for port in site.ports])
 
 
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
     """What every rail forgets at boot, by port. Raises DeployError where architecture and inventory contradict."""
     fabric = site.architecture.fabric
-    if fabric.subnet_manager is not None and fabric.subnet_manager != declared.stack.subnet_manager:
+    runs = declared.stack.subnet_manager
+    if fabric.subnet_manager is not None and fabric.subnet_manager != runs and (site.ports or runs):
         # Where it runs is the inventory's business; that it runs nowhere, or everywhere, the architecture's.
         raise DeployError(
             f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
-            f" nic_stack.subnet_manager {str(declared.stack.subnet_manager).lower()}: correct one"
+            f" nic_stack.subnet_manager {str(runs).lower()}: correct one"
         )
+    if not site.ports:
+        return {}
     settings = ports.infiniband_settings if fabric.kind == "infiniband" else ports.roce_settings
     try:
         values = settings(fabric, declared.stack, declared.rail_nic, declared.nvidia)
@@ -154,7 +157,7 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
             )
             for name, values in settings.items()
         ]
-    if declared.stack.rdma_names:
+    if declared.stack.rdma_names and site.ports:
         names = [ports.instance(port.name) for port in site.ports]
         entries += [
             RemoteFile(NAMES, ports.script("rdma-names"), mode="755"),
@@ -185,7 +188,7 @@ def units(site: Site, declared: Declared) -> tuple[Unit, ...]:
     """All are enabled here; ports and names are started by operations of their own, which say what differs."""
     is_infiniband = site.architecture.fabric.kind == "infiniband"
     found: list[Unit] = []
-    if declared.stack.rdma_names:
+    if declared.stack.rdma_names and site.ports:
         found.append(Unit(NAMES_UNIT, running=None))
     if wanted := acs_unit(site, declared):
         found.append(Unit(ACS_UNIT, proof=f"{ACS} check {wanted}"))

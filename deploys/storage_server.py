@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
-from pyinfra.context import host
 
 from deploys import templates
 from rackproof.configure import operations
@@ -24,18 +23,13 @@ from rackproof.configure.units import Unit
 LABEL = "rp-nfs"
 OPTIONS = "rw,sync,no_subtree_check,no_root_squash,mountpoint"
 
-DEFAULTS = {
-    # Server threads. A request holds one until the drive has answered.
-    "nfs_threads": 16,
-}
 
-
-@deploy("NFS server", data_defaults=DEFAULTS)
+@deploy("NFS server")
 def storage_server() -> None:
     site = here()
     drive, mount = export_drive(site), export_mount(site)
     operations.filesystem(name="File system", drive=drive)
-    operations.files(name="Files", entries=files(site, int(host.data.nfs_threads)))
+    operations.files(name="Files", entries=files(site))
     operations.mounted(name="Drive", wanted=(mount,))
     if below := [path for path in export_paths(site) if path != mount.where]:
         operations.files(name="Exported folders", entries=[RemoteDirectory(path) for path in below])
@@ -116,7 +110,16 @@ def export_mount(site: Site) -> Mount:
     )
 
 
-def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
+def export_subnets(site: Site) -> tuple[str, ...]:
+    """Raises DeployError where there are none: nobody could mount."""
+    if not site.fabric_subnets:
+        raise DeployError(
+            f"{site.node.name}: fabric_addresses: NFS is exported to the networks of its rails, the inventory has none"
+        )
+    return site.fabric_subnets
+
+
+def files(site: Site) -> tuple[Entry, ...]:
     mount = export_mount(site)
     paths = export_paths(site)
     modules = ["nfsd", "rpcrdma"] if rdma_port(site) else ["nfsd"]
@@ -142,7 +145,7 @@ def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
             "/etc/nfs.conf.d/rackproof.conf",
             templates.text(
                 "/etc/nfs.conf.d/rackproof.conf",
-                threads=threads,
+                threads=site.settings.nfs_threads,
                 rdma_port=rdma_port(site),
                 version_3=version_3(site),
             ),
@@ -153,7 +156,7 @@ def files(site: Site, threads: int = 16) -> tuple[Entry, ...]:
             templates.text(
                 "/etc/exports.d/rackproof.exports",
                 paths=paths,
-                subnets=site.fabric_subnets,
+                subnets=export_subnets(site),
                 options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
                 # Part of every file handle: stays the same when the drive is replaced.
                 fsids={path: number for number, path in enumerate(paths, start=1)},

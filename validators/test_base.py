@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from testinfra.host import Host
 
@@ -11,7 +12,7 @@ from rackproof.configure.packages import declared_packages
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.chrony import Tracking, parse_chrony_sources, parse_chrony_tracking
+from rackproof.parse.chrony import Source, Tracking, parse_chrony_sources, parse_chrony_tracking
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.answers import apt_settings, chosen, installed_packages, properties, sysctl_values
@@ -77,14 +78,26 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
         if all(source.reach == 0 for source in chosen_ones):
             raise AssertionError(f"expected answers of {chosen_ones[0].name}, actual none to the last eight questions")
         return
-    address = server.fabric_address()
+    address = server.fabric_address() if node.fabric_address() else None
     if address is None:
-        raise Unmeasured(f"the inventory says no fabric_addresses of {server.name}")
+        _follows_without_rail(server, [s for s in parse_chrony_sources(read(host, SOURCES)) if s.state == "*"])
+        return
     source = next((s for s in parse_chrony_sources(read(host, SOURCES)) if s.name == address), None)
     if source is None or source.state != "*":
         raise AssertionError(f"expected to follow {address}, actual {found.reference or 'its own clock'}")
     if source.reach == 0:
         raise AssertionError(f"expected answers of {address}, actual none to the last eight questions")
+
+
+def _follows_without_rail(server: Node, followed: Sequence[Source]) -> None:
+    """Where one of the two has no rail, there is no address that the server could be told by."""
+    if not followed:
+        raise AssertionError(f"expected to follow {server.name}, actual no time server")
+    if followed[0].reach == 0:
+        raise AssertionError(f"expected answers of {followed[0].name}, actual none to the last eight questions")
+    raise Unmeasured(
+        f"it follows {followed[0].name}; without fabric_addresses of both nobody says that is {server.name}"
+    )
 
 
 @check(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import rails_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.netdev import NetDevice, parse_ip
@@ -32,7 +33,7 @@ PORT_SYSCTL = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
 
 
 def ports(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-    return (f"{arch.fabric.interface_prefix}{rail}" for rail in range(arch.rails))
+    return (f"{arch.fabric.interface_prefix}{rail}" for rail in range(rails_of(arch, node)))
 
 
 def rail_of(arch: Architecture, port: str) -> int:
@@ -175,7 +176,7 @@ def _named(links: Iterable[object]) -> str:
 )
 def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     rail = rail_of(arch, item)
-    peers = {peer.name: peer.fabric_address(rail) for peer in peers_of(arch, node, rack)}
+    peers = {peer.name: peer.fabric_address(rail) for peer in peers_of(arch, node, rack, rail)}
     known = {name: address for name, address in peers.items() if address}
     if not known:
         raise Unmeasured("the inventory says no fabric_addresses of other nodes")
@@ -210,7 +211,7 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
 def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     allowed = arch.fabric.loss_max_pct or 0.0
     rail = rail_of(arch, item)
-    known = {peer.name: address for peer in peers_of(arch, node, rack) if (address := peer.fabric_address(rail))}
+    known = {peer.name: address for peer in peers_of(arch, node, rack, rail) if (address := peer.fabric_address(rail))}
     if not known:
         raise Unmeasured("the inventory says no fabric_addresses of other nodes")
     commands = {name: _many_pings(item, address) for name, address in known.items()}
@@ -241,11 +242,15 @@ def _many_pings(port: str, address: str) -> str:
     return f"ping -n -q -c {MANY} -i 0.01 -W 2 {where} 2>&1{STATUS}"
 
 
-def peers_of(arch: Architecture, node: Node, rack: Rack) -> list[Node]:
-    """The storage server first, then the neighbours in the inventory: over all nodes every port is asked for."""
-    index = rack.nodes.index(node)
-    ring = [rack.nodes[(index + step) % len(rack.nodes)] for step in (1, -1)]
-    servers = [peer for role in arch.roles if role != "gpu" for peer in rack.group(role)[:1]]
+def peers_of(arch: Architecture, node: Node, rack: Rack, rail: int) -> list[Node]:
+    """The storage server first, then the neighbours in the inventory: over all nodes every port is asked for.
+
+    Nodes without an address on the rail are no peers there.
+    """
+    nodes = [peer for peer in rack.nodes if peer == node or peer.fabric_address(rail)]
+    index = nodes.index(node)
+    ring = [nodes[(index + step) % len(nodes)] for step in (1, -1)]
+    servers = [peer for role in arch.roles if role != "gpu" for peer in rack.group(role)[:1] if peer in nodes]
     return list({peer.name: peer for peer in [*servers, *ring] if peer != node}.values())[:PEERS]
 
 
@@ -282,7 +287,7 @@ def _last(answer: Answer) -> str:
 @check(
     "fabric.names",
     reads="fabric.rails",
-    when=lambda arch, node, rack: arch.rails > 0,
+    when=lambda arch, node, rack: rails_of(arch, node) > 0,
     protects="A name that resolves to the management network sends storage and collectives over the slow cable.",
     hint="getent ahostsv4 NAME; Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that is asked first.",
 )

@@ -5,7 +5,7 @@ kind were asked by the last run of the same deploy (kept like the validators' co
 ``rackproof.remote.learnt``). What comes back waits for the questions that it answers. An answer is handed out only
 
 * to exactly the question that was put to the node, with the same arguments (user, environment, folder, limit);
-* once: who asks again (somebody who waits for something, say) asks the node;
+* once: who asks again (somebody who waits for something, say) asks the node, unless it was ``Kept``;
 * as long as nothing but questions has been run since it was asked, on any node of the run: a server's change may be
   another node's answer;
 * within ``AGE_S``; and what was read for a plan that a person looks at is not used to carry it out;
@@ -75,6 +75,12 @@ class Question(str):
 
 class Timely(Question):
     """A question whose answer counts at the moment it is given, such as a clock: it is always asked on its own."""
+
+    __slots__ = ()
+
+
+class Kept(Question):
+    """A question that somebody looks ahead with: its answer waits for who asks it next, as long as answers may."""
 
     __slots__ = ()
 
@@ -201,8 +207,12 @@ class AskAhead:
         planned = self._state.check_for_changes
         return self._run.changes, self._state.current_stage if planned else None
 
+    def _waiting(self, command: str, arguments: Mapping[str, Any]) -> _Known | None:
+        key = _key(command, arguments)
+        return self._known.get(key) if isinstance(command, Kept) else self._known.pop(key, None)
+
     def _take(self, command: str, arguments: Mapping[str, Any]) -> CommandOutput | None:
-        known = self._known.pop(_key(command, arguments), None)
+        known = self._waiting(command, arguments)
         self._asked.setdefault(self._state.current_stage, set()).add(str(command))
         if known is None or known.epoch != self._epoch() or time.monotonic() - known.arrived > AGE_S:
             return None
@@ -229,7 +239,7 @@ class AskAhead:
             output = _output(result.stdout, result.stderr) if result.rc == 0 else None
             if output is not None:
                 self._known[_key(result.command, arguments)] = _Known(output, epoch, arrived)
-        mine = self._known.pop(_key(command, arguments), None)
+        mine = self._waiting(command, arguments)
         return mine.output if mine else None
 
     def _expected(self, command: str) -> list[str]:

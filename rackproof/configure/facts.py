@@ -16,7 +16,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from rackproof.configure import ceph, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.configure import ceph, clock, drives, files, kernel, mounts, network, packages, trust, units
 from rackproof.configure.asking import END, Question, ask_ahead
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 
@@ -147,6 +147,16 @@ class CephState(Answer[ceph.CephState]):
 
     def parse(self, lines: list[str]) -> ceph.CephState:
         return ceph.parse_state(lines)
+
+
+class Synchronised(Answer[bool]):
+    """Whether the clock follows a time source."""
+
+    def command(self) -> str:
+        return complete(clock.state_command())
+
+    def parse(self, lines: list[str]) -> bool:
+        return lines == [clock.SYNCHRONISED]
 
 
 class Programs(Answer[frozenset[str]]):

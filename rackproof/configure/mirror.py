@@ -22,11 +22,11 @@ from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health import kit
-from rackproof.configure.nic.declared import declare, nic_stack
+from rackproof.configure.nic.declared import declare, nic_stack, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
-from rackproof.configure.settings import Inputs, inputs, node_settings
-from rackproof.configure.site import Site
+from rackproof.configure.settings import Inputs, inputs
+from rackproof.configure.site import Site, settings_of
 from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.storage import catalogue, weka
@@ -132,8 +132,11 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     site, fabric = target.site, target.site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
         return
+    stack = nic_stack(site.node)
+    if not uses_adapters(site, stack):
+        return
     components = target.versions.components if target.versions else None
-    declared = declare(site, nic_stack(site.node), components, target.family)
+    declared = declare(site, stack, components, target.family)
     yield from target.named(inbox_packages(declared), "nic_stack")
     if declared.nvidia and not (components and components.network):
         yield target.unlisted(
@@ -277,7 +280,7 @@ def items_of(
         if key in node.data:
             yield from of_inputs(inputs(node, key, _model(model)).model_dump(mode="json"), key)
     try:
-        site = Site(rack or Rack("", (node,)), architecture, node, node_settings(node, architecture.rails))
+        site = Site(rack or Rack("", (node,)), architecture, node, settings_of(node, architecture))
         for target in _targets(site, versions, machine):
             for contributor in CONTRIBUTORS.values():
                 yield from contributor(target)

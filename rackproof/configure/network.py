@@ -43,7 +43,7 @@ class Link:
 
 
 def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
-    """The fabric ports of one node, rail by rail."""
+    """The fabric ports that one node has, rail by rail."""
     return tuple(
         Port(
             name=f"{fabric.interface_prefix}{rail}",
@@ -53,7 +53,7 @@ def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
             mac=settings.fabric_macs[rail] if settings.fabric_macs else None,
             path=settings.fabric_paths[rail] if settings.fabric_paths else None,
         )
-        for rail in range(fabric.rails)
+        for rail in range(len(settings.fabric_addresses))
     )
 
 
@@ -149,6 +149,19 @@ def find_link(port: Port, links: Sequence[Link]) -> Link:
             f"{port.name}: expected one NIC with {what}, actual {len(found)}; present: {present or 'none'}"
         )
     return found[0]
+
+
+def words_of(ports: Sequence[Port], links: Sequence[Link]) -> dict[str, list[str]]:
+    """Name of every port, and the words that stand for it by now: its names, and its MAC address."""
+    words: dict[str, list[str]] = {}
+    for port in ports:
+        words[port.name] = [port.name]
+        try:
+            link = find_link(port, links)
+        except PortProblem:
+            continue  # the operation on ports says what is missing
+        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
+    return words
 
 
 def same_mac(actual: str, wanted: str) -> bool:

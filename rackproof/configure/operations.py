@@ -13,7 +13,7 @@ from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
-from rackproof.configure import ceph, facts, kernel
+from rackproof.configure import ceph, clock, facts, kernel
 from rackproof.configure import drives as drive_plans
 from rackproof.configure import files as file_plans
 from rackproof.configure import mounts as mount_plans
@@ -122,6 +122,18 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
     yield StringCommand(journal_here().before(map(unit_line, plan.touched), plan.script))
+
+
+@operation()
+def time_followed() -> Commands:
+    """Wait until the clock follows a time source; fail where it goes by itself. Changes nothing."""
+    found = host.get_fact(facts.Synchronised)
+    if found is None:
+        yield from unreadable("the state of chrony")
+    elif found:
+        host.noop("the clock follows a time source")
+    else:
+        yield StringCommand(clock.wait_script())
 
 
 @operation()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from inspect import isclass
 from ipaddress import IPv4Interface
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from rackproof.core.nearest import suggestion
@@ -77,13 +77,16 @@ def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | 
     return model
 
 
+TimeServer = Annotated[str, StringConstraints(pattern=r"^[^\s#]+$")]
+
+
 class NodeSettings(BaseModel):
     """Host data that deploys read. Other keys (ssh_*, site data) are left alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
-    fabric_addresses: tuple[IPv4Interface, ...]
-    """Address with prefix length of rail k."""
+    fabric_addresses: tuple[IPv4Interface, ...] = ()
+    """Address with prefix length of rail k. Default: none; a node that must be on the fabric is refused without."""
     fabric_macs: tuple[str, ...] = ()
     """Permanent MAC address of the NIC of rail k."""
     fabric_paths: tuple[str, ...] = ()
@@ -100,6 +103,12 @@ class NodeSettings(BaseModel):
     """Drive that an NFS server exports, named likewise."""
     ceph_drive: str | None = None
     """Drive of the virtual rack's Ceph, named likewise."""
+    time_upstreams: tuple[TimeServer, ...] = ()
+    """Time servers outside the rack, names or addresses: for the node that serves the time inside, or for every node
+    where none does. Default: none; a rack without a node that serves keeps the sources that its chrony.conf has."""
+    nfs_threads: int = Field(default=16, ge=1)
+    """Threads of an NFS server; a request holds one until the drive has answered. Default: ours, twice what nfs-utils
+    2.6 starts by itself (nfs.conf(5))."""
 
     @field_validator("fabric_macs")
     @classmethod
@@ -107,24 +116,29 @@ class NodeSettings(BaseModel):
         return tuple(mac.lower() for mac in macs)
 
 
-def node_settings(node: Node, rails: int) -> NodeSettings:
+def node_settings(node: Node, rails: int, every: bool = True) -> NodeSettings:
     """The settings of a node of a rack with so many rails.
+
+    ``every``: the node has all of them; another one may have the first few, or none.
 
     Raises InventoryError, one line that names the node and the key.
     """
     settings = _parse(node.name, node.data)
-    if len(settings.fabric_addresses) != rails:
+    given = len(settings.fabric_addresses)
+    if given > rails or (every and given < rails):
+        has = f"{rails} rail(s)" if rails else "no fabric"
         raise InventoryError(
-            f"{node.name}: fabric_addresses: the architecture has {rails} rail(s), "
-            f"the inventory lists {len(settings.fabric_addresses)} address(es)"
+            f"{node.name}: fabric_addresses: the architecture has {has}, the inventory lists {given} address(es)"
         )
+    if not (given or settings.fabric_macs or settings.fabric_paths):
+        return settings
     if bool(settings.fabric_macs) == bool(settings.fabric_paths):
         raise InventoryError(f"{node.name}: give either fabric_macs or fabric_paths, one entry a rail")
     key, ports = (
         ("fabric_macs", settings.fabric_macs) if settings.fabric_macs else ("fabric_paths", settings.fabric_paths)
     )
-    if len(ports) != rails:
-        raise InventoryError(f"{node.name}: {key}: expected {rails} entries, one a rail, actual {len(ports)}")
+    if len(ports) != given:
+        raise InventoryError(f"{node.name}: {key}: expected {given} entries, one a rail, actual {len(ports)}")
     return settings
 
 

@@ -21,6 +21,7 @@ from rackproof.configure.storage import inputs as storage_inputs
 from rackproof.configure.storage.client import Around, Named, NoClient
 from rackproof.configure.storage.nfs import shared_transport
 from rackproof.core.architecture import Architecture, Ceph, Storage
+from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
 
@@ -151,7 +152,9 @@ class Site:
         return tuple(dict.fromkeys(str(address.network) for address in self.settings.fabric_addresses))
 
     def ceph_plan(self, cluster: Ceph) -> ceph.CephPlan:
-        """Raises DeployError when the inventory names no drive for it."""
+        """Raises DeployError when the inventory names no drive or no address for it."""
+        if not self.settings.fabric_addresses:
+            raise DeployError(f"{self.node.name}: fabric_addresses: Ceph is reached on rail 0, the inventory has none")
         address = self.settings.fabric_addresses[0]
         if self.settings.ceph_drive is None:
             raise DeployError(f"{self.node.name}: ceph_drive: the architecture has Ceph, the inventory no drive")
@@ -180,6 +183,11 @@ def rack_of(source: Inventory) -> Rack:
     return Rack("inventory", nodes)
 
 
+def settings_of(node: Node, architecture: Architecture) -> NodeSettings:
+    """What the inventory says about a node. Raises InventoryError, also where it lacks a rail that it must have."""
+    return node_settings(node, architecture.rails, on_fabric(architecture, node.groups))
+
+
 def _data(each: Host) -> dict[str, Any]:
     return dict(each.data.dict())  # type: ignore[no-untyped-call]
 
@@ -202,7 +210,7 @@ def here() -> Site:
             architecture = _architecture(str(identifier))
             rack = rack_of(source)
             node = rack.node(host.name)
-            settings = node_settings(node, architecture.rails)
+            settings = settings_of(node, architecture)
         except RackproofError as error:
             raise DeployError(str(error)) from None
         sites[host.name] = Site(rack, architecture, node, settings)

@@ -6,6 +6,7 @@ import configparser
 import re
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
-from rackproof.core.rack import Rack
+from rackproof.core.architecture import Architecture, TimeSync
+from rackproof.core.rack import Node, Rack
 from rackproof.core.topology import NAMES, links_between, same_topology
 from rackproof.parse.nvidia_topology import parse_topology
 from tests.unit.configure.rack import architecture, node, rack, site
@@ -123,12 +125,47 @@ def test_one_node_serves_the_time_and_the_others_follow_it() -> None:
 
 
 def test_upstream_time_servers_are_for_the_server_only() -> None:
-    (server,) = [f for f in base.files(STORAGE, ("192.0.2.1",)) if f.path == "/etc/chrony/chrony.conf"]
-    (client,) = [f for f in base.files(GPU, ("192.0.2.1",)) if f.path == "/etc/chrony/chrony.conf"]
-    assert isinstance(server, RemoteFile)
-    assert isinstance(client, RemoteFile)
-    assert "server 192.0.2.1 iburst" in server.content
-    assert "192.0.2.1" not in client.content
+    assert "server 192.0.2.1 iburst\n" in content(with_upstreams(STORAGE), CHRONY)
+    assert "192.0.2.1" not in content(with_upstreams(GPU), CHRONY)
+
+
+CHRONY = "/etc/chrony/chrony.conf"
+
+
+def with_upstreams(here: Site, arch: Architecture | None = None) -> Site:
+    node_ = replace(here.node, data={**here.node.data, "time_upstreams": ["192.0.2.1", "192.0.2.2"]})
+    whole = Rack("test", tuple(node_ if each == here.node else each for each in here.rack.nodes))
+    return site(node_.name, arch, whole)
+
+
+def without_server() -> Architecture:
+    system = architecture().system
+    return architecture().model_copy(update={"system": system.model_copy(update={"time": TimeSync()})})
+
+
+@pytest.mark.parametrize("name", ["gpu-01", "storage-01"])
+def test_without_a_server_and_upstreams_the_nodes_keep_their_own_time_sources(name: str) -> None:
+    here = site(name, without_server())
+    assert CHRONY not in [entry.path for entry in base.files(here)]
+    assert "chrony.service" in [unit.name for unit in base.units(here)]
+
+
+@pytest.mark.parametrize("name", ["gpu-01", "storage-01"])
+def test_without_a_server_every_node_follows_the_upstreams_and_none_is_an_island(name: str) -> None:
+    text = content(with_upstreams(site(name), without_server()), CHRONY)
+    assert "server 192.0.2.1 iburst\nserver 192.0.2.2 iburst\n" in text
+    assert "local" not in text
+    assert "allow" not in text
+
+
+def test_time_reaches_nodes_without_a_rail_by_the_servers_name() -> None:
+    bare = node("login-01", "storage", 1, fabric_addresses=[], fabric_macs=[])
+    login = Node("login-01", ("login",), bare.data)
+    arch = architecture().model_copy(update={"required_checks": {}})
+    whole = Rack("test", (*rack().nodes, login))
+    assert "server storage-01 iburst minpoll" in content(site("login-01", arch, whole), CHRONY)
+    assert "server 10.77.0.11 iburst minpoll" in content(site("gpu-01", arch, whole), CHRONY)
+    assert "\nallow all\n" in content(site("storage-01", arch, whole), CHRONY)
 
 
 def test_a_rack_may_leave_its_upgrades_alone() -> None:
@@ -207,6 +244,19 @@ def test_a_drive_that_the_inventory_does_not_name_is_an_error_before_anything_ru
         storage_client.local_drive(site("gpu-01", whole=bare))
     with pytest.raises(DeployError, match="storage-01: nfs_drive"):
         storage_server.export_drive(site("storage-01", whole=bare))
+
+
+def test_a_server_without_an_address_that_clients_reach_is_an_error_before_anything_runs() -> None:
+    bare = node("storage-01", "storage", 1, fabric_addresses=[], fabric_macs=[])
+    arch = architecture().model_copy(update={"required_checks": {}})
+    here = site("storage-01", arch, Rack("test", (bare, *rack().group("gpu"))))
+    with pytest.raises(DeployError, match="storage-01: fabric_addresses: NFS is exported to the networks of its rails"):
+        storage_server.files(here)
+    with pytest.raises(DeployError, match="storage-01: fabric_addresses: Ceph is reached on rail 0"):
+        ceph.cluster_plan(here)
+    client = site("gpu-01", arch, here.rack)
+    with pytest.raises(DeployError, match="a server_role with nodes that have fabric_addresses"):
+        client.client_mounts()
 
 
 def test_what_cannot_be_mounted_is_an_error_before_anything_runs() -> None:

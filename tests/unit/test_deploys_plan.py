@@ -86,10 +86,11 @@ def test_an_inventory_without_a_drive_touches_nothing() -> None:
     assert "Starting operation" not in done.stderr
 
 
-def test_a_foreign_drive_stops_its_own_node_only() -> None:
+def test_a_foreign_drive_stops_its_own_node_before_its_first_change() -> None:
     done = pyinfra("-y", fake="foreign")
     assert done.returncode == 1
     assert "expected ext4 'rp-local' or a blank drive, actual ext4 'data'; nothing was done" in done.stderr
-    after = done.stderr.split("Starting operation: Storage client | Files")[1].split("Starting operation")[0]
+    assert "[drives.foreign]" in done.stderr
+    after = done.stderr.split("Starting operation: Base | Updates")[1].split("Starting operation")[0]
     assert "gpu-02" in after
     assert "gpu-01" not in after

@@ -123,6 +123,13 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
     return locked
 
 
+def uses_adapters(site: Site, stack: NicStack) -> bool:
+    """Whether a node has anything to do with adapters: a controller without rails need not have one."""
+    return bool(
+        site.ports or nics_of(site.architecture, site.node) or stack.bonds or stack.vlans or stack.subnet_manager
+    )
+
+
 def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:
     role = role_with(architecture, node.groups, "nics")
     expected = architecture.roles[role].expect if role else None

@@ -43,15 +43,7 @@ def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str]) -> Com
     if present is None:
         yield from unreadable("the network interfaces")
         return
-    words: dict[str, list[str]] = {}
-    for port in wanted:
-        words[port.name] = [port.name]
-        try:
-            link = network.find_link(port, present)
-        except network.PortProblem:
-            continue  # the operation on ports says what is missing
-        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
-    foreign = host.get_fact(facts.Foreign, names=words)
+    foreign = host.get_fact(facts.Foreign, names=network.words_of(wanted, present))
     if foreign is None:
         yield from unreadable("who else manages the ports")
         return

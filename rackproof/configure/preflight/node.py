@@ -6,13 +6,26 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from rackproof.configure.ceph import CephPlan, CephState, OtherCluster, check_drive, is_set_up
+from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, mount_differences
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
+from rackproof.configure.nic.links import foreign_problem
 from rackproof.configure.nic.stack import Source, StackProblem, StackState, plan_removal
-from rackproof.configure.preflight.problem import HELD, OTHER_DRIVERS, ROOM, PreflightInputs, Problem
+from rackproof.configure.node.scratch import Scratch, ScratchState
+from rackproof.configure.node.scratch import plan as plan_scratch
+from rackproof.configure.preflight.problem import (
+    FOREIGN_DRIVE,
+    FOREIGN_PORT,
+    HELD,
+    OTHER_DRIVERS,
+    ROOM,
+    PreflightInputs,
+    Problem,
+)
 from rackproof.configure.preflight.state import NodeState
 from rackproof.configure.versions.install import NoRoom, Options, plan_install
 from rackproof.configure.versions.state import PackageState
@@ -131,6 +144,42 @@ def room_problems(packages: Sequence[LockedPackage], state: PackageState, option
         plan_install(packages, state, options)
     except NoRoom as error:
         yield Problem(ROOM, *_divided(str(error), "make room"))
+
+
+def drive_problems(drive: Drive, state: DriveState) -> Iterator[Problem]:
+    """A drive that is neither blank nor the kit's own."""
+    try:
+        needs_mkfs(drive, state)
+    except ForeignDrive as error:
+        yield _of_drive(error)
+
+
+def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
+    """The same of the drives of an array."""
+    try:
+        plan_scratch(array, state)
+    except ForeignDrive as error:
+        yield _of_drive(error)
+
+
+def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) -> Iterator[Problem]:
+    """The same of the drive of a Ceph cluster (None where a cluster is set up), and another one than the declared."""
+    try:
+        if not is_set_up(plan, state) and drive is not None:
+            check_drive(plan, state, drive)
+    except (ForeignDrive, OtherCluster) as error:
+        yield _of_drive(error)
+
+
+def _of_drive(error: ValueError) -> Problem:
+    return Problem(FOREIGN_DRIVE, *_divided(str(error), "correct the inventory, or look at lsblk"))
+
+
+def port_problems(found: Sequence[tuple[str, str]]) -> Iterator[Problem]:
+    """Ports that files of another tool speak of, too."""
+    if text := foreign_problem(found):
+        what, _, way_out = text.rpartition(": ")
+        yield Problem(FOREIGN_PORT, what, way_out)
 
 
 def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.declared import declared_here
+from rackproof.configure.nic.declared import declared_here, uses_adapters
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
@@ -30,8 +30,17 @@ from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
+from rackproof.configure.preflight.claims import Claims, claimed, managed_elsewhere
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
-from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
+from rackproof.configure.preflight.problem import (
+    UNREAD,
+    PreflightInputs,
+    Problem,
+    check_accepted,
+    divided,
+    sentence,
+    unread,
+)
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
@@ -47,7 +56,6 @@ from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError
 
-UNREAD = "answer"
 RECORDED = "recording_file"
 """Data of a node whose answers were written down some other day."""
 
@@ -121,7 +129,7 @@ def of_versions() -> tuple[Problem, ...]:
     return tuple(contradiction_problems(versions)) if versions is not None else ()
 
 
-def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
+def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem, ...]:
     """Everything about the node at hand; what could not be read is a problem too.
 
     Raises DeployError where the inventory contradicts itself.
@@ -132,7 +140,11 @@ def of_node(site: Site, given: PreflightInputs) -> tuple[Problem, ...]:
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
-    return (*judged(site, given, machine, state, mounts), *_in_the_way(site, machine), *_forbidden(site, machine))
+    return (
+        *judged(site, given, machine, state, mounts),
+        *_in_the_way(site, machine, claims),
+        *_forbidden(site, machine),
+    )
 
 
 def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
@@ -141,7 +153,7 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
         return ()
     found = host.get_fact(Security)
     if found is None:
-        return (_unread("SELinux, firewalld and AppArmor"),)
+        return (unread("SELinux, firewalld and AppArmor"),)
     try:
         slurm = inputs(site.node, "slurm", SlurmInputs)
     except InventoryError as error:
@@ -149,11 +161,12 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
     return tuple(security.problems(found, site.architecture, site.node, site.ports, slurm))
 
 
-def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
+def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Problem]:
     """What operations in the middle of a deploy would stop at, asked with their own questions."""
     found: list[Problem] = []
     if machine is None or machine.family not in ("debian", "rhel"):
         return found
+    found += claimed(claims)
     packages = packages_here("all")
     state: PackageState | None = None
     drivers: Drivers | None = None
@@ -161,13 +174,16 @@ def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
         options = Options(machine.family, free_mib=version_inputs(site.node).free_mib)
         state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
         found += (
-            [_unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
+            [unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
+    fabric = site.architecture.fabric
+    if fabric is not None and fabric.kind != "soft-roce":
+        found += managed_elsewhere(site.ports)
     if exchanges.has_adapters(site):
         declared = declared_here()
         drivers = host.get_fact(StackState)
         found += (
-            [_unread("drivers of the adapters")]
+            [unread("drivers of the adapters")]
             if drivers is None
             else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
         )
@@ -179,10 +195,10 @@ def _in_the_way(site: Site, machine: Machine | None) -> list[Problem]:
 def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
     """Who works with what is to be exchanged; nobody is asked where nothing is."""
     if not due:
-        return [_unread("driver and network stack")] if due is None else []
+        return [unread("driver and network stack")] if due is None else []
     use = host.get_fact(DriverUse, node=site.node.name)
     if use is None:
-        return [_unread("programs and jobs that use the GPUs")]
+        return [unread("programs and jobs that use the GPUs")]
     found = obstacle(use, due, exchanges.drains(site))
     return [Problem(BUSY, *found)] if found else []
 
@@ -192,13 +208,13 @@ def judged(
 ) -> list[Problem]:
     found: list[Problem] = []
     if machine is None:
-        found.append(_unread("operating system and PCI devices"))
+        found.append(unread("operating system and PCI devices"))
     else:
         found += node_checks.os_problems(machine)
         found += node_checks.secure_boot_problems(machine, site.architecture)
         found += _hardware(site, machine)
     if state is None:
-        found.append(_unread("name, clock, free space, package manager and mounts"))
+        found.append(unread("name, clock, free space, package manager and mounts"))
     else:
         now = None if site.node.data.get(RECORDED) else time.time()
         found += node_checks.state_problems(site.node.name, state, given, now)
@@ -219,6 +235,8 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
             found += node_checks.gpu_problems(machine, declared, stack, locked)
         if fabric is not None and fabric.kind != "soft-roce":
             nic_stack = inputs(site.node, "nic_stack", NicStack)
+            if not uses_adapters(site, nic_stack):
+                return found
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None
@@ -239,17 +257,13 @@ def _checked_only(site: Site) -> tuple[str, ...]:
     return (line,) if line else ()
 
 
-def _unread(what: str) -> Problem:
-    return Problem(UNREAD, f"{what}: expected an answer, actual none that can be read", "run its question by hand")
-
-
 @operation()
-def checks(site: Site, given: PreflightInputs, accepted_of_rack: Sequence[str] = ()) -> Commands:
+def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> Commands:
     """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
     if host.state.is_executing and (reason := take_node()):
         yield from refuse(f"not begun: {reason}")
         return
-    stopping, accepted = divided(of_node(site, given), given.accept)
+    stopping, accepted = divided(of_node(site, given, claims), given.accept)
     if not host.state.is_executing:
         for line in (*accepted_of_rack, *accepted, *_checked_only(site)):
             host.log(line, logger.warning)

@@ -12,24 +12,30 @@ from rackproof.configure.settings import Inputs
 from rackproof.core.nearest import suggestion
 from rackproof.errors import InventoryError
 
+UNREAD: Final = "answer"
 HELD: Final = "node.run"
 CONTRADICTION: Final = "versions.contradiction"
 ROOM: Final = "versions.room"
 OTHER_DRIVERS: Final = "nic.drivers"
+FOREIGN_DRIVE: Final = "drives.foreign"
+FOREIGN_PORT: Final = "nic.foreign"
 NEVER: Final = {
     # id: the way out instead
     HELD: "take the node: --data take_over=RUN",  # the other run would go on working
     CONTRADICTION: "correct the set (rackproof versions check)",
     ROOM: "lower versions.free_mib",
     OTHER_DRIVERS: "say nic_stack: {remove_old: true}",
+    FOREIGN_DRIVE: "empty the drive, or name another",
+    FOREIGN_PORT: "take the ports out of the other tool's files",
 }
 """Not to be accepted: the deploy itself would stop at it, and later."""
 CHECKS: Final = {
     # id: what it protects from
-    "answer": "a node that cannot be read is not changed",
+    UNREAD: "a node that cannot be read is not changed",
     "boot.secure_boot": "modules that the firmware does not let the kernel load",
     "clock.offset": "certificates and credentials that are not valid yet, or no longer",
     "disk.free": "an installation that ends half-way",
+    FOREIGN_DRIVE: "data of somebody else's on a drive that would be formatted",
     "gpu.busy": "jobs that die because driver or network stack is exchanged under them",
     "gpu.inventory": "a GPU or an NVSwitch that is missing, or another one than ordered",
     "gpu.supported": "a driver that does not know the GPU or the operating system",
@@ -44,6 +50,7 @@ CHECKS: Final = {
     "inventory.subnet": "a rail whose nodes cannot reach each other",
     "mounts.busy": "a mount that would have to be made anew while somebody works in it",
     OTHER_DRIVERS: "two OFEDs, of which neither works",
+    FOREIGN_PORT: "a port that two network services set",
     "nic.model": "another adapter than ordered",
     "nic.rails": "a rail without an adapter",
     "nic.slots": "an adapter that is missing",
@@ -71,6 +78,10 @@ class Problem:
     @property
     def line(self) -> str:
         return f"{self.what}; {self.way_out} [{self.id}]"
+
+
+def unread(what: str) -> Problem:
+    return Problem(UNREAD, f"{what}: expected an answer, actual none that can be read", "run its question by hand")
 
 
 class PreflightInputs(Inputs):

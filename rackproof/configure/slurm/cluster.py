@@ -19,7 +19,7 @@ class Cluster:
     inputs: SlurmInputs
     controller: str
     controller_address: str | None
-    """On rail 0, where the rack has a fabric."""
+    """On rail 0, where every node of the cluster has one; None: it is reached by its name."""
     nodes: tuple[str, ...]
     """Those that run slurmd, in inventory order."""
     mig: bool = False
@@ -68,11 +68,12 @@ def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> C
         raise InventoryError(f"slurm.partition_options: the architecture has no partition '{word}'")
     order = {node.name: index for index, node in enumerate(rack.nodes)}
     first = controllers[0]
+    members = (first, *(rack.node(name) for name in nodes))
     return Cluster(
         declared=declared,
         inputs=inputs,
         controller=first.name,
-        controller_address=first.fabric_address(),
+        controller_address=first.fabric_address() if all(each.fabric_address() for each in members) else None,
         nodes=tuple(sorted(nodes, key=lambda node: order[node])),
         mig="gpu" in declared.gres and architecture.gpu is not None and architecture.gpu.mig == "Enabled",
     )

@@ -66,7 +66,10 @@ class Named:
     def first_servers(self, why: str) -> tuple[str, ...]:
         """Raises NoClient without any."""
         if not self.servers:
-            raise NoClient(f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes")
+            raise NoClient(
+                f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes that have"
+                " fabric_addresses"
+            )
         return self.servers
 
 

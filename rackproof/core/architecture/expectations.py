@@ -21,6 +21,7 @@ from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRAT
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.architecture.system import SYSTEM_CHECKS
+from rackproof.core.rack import Node
 
 PORT_CHECKS: Final = tuple(
     f"fabric.{name}" for name in ("address", "jumbo", "link", "loss", "mtu", "port", "port_sysctl", "rdma")
@@ -75,7 +76,7 @@ def items_of(
         found: Iterable[str] = architecture.system.sysctl
     elif check in PORT_CHECKS:
         prefix = architecture.fabric.interface_prefix if architecture.fabric else ""
-        found = (f"{prefix}{rail}" for rail in range(architecture.rails))
+        found = (f"{prefix}{rail}" for rail in range(architecture.rails if on_fabric(architecture, groups) else 0))
     elif check in PROGRAM_CHECKS:
         found = architecture.tools.programs
     elif check.startswith("mount."):
@@ -94,6 +95,30 @@ def items_of(
     else:
         found = service_items(architecture.slurm, architecture.containers, check)
     return tuple(dict.fromkeys(found)) or ("",)
+
+
+def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
+    """Whether a node of these groups must have every rail.
+
+    A GPU node must, and one of which results of its ports are required or whose role has a compute port a rail. Any
+    other (a controller, a login node, a server) may have fewer, or none.
+    """
+    if architecture.fabric is None:
+        return False
+    asked = {role for role, checks in architecture.required_checks.items() if set(checks) & set(PORT_CHECKS)}
+    if {"gpu", *asked} & {"all", *groups}:
+        return True
+    roles = (architecture.roles[group] for group in groups if group in architecture.roles)
+    return any(
+        "compute" in nic.purpose and nic.count == architecture.rails for role in roles for nic in role.expect.nics
+    )
+
+
+def rails_of(architecture: Architecture, node: Node) -> int:
+    """How many rails a node has: all, or where it need not have them the first ones, which the inventory lists."""
+    if on_fabric(architecture, node.groups):
+        return architecture.rails
+    return min(architecture.rails, len(node.data.get("fabric_addresses") or ()))
 
 
 def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -> Iterator[str]:

@@ -92,7 +92,7 @@ class Architecture(Model):
 
     @property
     def rails(self) -> int:
-        """Fabric ports of every node; 0 without a fabric."""
+        """Ports of every node that must be on the fabric; 0 without one."""
         return self.fabric.rails if self.fabric else 0
 
     def client_storage(self, role: str) -> dict[str, Storage]:

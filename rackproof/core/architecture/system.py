@@ -37,7 +37,7 @@ class TimeSync(Model):
     """One node serves the time, the others follow it."""
 
     server_role: str | None = None
-    """Null: the site has time servers of its own."""
+    """Null: the site has time servers of its own, which the inventory or the nodes' own chrony.conf names."""
     max_offset_ms: float = Field(default=100.0, gt=0)
     """The default is enough to line up the logs of different nodes."""
 

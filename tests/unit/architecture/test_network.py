@@ -5,8 +5,42 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rackproof.core.architecture import Nic
+from rackproof import architectures
+from rackproof.core.architecture import Architecture, Nic, Role
+from rackproof.core.architecture.expectations import items_of, on_fabric, rails_of
 from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, Lossless, Pcie
+from rackproof.core.rack import Node
+
+HEAD, GPU = ("head",), ("gpu",)
+
+
+def with_head(name: str = "nvidia-dgx-h100", **head: Any) -> Architecture:
+    found = architectures.load(name).model
+    role = Role.model_validate({"count": {"min": 1}, "expect": head})
+    return found.model_copy(update={"roles": {**found.roles, "head": role}})
+
+
+def test_who_must_have_every_rail() -> None:
+    arch = with_head()
+    assert on_fabric(arch, GPU)
+    assert not on_fabric(arch, HEAD)
+    assert on_fabric(arch.model_copy(update={"required_checks": {"head": ("fabric.link",)}}), HEAD)
+    assert on_fabric(arch.model_copy(update={"required_checks": {"all": ("fabric.rdma",)}}), HEAD)
+    assert on_fabric(with_head(nics=[{**NIC, "count": 8}]), HEAD)
+    assert not on_fabric(with_head(nics=[{**NIC, "purpose": "storage", "count": 8}]), HEAD)
+    assert not on_fabric(with_head(nics=[NIC]), HEAD)
+    assert not on_fabric(with_head("h200-single"), GPU)
+    assert on_fabric(architectures.load("virtual-rack").model, ("storage",))
+
+
+def test_a_node_has_the_rails_that_it_must_have_or_those_that_are_listed() -> None:
+    arch, given = with_head(), {"fabric_addresses": ["10.0.0.1/24"]}
+    assert rails_of(arch, Node("gpu-01", GPU, given)) == 8  # what lacks is looked for
+    assert rails_of(arch, Node("head-01", HEAD, given)) == 1
+    assert rails_of(arch, Node("head-01", HEAD)) == 0
+    assert items_of(arch, "fabric.port", (*HEAD, "all")) == ("",)
+    assert len(items_of(arch, "fabric.port", (*GPU, "all"))) == 8
+
 
 NIC = {"purpose": "compute", "count": 2, "speed_gbps": 400, "link_layer": "Ethernet", "source": "written"}
 

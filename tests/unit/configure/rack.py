@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from rackproof import architectures
-from rackproof.configure.settings import node_settings
-from rackproof.configure.site import Site
+from rackproof.configure.site import Site, settings_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 
@@ -38,4 +37,4 @@ def rack() -> Rack:
 def site(name: str = "gpu-01", arch: Architecture | None = None, whole: Rack | None = None) -> Site:
     arch, whole = arch or architecture(), whole or rack()
     here = whole.node(name)
-    return Site(whole, arch, here, node_settings(here, arch.fabric.rails))
+    return Site(whole, arch, here, settings_of(here, arch))

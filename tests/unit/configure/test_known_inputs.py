@@ -32,7 +32,13 @@ def test_types_are_said_without_the_machinery_behind_them() -> None:
 
 
 def test_settings_of_a_node_are_described() -> None:
-    assert {"data_drive", "fabric_addresses", "architecture"} <= {each.key for each in plain_inputs() if each.text}
+    found = {each.key: each for each in plain_inputs() if each.text}
+    assert {"data_drive", "fabric_addresses", "architecture"} <= set(found)
+    assert found["nfs_threads"].default == "16"
+    assert found["time_upstreams"].type == "tuple[str, ...]"
+    assert misspelled(["time_upstream", "nfs_thread"]) == {
+        "time_upstream": "time_upstreams", "nfs_thread": "nfs_threads",
+    }  # fmt: skip
 
 
 def read_keys() -> set[str]:

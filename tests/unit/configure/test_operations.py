@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +32,7 @@ EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
     (operations.kernel_values, {"sysctl": {"vm.swappiness": "1"}, "patterns": {}}, [facts.KernelValues]),
     (operations.units, {"wanted": [Unit("a.service")]}, [facts.UnitStates]),
     (operations.ports, {"wanted": [PORT]}, [facts.Links]),
+    (operations.time_followed, {}, [facts.Synchronised]),
     (operations.filesystem, {"drive": DRIVE}, [facts.DriveState]),
     (operations.mounted, {"wanted": site().client_mounts()}, [facts.MountTable]),
     (operations.ceph_cluster, {"plan": CEPH_PLAN}, [facts.CephState]),
@@ -76,6 +80,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
         {facts.DriveState: DriveState(("/dev/nvme0n1",), "", "disk", "ext4", "rp-local")},
     ),
     (operations.mounted, {"wanted": ()}, {facts.MountTable: Table()}),
+    (operations.time_followed, {}, {facts.Synchronised: True}),
     (operations.programs, {"names": ["fio"]}, {facts.Programs: frozenset({"fio"})}),
 ]
 
@@ -90,6 +95,18 @@ def test_a_converged_node_is_asked_once_and_sent_nothing(
     assert run(operation, host, **arguments) == []
     assert len(host.asked) == 1
     assert len(host.noops) == 1
+
+
+@pytest.mark.parametrize(("chronyc", "ends"), [("exit 0", 0), ("exit 1", 1)])
+def test_a_clock_that_follows_nothing_ends_the_run_on_its_node(tmp_path: Path, chronyc: str, ends: int) -> None:
+    (script,) = run(operations.time_followed, StubHost({facts.Synchronised: False}))
+    program = tmp_path / "chronyc"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = 'waitsync 12 0 0 5' ] || exit 7\n{chronyc}\n")
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(["sh", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == ends
+    assert ("time_upstreams" in done.stderr) is bool(ends)
 
 
 def test_only_missing_packages_are_installed() -> None:

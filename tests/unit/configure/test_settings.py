@@ -33,8 +33,44 @@ def test_contradictions_are_refused_with_node_and_key(change: dict[str, object],
 
 
 def test_absent_addresses_are_named() -> None:
-    with pytest.raises(InventoryError, match="gpu-01: fabric_addresses: field required"):
+    with pytest.raises(InventoryError, match=r"gpu-01: fabric_addresses: the architecture has 1 rail.*lists 0 address"):
         node_settings(Node("gpu-01", ("gpu",), {"fabric_macs": ["x"]}), rails=1)
+
+
+@pytest.mark.parametrize("data", [{}, {"fabric_addresses": []}, {"fabric_addresses": [], "fabric_macs": []}])
+def test_a_node_that_need_not_be_on_the_fabric_may_have_no_rail(data: dict[str, object]) -> None:
+    node = Node("login-01", ("login",), data)
+    assert node_settings(node, rails=8, every=False).fabric_addresses == ()
+    assert node_settings(node, rails=0).fabric_addresses == ()
+    with pytest.raises(InventoryError, match="login-01: fabric_addresses"):
+        node_settings(node, rails=8)
+
+
+def test_such_a_node_may_have_the_first_rails_and_names_a_nic_for_each() -> None:
+    assert len(node_settings(Node("login-01", ("login",), GOOD), rails=8, every=False).fabric_macs) == 1
+    for change, message in (
+        ({"fabric_macs": []}, "give either fabric_macs or fabric_paths"),
+        ({"fabric_macs": ["a", "b"]}, "fabric_macs: expected 1 entries, one a rail, actual 2"),
+        ({"fabric_addresses": []}, "fabric_macs: expected 0 entries, one a rail, actual 1"),
+    ):
+        with pytest.raises(InventoryError, match=message):
+            node_settings(Node("login-01", ("login",), {**GOOD, **change}), rails=8, every=False)
+    with pytest.raises(InventoryError, match="the architecture has no fabric, the inventory lists 1 address"):
+        node_settings(Node("gpu-01", ("gpu",), GOOD), rails=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        # A text would be read letter by letter, one server each.
+        ({"time_upstreams": "192.0.2.1"}, r"gpu-01: time_upstreams: input should be a valid tuple"),
+        ({"time_upstreams": ["192.0.2.1 key 1"]}, r"gpu-01: time_upstreams\.0: string should match pattern"),
+        ({"nfs_threads": 0}, r"gpu-01: nfs_threads: input should be greater than or equal to 1, actual 0"),
+    ],
+)
+def test_what_servers_are_told_is_checked(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InventoryError, match=message):
+        node_settings(Node("gpu-01", ("gpu",), {**GOOD, **change}), rails=1)
 
 
 class Example(Inputs):

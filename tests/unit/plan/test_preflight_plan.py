@@ -39,6 +39,22 @@ def older_ofed(folder: Path) -> None:
     path.write_text(text.replace("    ofed \n", "    ofed 5.8-4.1.5.0\n"))
 
 
+def port_of_netplan(folder: Path) -> None:
+    path = folder / "gpu-01/nic.yaml"
+    answers = yaml.safe_load(path.read_text())
+    (entry,) = [each for each in answers if each["match"] == "Managed by rackproof"]
+    entry["stdout"] = "rail0 /etc/netplan/50-cloud-init.yaml\n" + entry["stdout"]
+    path.write_text(yaml.safe_dump(answers))
+
+
+def foreign_array(folder: Path) -> None:
+    path = folder / "gpu-01/node.yaml"
+    answers = yaml.safe_load(path.read_text())
+    (entry,) = [each for each in answers if "member /dev/" in (each.get("stdout") or "")]
+    entry["stdout"] = entry["stdout"].replace("zero=yes", "type=xfs\nlabel=home", 1)
+    path.write_text(yaml.safe_dump(answers))
+
+
 @pytest.mark.parametrize(
     ("case", "spoil", "said"),
     [
@@ -53,8 +69,10 @@ def older_ofed(folder: Path) -> None:
                 "[nic.drivers]",
             ],
         ),
+        (Case(), port_of_netplan, ["(/etc/netplan/50-cloud-init.yaml: rail0)", "[nic.foreign]"]),
+        (Case(), foreign_array, ["expected a blank drive for the array", "actual xfs 'home'", "[drives.foreign]"]),
     ],
-    ids=["set", "node"],
+    ids=["set", "node", "port", "drive"],
 )
 def test_preflight_says_what_a_deploy_would_stop_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, spoil: Callable[[Path], None], said: list[str]

@@ -10,12 +10,19 @@ from unittest.mock import patch
 
 import pytest
 
+from rackproof.configure import facts
+from rackproof.configure import operations as common
+from rackproof.configure.ceph import CephState
+from rackproof.configure.drives import Drive, DriveState, ForeignDrive
 from rackproof.configure.exchange.use import Use
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.node.scratch import Member, Scratch, ScratchState
+from rackproof.configure.node.scratch import plan as plan_scratch
+from rackproof.configure.preflight import claims, operations
 from rackproof.configure.preflight import node as checks
-from rackproof.configure.preflight import operations
+from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem, check_accepted
 from rackproof.configure.run_lock import Holder
 from rackproof.configure.settings import node_settings
@@ -26,9 +33,10 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import InventoryError
+from tests.unit.configure import rack
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
-from tests.unit.configure.stub import StubHost, at
+from tests.unit.configure.stub import StubHost, at, run
 
 GIVEN = PreflightInputs()
 NFS = Mount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
@@ -206,6 +214,67 @@ def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed
     assert "nic.drivers" in judged(checks.driver_problems("inbox", None, old, allowed=False))
 
 
+DRIVE = Drive("/dev/nvme1n1", "rp-local")
+BLANK = DriveState(("/dev/nvme1n1",), kind="disk", zero=True)
+FOREIGN = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="data")
+OURS = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="rp-local")
+ARRAY = Scratch(("/dev/disk/by-id/a", "/dev/disk/by-id/b"), "/scratch")
+CEPH = rack.site("storage-01").ceph_plan(rack.architecture().ceph)  # type: ignore[arg-type]
+CLAIMS = Claims((DRIVE,), ARRAY, CEPH)
+
+
+def of_operation(operation: Any, answers: dict[type, Any], **arguments: Any) -> str:
+    """The reason of its refusal."""
+    host = StubHost(answers)
+    (command,) = run(operation, host, **arguments)
+    assert command.endswith("exit 1")
+    return host.logged[0]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [FOREIGN, replace(BLANK, zero=False), replace(BLANK, holders=("/dev/md127",)), replace(BLANK, kind="part"),
+     DriveState(())],
+    ids=["file system", "no signature", "in use", "partition", "none"],
+)  # fmt: skip
+def test_a_drive_of_somebody_elses_is_named_in_the_words_of_the_operation(state: DriveState) -> None:
+    (problem,) = checks.drive_problems(DRIVE, state)
+    assert problem.id == "drives.foreign"
+    assert problem.line.startswith(of_operation(common.filesystem, {facts.DriveState: state}, drive=DRIVE))
+
+
+def test_drives_of_the_kits_own_and_blank_ones_are_in_nobodys_way() -> None:
+    assert [*checks.drive_problems(DRIVE, BLANK), *checks.drive_problems(DRIVE, OURS)] == []
+    assert list(checks.ceph_problems(CEPH, CephState(None, None), BLANK)) == []
+    assert list(checks.ceph_problems(CEPH, CephState(CEPH.fingerprint, CEPH.osd_uuid), None)) == []
+    second = replace(BLANK, devices=("/dev/nvme2n1",))
+    state = ScratchState((Member(ARRAY.drives[0], BLANK), Member(ARRAY.drives[1], second)), False)
+    assert list(checks.scratch_problems(ARRAY, state)) == []
+
+
+def test_foreign_drives_of_an_array_and_of_ceph_are_named_in_the_words_of_the_operation() -> None:
+    state = ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False)
+    with pytest.raises(ForeignDrive) as refused:
+        plan_scratch(ARRAY, replace(state, members=(state.members[0],)))
+    (problem,) = checks.scratch_problems(ARRAY, replace(state, members=(state.members[0],)))
+    assert problem.line.startswith(str(refused.value))
+    answers = {facts.CephState: CephState(None, None), facts.DriveState: FOREIGN}
+    (problem,) = checks.ceph_problems(CEPH, CephState(None, None), FOREIGN)
+    assert problem.line.startswith(of_operation(common.ceph_cluster, answers, plan=CEPH))
+    other = CephState("another", None)
+    (problem,) = checks.ceph_problems(CEPH, other, None)
+    assert problem.line.startswith(of_operation(common.ceph_cluster, {facts.CephState: other}, plan=CEPH))
+
+
+def test_a_port_that_something_else_manages_is_named_with_the_file() -> None:
+    (problem,) = checks.port_problems((("rail0", "/etc/netplan/50-cloud-init.yaml"),))
+    assert problem.line == (
+        "ports that something else manages, too (/etc/netplan/50-cloud-init.yaml: rail0); take them out there, and let"
+        " this node's tool apply it [nic.foreign]"
+    )
+    assert list(checks.port_problems(())) == []
+
+
 def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
     architecture = cases.architecture()
     node = cases.node()
@@ -215,6 +284,11 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         operations.PreflightState: cases.state(),
         operations.PackageStates: full,
         operations.StackState: stack_state(ofed="5.8-4.1.5.0"),
+        claims.LinksAhead: (),
+        claims.ForeignAhead: (("rail0", "/etc/netplan/50-cloud-init.yaml"),),
+        claims.DriveAhead: FOREIGN,
+        claims.ScratchAhead: ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False),
+        claims.CephAhead: CephState(None, None),
     })  # fmt: skip
     declared = SimpleNamespace(source="doca", ofed="25.10", stack=NicStack())
     with (
@@ -226,11 +300,14 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         patch.object(operations, "judged", lambda *given: []),
         patch.object(operations.exchanges, "due", lambda *given: ()),
     ):
-        found = judged(operations.of_node(site, GIVEN))
+        found = judged(operations.of_node(site, GIVEN, CLAIMS))
         host.facts = dict.fromkeys(host.facts)
-        unread = [problem.what for problem in operations.of_node(site, GIVEN)]
-    assert set(found) == {"versions.room", "nic.drivers"}
-    assert [text.partition(":")[0] for text in unread] == ["installed packages", "drivers of the adapters"]
+        unread = [problem.what for problem in operations.of_node(site, GIVEN, CLAIMS)]
+    assert set(found) == {"versions.room", "nic.drivers", "nic.foreign", "drives.foreign"}
+    assert [text.partition(":")[0] for text in unread] == [
+        "drive /dev/nvme1n1", "scratch drives", "state of Ceph", "installed packages", "network interfaces",
+        "drivers of the adapters",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -256,12 +333,14 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
         patch.object(operations, "declared_here", lambda: declared),
         patch.object(operations.exchanges, "due", lambda *given: due),
     ):
-        found = operations._in_the_way(site, cases.machine())
+        found = operations._in_the_way(site, cases.machine(), Claims())
     assert [problem.id for problem in found] == said
     assert (operations.DriverUse in [fact for fact, _ in host.asked]) is bool(due)
 
 
-@pytest.mark.parametrize("id_", ["versions.contradiction", "versions.room", "nic.drivers"])
+@pytest.mark.parametrize(
+    "id_", ["versions.contradiction", "versions.room", "nic.drivers", "drives.foreign", "nic.foreign"]
+)
 def test_what_the_deploy_itself_would_stop_at_cannot_be_accepted(id_: str) -> None:
     with pytest.raises(InventoryError, match=f"preflight.accept.{id_}: cannot be accepted; "):
         check_accepted({id_: "in a hurry"})
@@ -272,4 +351,5 @@ def test_every_check_of_a_node_is_tried_here() -> None:
     tried |= {"versions.contradiction"}  # of the whole rack
     tried |= {"host.firewall", "host.selinux", "host.userns"}  # in test_security.py
     tried |= {"gpu.busy"}
+    tried |= {"drives.foreign", "nic.foreign"}
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)

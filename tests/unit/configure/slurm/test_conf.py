@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, pa
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
 from rackproof.core.architecture import Architecture, Slurm
+from rackproof.core.rack import Rack
 from rackproof.errors import InventoryError
 from rackproof.parse.slurm import Found
 from tests.unit.configure.rack import architecture, rack, site
@@ -47,6 +49,15 @@ def test_what_is_written_reads_back() -> None:
     assert read.values["selecttype"] == "select/cons_tres"
     assert read.nodes == {"gpu-01": BIG, "gpu-02": BIG}
     assert read.partitions == ("gpu",)
+
+
+@pytest.mark.parametrize("bare", ["storage-01", "gpu-02"])
+def test_a_controller_is_reached_by_name_where_a_node_of_the_cluster_has_no_rail(bare: str) -> None:
+    nodes = tuple(replace(n, data={}) if n.name == bare else n for n in rack().nodes)
+    found = cluster_of(arch(), Rack("test", nodes), SlurmInputs())
+    assert found is not None
+    assert found.controller_address is None
+    assert conf.parse_conf(text(found)).values["slurmctldhost"] == "storage-01"
 
 
 def test_nodes_that_are_alike_share_a_line() -> None:

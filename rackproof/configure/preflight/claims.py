@@ -1,0 +1,91 @@
+"""Drives and ports that a deploy would take, asked about before anything is changed.
+
+The questions are those of the operations, which need not ask a second time as long as nothing was changed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyinfra.context import host
+
+from rackproof.configure import facts
+from rackproof.configure.asking import Kept
+from rackproof.configure.ceph import CephPlan
+from rackproof.configure.drives import Drive
+from rackproof.configure.network import Port, words_of
+from rackproof.configure.nic.facts import Foreign
+from rackproof.configure.node.facts import ScratchArray
+from rackproof.configure.node.scratch import Scratch
+from rackproof.configure.preflight import node as checks
+from rackproof.configure.preflight.problem import Problem, unread
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Drives of the node at hand that its deploys would write to."""
+
+    drives: tuple[Drive, ...] = ()
+    scratch: Scratch | None = None
+    ceph: CephPlan | None = None
+
+
+class DriveAhead(facts.DriveState):
+    def command(self, device: str) -> str:
+        return Kept(super().command(device))
+
+
+class ScratchAhead(ScratchArray):
+    def command(self, array: Scratch) -> str:
+        return Kept(super().command(array))
+
+
+class CephAhead(facts.CephState):
+    def command(self) -> str:
+        return Kept(super().command())
+
+
+class LinksAhead(facts.Links):
+    def command(self, with_paths: bool) -> str:
+        return Kept(super().command(with_paths))
+
+
+class ForeignAhead(Foreign):
+    def command(self, names: Mapping[str, Sequence[str]]) -> str:
+        return Kept(super().command(names))
+
+
+def claimed(claims: Claims) -> list[Problem]:
+    """Drives that must not be written to."""
+    found: list[Problem] = []
+    for drive in claims.drives:
+        state = host.get_fact(DriveAhead, device=drive.device)
+        found += [unread(f"drive {drive.device}")] if state is None else checks.drive_problems(drive, state)
+    if array := claims.scratch:
+        members = host.get_fact(ScratchAhead, array=array)
+        found += [unread("scratch drives")] if members is None else checks.scratch_problems(array, members)
+    if plan := claims.ceph:
+        found += _of_ceph(plan)
+    return found
+
+
+def _of_ceph(plan: CephPlan) -> list[Problem]:
+    cluster = host.get_fact(CephAhead)
+    if cluster is None:
+        return [unread("state of Ceph")]
+    if cluster.fingerprint is not None:  # its drive is in use, and not asked about
+        return list(checks.ceph_problems(plan, cluster, None))
+    drive = host.get_fact(DriveAhead, device=plan.drive)
+    return [unread(f"drive {plan.drive}")] if drive is None else list(checks.ceph_problems(plan, cluster, drive))
+
+
+def managed_elsewhere(ports: Sequence[Port]) -> list[Problem]:
+    """Rails that another tool manages, too."""
+    if not ports:
+        return []
+    links = host.get_fact(LinksAhead, with_paths=any(port.path for port in ports))
+    if links is None:
+        return [unread("network interfaces")]
+    found = host.get_fact(ForeignAhead, names=words_of(ports, links))
+    return [unread("files of other network services")] if found is None else list(checks.port_problems(found))

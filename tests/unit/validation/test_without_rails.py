@@ -1,0 +1,67 @@
+"""Nodes that are not on the fabric are not asked about it, and nobody takes them for peers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rackproof.core.evidence import CheckOutcome
+from rackproof.core.rack import Node, Rack
+from rackproof.selftest.mutation import Change
+from rackproof.validation.context import Context
+from tests.unit.validation.checking import healthy, outcome, subject, validators
+
+
+def without_rail(*names: str) -> Context:
+    """The virtual rack with an architecture that asks for ports of GPU nodes only, and nodes without a rail."""
+    context = healthy()
+    nodes = tuple(
+        replace(node, data={key: value for key, value in node.data.items() if not key.startswith("fabric_")})
+        if node.name in names
+        else node
+        for node in context.rack.nodes
+    )
+    arch = context.arch.model_copy(update={"required_checks": {}})
+    return replace(context, arch=arch, rack=replace(context.rack, nodes=nodes))
+
+
+@pytest.mark.parametrize("check", ["fabric.port", "fabric.jumbo", "fabric.names", "fabric.rdma"])
+def test_only_what_must_have_rails_or_lists_them_is_asked(check: str) -> None:
+    context = without_rail("storage-01", "gpu-02")
+    declared = validators()[check][0]
+    asked = [node.name for node in context.rack.nodes if declared.items(context.arch, node, context.rack)]
+    assert asked == ["gpu-01", "gpu-02"]
+
+
+def test_a_node_without_a_rail_is_nobodys_peer() -> None:
+    context = without_rail("storage-01")
+    assert outcome("fabric.jumbo", "gpu-01", "fabric0", context).outcome is CheckOutcome.PASSED
+    logins = tuple(Node(f"login-{k}", ("login",)) for k in range(4))
+    first, second, *_ = context.rack.nodes
+    mixed = Rack("", (logins[0], first, logins[1], logins[2], second, logins[3]))
+    found = outcome("fabric.jumbo", "gpu-01", "fabric0", replace(context, rack=mixed))
+    assert (found.outcome, found.message) == (CheckOutcome.PASSED, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "said"),
+    [
+        (None, CheckOutcome.UNMEASURED, "it follows 10.77.0.11; without fabric_addresses of both"),
+        (("^,*", "^,?"), CheckOutcome.FAILED, "expected to follow storage-01, actual no time server"),
+        ((",377,", ",0,"), CheckOutcome.FAILED, "expected answers of 10.77.0.11, actual none"),
+    ],
+)
+def test_whom_a_node_follows_cannot_be_told_without_a_rail(
+    change: tuple[str, str] | None, expected: CheckOutcome, said: str
+) -> None:
+    context = without_rail("storage-01")
+    if change:
+        spoilt = Change(command="sources", replace=change)
+        edited = subject().altered(
+            "gpu-01", lambda result: spoilt(result) if spoilt.applies(result.command) else result
+        )
+        context = replace(edited, arch=context.arch, rack=context.rack)
+    found = outcome("base.time_synchronised", "gpu-01", "", context)
+    assert found.outcome is expected
+    assert said in found.message
