@@ -47,13 +47,14 @@ def _simulated(site: Site) -> None:
 
 
 def _real(site: Site, declared: Declared) -> None:
-    rdma_connectx.warn_of_shared_subnets(site)
+    rdma_connectx.warn_of_shared_subnets(site, declared)
     entries = (*files(site, declared), *rdma_connectx.files(site, declared))
     rdma_connectx.adapters()
     operations.files(name="Files", entries=entries)
-    operations.units(name="Services", wanted=units(site.ports, declared))
-    nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
-    nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
+    addressed = declared.addressed()
+    operations.units(name="Services", wanted=units(addressed, declared))
+    nic_operations.rail_ports(name="Ports", wanted=[each.port for each in declared.ports], manager=declared.manager)
+    nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(addressed))
     if routes := rail_tables(site, declared):
         nic_operations.rail_tables(name="Tables of rails", wanted=routes, manager=declared.manager)
     rdma_connectx.rdma_connectx()
@@ -62,35 +63,50 @@ def _real(site: Site, declared: Declared) -> None:
 def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
     """``declared`` is about real adapters."""
     entries: list[Entry] = []
-    named_by_guid = []
-    routes = rail_tables(site, declared) if declared else {}
-    for port in site.ports:
-        if declared and site.architecture.fabric.kind == "infiniband" and port.mac:
-            named_by_guid.append(port)
-        else:
-            entries.append(_network_file(port, "link"))
-        route = routes.get(port.name)
-        if declared and declared.manager == "NetworkManager":
-            entries.append(rdma_connectx.rail_keyfile(site, declared, port, route))
-        else:
-            vlans = vlans_of(declared.stack, port.name) if declared else ()
-            entries.append(_network_file(port, "network", route=route, vlans=vlans))
-    if named_by_guid:
-        entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
+    if declared:
+        entries += _real_ports(site, declared)
+    else:
+        for port in site.ports:
+            entries += [_network_file(port, "link"), _network_file(port, "network", route=None, vlans=())]
+    sysctl = port_sysctl(declared.addressed() if declared else site.ports)
     entries += [
         RemoteFile(
             "/etc/sysctl.d/61-rackproof-fabric.conf",
-            templates.text("/etc/sysctl.d/61-rackproof-fabric.conf", sysctl=port_sysctl(site.ports)),
+            templates.text("/etc/sysctl.d/61-rackproof-fabric.conf", sysctl=sysctl),
         ),
         RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True),
     ]
     return tuple(entries)
 
 
+def _real_ports(site: Site, declared: Declared) -> list[Entry]:
+    entries: list[Entry] = []
+    named_by_guid = []
+    routes = rail_tables(site, declared)
+    for each in declared.ports:
+        port = each.port
+        if each.infiniband and port.mac:
+            named_by_guid.append(port)
+        else:
+            entries.append(_network_file(port, "link"))
+        if port.bond:
+            continue  # its other file is with the bond's
+        route = routes.get(port.name)
+        if declared.manager == "NetworkManager":
+            entries.append(rdma_connectx.port_keyfile(declared, each, route))
+        else:
+            vlans = vlans_of(declared.stack, port.name)
+            entries.append(_network_file(port, "network", route=route, vlans=vlans))
+    if named_by_guid:
+        entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
+    return entries
+
+
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
+    others = [each.port for each in declared.ports if not each.rail and each.port.address]
     try:
-        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables))
+        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables), others)
     except ValueError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
 
@@ -111,7 +127,7 @@ def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
 
 
 def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Unit, ...]:
-    """At boot, "network is online" includes every rail; it does not wait for other interfaces."""
+    """At boot, "network is online" includes every port with an address; it does not wait for other interfaces."""
     if declared and declared.manager == "NetworkManager":
         return (Unit("NetworkManager.service"), Unit("NetworkManager-wait-online.service", running=None))
     waiting = (Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)

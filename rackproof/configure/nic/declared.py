@@ -10,6 +10,7 @@ from pyinfra.context import host
 
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
+from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
@@ -20,7 +21,7 @@ from rackproof.configure.versions.repositories import mirrored
 from rackproof.configure.versions.site import platform_here, version_inputs
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
-from rackproof.core.architecture.network import expand_names
+from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.core.versions.models import Components
 from rackproof.errors import InventoryError
@@ -44,12 +45,22 @@ class Declared:
     """``debian`` or ``rhel``."""
     rail_nic: Nic | None
     """What the architecture says about the rails' ports."""
+    ports: tuple[DeclaredPort, ...]
+    """Rails, then the inventory's other ports."""
     acs: str | None
 
     @property
     def nvidia(self) -> bool:
         """NVIDIA's packages, which can do more than the distribution's drivers."""
         return self.source != "inbox"
+
+    def is_infiniband(self, name: str) -> bool:
+        """Whether a port is; a bond never is."""
+        return any(each.infiniband for each in self.ports if each.port.name == name)
+
+    def addressed(self) -> tuple[Port, ...]:
+        """Ports with an address: rails, and others."""
+        return tuple(each.port for each in self.ports if each.port.address)
 
     @property
     def manager(self) -> Manager:
@@ -87,6 +98,12 @@ def declare(site: Site, stack: NicStack, components: Components | None, family: 
     nics = nics_of(site.architecture, site.node)
     role = role_with(site.architecture, site.node.groups, "pcie")
     expected = site.architecture.roles[role].expect if role else None
+    of_rails = rail_nic(nics, site.ports, site.node)
+    fabric = site.architecture.fabric
+    try:
+        found = declared_ports(fabric, stack, site.ports, nics, of_rails) if fabric else ()
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
     return Declared(
         stack=stack,
         source=source,
@@ -94,7 +111,8 @@ def declare(site: Site, stack: NicStack, components: Components | None, family: 
         dkms=network.dkms if network else (),
         locked=locked_firmware(site.node, stack, components),
         family=family,
-        rail_nic=rail_nic(nics, site.ports, site.node),
+        rail_nic=of_rails,
+        ports=found,
         acs=expected.pcie.acs if expected and expected.pcie else None,
     )
 
@@ -139,15 +157,12 @@ def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | No
 
 
 def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
-    """What the inventory's ``nic_ports`` or the architecture call them. Raises DeployError."""
-    said = node.data.get("nic_ports") or {}
-    if not isinstance(said, Mapping):
-        raise DeployError(f"{node.name}: nic_ports: expected a mapping of purposes to names")
+    """What the inventory or the architecture call them. Raises DeployError."""
     try:
-        named = expand_names(said.get(nic.purpose, ()))
+        named = names_by_purpose(node.data).get(nic.purpose, ())
     except ValueError as error:
-        raise DeployError(f"{node.name}: nic_ports.{nic.purpose}: {error}") from None
-    return tuple(named) or nic.interfaces or nic.ports
+        raise DeployError(f"{node.name}: {error}") from None
+    return named or nic.interfaces or nic.ports
 
 
 def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:

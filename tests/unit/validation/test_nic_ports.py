@@ -12,6 +12,7 @@ import pytest
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import expected_checks, items_of
 from rackproof.core.evidence import CheckOutcome
+from rackproof.core.port_names import names_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.remote.collect import RecordingReader
@@ -19,7 +20,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.validation.answers import STATUS
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, names_of, ports_of
+from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, ports_of
 from tests.unit.validation.checking import subjects, validators
 
 LO = "lo/ifindex:1\nlo/type:772\nlo/mtu:65536\n"

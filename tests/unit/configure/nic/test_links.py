@@ -122,7 +122,10 @@ def test_vlans_come_after_their_bond_and_have_its_mtu() -> None:
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}}, "eth9 is neither a rail nor a bond"),
+        (
+            {"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}},
+            "eth9 is neither a rail, a port nor a bond",
+        ),
         ({"bonds": {"rail0": BOND["bond0"]}}, "rail0 is the name of a rail"),
         ({"bonds": {"b": {"paths": ["p0", "p9"]}}}, "rail0 is a rail; rails are not bonded"),
     ],
