@@ -218,16 +218,17 @@ def _all_promised(found: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: 
         if nic is rail_nic:
             continue
         named = [each.port.name for each in found if each.nic is nic]
-        if len(named) > nic.count:
+        if named and len(named) != nic.count:
             raise ValueError(
-                f"nic_stack.ports: {', '.join(named)} are for {nic.purpose}, of which the architecture has {nic.count}"
+                f"nic_stack.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
+                f" {', '.join(named)}: name all of them, or leave out the purpose"
             )
         promised = [key for key in LOST_AT_BOOT if getattr(nic, key) is not None]
-        if promised and len(named) < nic.count:
+        if promised and not named:
             raise ValueError(
                 f"nic_stack.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
-                f" {len(named)} are named: name each with purpose: {nic.purpose} (mac or path), for nobody else sets"
-                " it; or, where these are the rails, name them in the architecture (nics.*.interfaces)"
+                f" none is named: name each with purpose: {nic.purpose} (mac or path), for nobody else sets it; or,"
+                " where these are the rails, name them in the architecture (nics.*.interfaces)"
             )
 
 

@@ -186,6 +186,14 @@ def test_the_inventory_goes_before_the_architecture() -> None:
     assert result("nic.count", "compute", dgx(), NAMED, nic_ports="mlx5_0")[0] == UNMEASURED
 
 
+def test_ports_that_the_inventory_configures_are_those_of_their_purpose() -> None:
+    stack = {"ports": {f"mlx5_{k}": {"purpose": "compute"} for k in range(8)}}
+    assert result("nic.count", "compute", dgx(), NICS, nic_stack=stack) == (PASSED, "")
+    stack["ports"].pop("mlx5_7")
+    outcome, message = result("nic.count", "compute", dgx(), NICS, nic_stack=stack)
+    assert (outcome, message) == (FAILED, "expected 8 compute ports, actual 7 named in the inventory")
+
+
 def test_one_port_under_two_names_is_one_port() -> None:
     twice = {"in_band": ["eth0", "mlx5_10"]}
     assert result("nic.count", "in_band", dgx(), NAMED, nic_ports=twice)[0] == FAILED

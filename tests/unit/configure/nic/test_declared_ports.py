@@ -126,12 +126,15 @@ def bonded(port: dict[str, Any], **bond: Any) -> dict[str, Any]:
         (ports(relaxed_ordering=False), "relaxed_ordering: False is said here, True"),
         (
             {"ports": {"stor0": STOR0}},
-            "storage: 2 ports are promised to have max_read_request, relaxed_ordering, and 1 are named",
+            "storage: the architecture has 2 of these ports, named are stor0: name all of them",
         ),
-        ({}, "storage: 2 ports are promised .* and 0 are named: name each with purpose: storage"),
+        (
+            {},
+            "2 ports are promised to have max_read_request, relaxed_ordering, and none is named: name each with",
+        ),
         (
             {"ports": {**TWO, "stor2": {"purpose": "storage", "path": "p"}}},
-            "stor0, stor1, stor2 are for storage, of which the architecture has 2",
+            "the architecture has 2 of these ports, named are stor0, stor1, stor2",
         ),
         (bonded({"address": "10.1.0.1/24"}), "address: it is a member of bond0, which has the address"),
         (bonded({"rdma": "mlx5_stor0"}), "rdma: it is a member of bond0"),
