@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
@@ -45,9 +45,9 @@ class Declared:
     """``debian`` or ``rhel``."""
     rail_nic: Nic | None
     """What the architecture says about the rails' ports."""
-    ports: tuple[DeclaredPort, ...]
-    """Rails, then the inventory's other ports."""
     acs: str | None
+    ports: tuple[DeclaredPort, ...] = ()
+    """Rails, then the inventory's other ports; none where only software is looked at (``declare``)."""
 
     @property
     def nvidia(self) -> bool:
@@ -82,13 +82,21 @@ def declared_here() -> Declared:
     if machine is not None and machine.family not in ("debian", "rhel"):
         raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
-    return declare(
-        site, nic_stack(site.node), platform.components if platform else None, machine.family if machine else "debian"
-    )
+    components, family = platform.components if platform else None, machine.family if machine else "debian"
+    declared = declare(site, nic_stack(site.node), components, family)
+    fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
+    try:
+        ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    return replace(declared, ports=ports)
 
 
 def declare(site: Site, stack: NicStack, components: Components | None, family: str) -> Declared:
-    """Raises DeployError where inventory and version set contradict each other."""
+    """Without the ports, for what is installed.
+
+    Raises DeployError where inventory and version set contradict each other.
+    """
     network = components.network if components else None
     if stack.source and network and stack.source != network.stack:
         raise DeployError(
@@ -98,12 +106,6 @@ def declare(site: Site, stack: NicStack, components: Components | None, family: 
     nics = nics_of(site.architecture, site.node)
     role = role_with(site.architecture, site.node.groups, "pcie")
     expected = site.architecture.roles[role].expect if role else None
-    of_rails = rail_nic(nics, site.ports, site.node)
-    fabric = site.architecture.fabric
-    try:
-        found = declared_ports(fabric, stack, site.ports, nics, of_rails) if fabric else ()
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
     return Declared(
         stack=stack,
         source=source,
@@ -111,8 +113,7 @@ def declare(site: Site, stack: NicStack, components: Components | None, family: 
         dkms=network.dkms if network else (),
         locked=locked_firmware(site.node, stack, components),
         family=family,
-        rail_nic=of_rails,
-        ports=found,
+        rail_nic=rail_nic(nics, site.ports, site.node),
         acs=expected.pcie.acs if expected and expected.pcie else None,
     )
 
