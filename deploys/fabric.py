@@ -15,7 +15,7 @@ from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import Declared, declared_here
+from rackproof.configure.nic.declared import Declared, declared_here, nic_stack
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
@@ -38,7 +38,18 @@ def fabric() -> None:
     )
 
 
+def check_simulated(site: Site) -> None:
+    """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
+    said = nic_stack(site.node)
+    if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(said, key)]:
+        raise DeployError(
+            f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
+            " this one is soft-roce: take it out, or correct the architecture"
+        )
+
+
 def _simulated(site: Site) -> None:
+    check_simulated(site)
     operations.files(name="Files", entries=(*files(site), *rdma_soft.files(site)))
     operations.units(name="Services", wanted=units(site.ports))
     operations.ports(name="Ports", wanted=site.ports)

@@ -300,3 +300,17 @@ def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
     for unit in (*base.units(STORAGE), *storage_server.units(STORAGE), *ceph.units(ceph.cluster_plan(STORAGE))):
         assert declared.setdefault(unit.name, unit).running == unit.running
     assert len(declared) > 6
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ports", {"stor0": {"path": "pci-0000:29:00.0"}}),
+        ("bonds", {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"]}}),
+    ],
+)
+def test_ports_that_a_simulated_fabric_does_not_have_are_refused(key: str, value: object) -> None:
+    fabric.check_simulated(GPU)
+    here = site(whole=Rack("test", (node("gpu-01", "gpu", 21, nic_stack={key: value}),)))
+    with pytest.raises(DeployError, match=rf"gpu-01: nic_stack\.{key}: only fabrics of real adapters"):
+        fabric.check_simulated(here)
