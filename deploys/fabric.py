@@ -2,7 +2,8 @@
 
 Ports are renamed and configured at once; the same names and settings come back at boot through udev and
 systemd-networkd, or NetworkManager on RHEL and its rebuilds. RDMA is a matter of its own for each kind of fabric: see
-``rdma_soft`` and ``rdma_connectx``. A node without rails gets no more than the keys, and what it declares of bonds.
+``rdma_soft`` and ``rdma_connectx``. A node without rails gets no more than the keys, and what it declares of ports
+and bonds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters
+from rackproof.configure.nic.declared import Declared, declared_here, nic_stack, uses_adapters
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
@@ -40,7 +41,18 @@ def fabric() -> None:
     )
 
 
+def check_simulated(site: Site) -> None:
+    """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
+    said = nic_stack(site.node)
+    if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(said, key)]:
+        raise DeployError(
+            f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
+            " this one is soft-roce: take it out, or correct the architecture"
+        )
+
+
 def _simulated(site: Site) -> None:
+    check_simulated(site)
     operations.files(name="Files", entries=(*files(site), *rdma_soft.files(site)))
     operations.units(name="Services", wanted=units(site.ports))
     operations.ports(name="Ports", wanted=site.ports)
@@ -49,15 +61,18 @@ def _simulated(site: Site) -> None:
 
 
 def _real(site: Site, declared: Declared) -> None:
-    rdma_connectx.warn_of_shared_subnets(site)
+    rdma_connectx.warn_of_shared_subnets(site, declared)
     entries = (*files(site, declared), *rdma_connectx.files(site, declared))
     rdma_connectx.adapters()
     operations.files(name="Files", entries=entries)
-    if site.ports or declared.stack.bonds or declared.stack.vlans:
-        operations.units(name="Services", wanted=units(site.ports, declared))
-    if site.ports:
-        nic_operations.rail_ports(name="Ports", wanted=site.ports, manager=declared.manager)
-        nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(site.ports))
+    addressed = declared.addressed()
+    if declared.ports or declared.stack.bonds or declared.stack.vlans:
+        operations.units(name="Services", wanted=units(addressed, declared))
+    if declared.ports:
+        ports = [each.port for each in declared.ports]
+        nic_operations.rail_ports(name="Ports", wanted=ports, manager=declared.manager)
+    if addressed:
+        nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(addressed))
     if routes := rail_tables(site, declared):
         nic_operations.rail_tables(name="Tables of rails", wanted=routes, manager=declared.manager)
     rdma_connectx.rdma_connectx()
@@ -66,40 +81,50 @@ def _real(site: Site, declared: Declared) -> None:
 def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
     """``declared`` is about real adapters."""
     entries: list[Entry] = []
+    if declared:
+        entries += _real_ports(site, declared)
+    else:
+        for port in site.ports:
+            entries += [_network_file(port, "link"), _network_file(port, "network", route=None, vlans=())]
+    if sysctl := port_sysctl(declared.addressed() if declared else site.ports):
+        conf = "/etc/sysctl.d/61-rackproof-fabric.conf"
+        entries.append(RemoteFile(conf, templates.text(conf, sysctl=sysctl)))
+    if site.ports:
+        # Elsewhere names would lead to addresses that the node does not reach: they are the site's there.
+        entries.append(RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True))
+    return tuple(entries)
+
+
+def _real_ports(site: Site, declared: Declared) -> list[Entry]:
+    entries: list[Entry] = []
     named_by_guid = []
-    routes = rail_tables(site, declared) if declared else {}
-    for port in site.ports:
-        if declared and site.architecture.fabric.kind == "infiniband" and port.mac:
+    routes = rail_tables(site, declared)
+    for each in declared.ports:
+        port = each.port
+        if each.infiniband and port.mac:
             named_by_guid.append(port)
         else:
             entries.append(_network_file(port, "link"))
+        if port.bond:
+            continue  # its other file is with the bond's
         route = routes.get(port.name)
-        if declared and declared.manager == "NetworkManager":
-            entries.append(rdma_connectx.rail_keyfile(site, declared, port, route))
+        if declared.manager == "NetworkManager":
+            entries.append(rdma_connectx.port_keyfile(declared, each, route))
         else:
-            vlans = vlans_of(declared.stack, port.name) if declared else ()
+            vlans = vlans_of(declared.stack, port.name)
             entries.append(_network_file(port, "network", route=route, vlans=vlans))
     if named_by_guid:
         entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
-    if not site.ports:
-        # Names would lead to addresses that a node without a rail does not reach: they are the site's there.
-        return tuple(entries)
-    entries += [
-        RemoteFile(
-            "/etc/sysctl.d/61-rackproof-fabric.conf",
-            templates.text("/etc/sysctl.d/61-rackproof-fabric.conf", sysctl=port_sysctl(site.ports)),
-        ),
-        RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True),
-    ]
-    return tuple(entries)
+    return entries
 
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
     if not site.ports:
         return {}
+    others = [each.port for each in declared.ports if not each.rail and each.port.address]
     try:
-        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables))
+        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables), others)
     except ValueError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
 
@@ -120,7 +145,7 @@ def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
 
 
 def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Unit, ...]:
-    """At boot, "network is online" includes every rail; it does not wait for other interfaces."""
+    """At boot, "network is online" includes every port with an address; it does not wait for other interfaces."""
     if declared and declared.manager == "NetworkManager":
         return (Unit("NetworkManager.service"), Unit("NetworkManager-wait-online.service", running=None))
     waiting = (Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)

@@ -17,8 +17,9 @@ from deploys import templates, versions
 from rackproof.configure import operations as common
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.network import Port
-from rackproof.configure.nic import infiniband, links, operations, ports, stack
+from rackproof.configure.nic import declared_ports, infiniband, links, operations, ports, stack
 from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
+from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
@@ -37,7 +38,8 @@ def adapters() -> None:
     site = here()
     declared = declared_here()
     said = declared.stack
-    operations.adapters(name="Adapters", wanted=site.ports, declared=said.adapters)
+    others = tuple(each for each in declared.ports if not each.rail)
+    operations.adapters(name="Adapters", wanted=site.ports, declared=said.adapters, others=others)
     operations.remove_drivers(
         name="Other drivers", source=declared.source, version=declared.ofed, allowed=said.remove_old,
         _timeout=INSTALL_TIMEOUT_S,
@@ -53,8 +55,9 @@ def adapters() -> None:
     wanted = firmware_wanted(site, said)
     if wanted or declared.locked:
         operations.adapter_firmware(
-            name="Firmware", wanted=wanted, rails=site.ports, locked=declared.locked, _timeout=FIRMWARE_TIMEOUT_S
-        )
+            name="Firmware", wanted=wanted, rails=[each.port for each in declared.ports], locked=declared.locked,
+            _timeout=FIRMWARE_TIMEOUT_S,
+        )  # fmt: skip
 
 
 @deploy("ConnectX: ports")
@@ -62,21 +65,25 @@ def rdma_connectx() -> None:
     site = here()
     declared = declared_here()
     said = declared.stack
-    is_infiniband = site.architecture.fabric.kind == "infiniband"
     settings = port_settings(site, declared)
     if uppers := links.uppers(said):
         operations.upper_links(name="Bonds and VLANs", wanted=uppers, manager=declared.manager)
     common.units(name="Services", wanted=units(site, declared))
-    if said.rdma_names and site.ports:
-        operations.rdma_devices(name="RDMA devices", wanted=site.ports)
-    if any(settings.values()):
-        operations.port_settings(name="Port settings", wanted=settings, infiniband=is_infiniband)
-    if said.zero_link_counters and site.ports:
-        operations.zero_link_counters(name="Link counters", names=[port.name for port in site.ports])
+    if said.rdma_names and (named := rdma_ports(declared)):
+        operations.rdma_devices(name="RDMA devices", wanted=named)
+    for is_infiniband in (False, True):
+        if wanted := {name: settings[name] for name in settings if declared.is_infiniband(name) == is_infiniband}:
+            operations.port_settings(name="Port settings", wanted=wanted, infiniband=is_infiniband)
+    names = [each.port.name for each in declared.ports if each.of_nvidia]
+    if said.zero_link_counters and names:
+        operations.zero_link_counters(name="Link counters", names=names)
 
 
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
-    """What every rail forgets at boot, by port. Raises DeployError where architecture and inventory contradict."""
+    """What ports, and bonds that RoCE runs over, forget at boot, by name; those that forget something only.
+
+    Raises DeployError where architecture and inventory contradict.
+    """
     fabric = site.architecture.fabric
     runs = declared.stack.subnet_manager
     if fabric.subnet_manager is not None and fabric.subnet_manager != runs and (site.ports or runs):
@@ -85,14 +92,15 @@ def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
             f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
             f" nic_stack.subnet_manager {str(runs).lower()}: correct one"
         )
-    if not site.ports:
-        return {}
-    settings = ports.infiniband_settings if fabric.kind == "infiniband" else ports.roce_settings
     try:
-        values = settings(fabric, declared.stack, declared.rail_nic, declared.nvidia)
+        return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
     except ports.Contradiction as error:
         raise DeployError(f"{site.node.name}: {error}") from None
-    return {port.name: values for port in site.ports}
+
+
+def rdma_ports(declared: Declared) -> tuple[Port, ...]:
+    """Those whose RDMA device gets a name."""
+    return tuple(each.port for each in declared.ports if each.port.rdma)
 
 
 def acs_unit(site: Site, declared: Declared) -> str | None:
@@ -108,7 +116,7 @@ def acs_unit(site: Site, declared: Declared) -> str | None:
 
 def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     """What drivers read when they are loaded, and what must not be there before their packages are."""
-    is_infiniband = site.architecture.fabric.kind == "infiniband"
+    is_infiniband = any(each.infiniband for each in declared.ports)
     modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))
     entries: list[Entry] = [
         # No restart: while other drivers wait for the reboot, these would not fit to what is loaded.
@@ -125,7 +133,7 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
             RemoteDirectory("/etc/infiniband"),
             RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
         ]
-    if is_infiniband and ports.ipoib_mode(declared.stack, declared.rail_nic) == "connected":
+    if any(each.infiniband and ports.ipoib_mode(declared.stack, each.nic) == "connected" for each in declared.ports):
         entries.append(
             RemoteFile(
                 "/etc/modprobe.d/rackproof-ipoib.conf",
@@ -139,29 +147,28 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     """What lands together with the fabric's own files."""
-    is_infiniband = site.architecture.fabric.kind == "infiniband"
-    unit = f"/etc/systemd/system/rackproof-{'ipoib' if is_infiniband else 'roce'}@.service"
     entries: list[Entry] = [RemoteDirectory("/etc/rackproof"), RemoteDirectory(ports.DECLARED)]
     settings = port_settings(site, declared)
-    if any(settings.values()):
+    if settings:
         entries.append(RemoteFile(ports.SCRIPT, ports.script("port"), mode="755"))
-        what = "InfiniBand" if is_infiniband else "RoCE"
-        entries.append(
-            RemoteFile(unit, templates.text("/etc/systemd/system/rackproof-port@.service", what=what)),
-        )
+        for is_infiniband in sorted({declared.is_infiniband(name) for name in settings}):
+            text = templates.text(
+                "/etc/systemd/system/rackproof-port@.service", what="InfiniBand" if is_infiniband else "RoCE"
+            )
+            entries.append(RemoteFile(f"/etc/systemd/system/{ports.unit_of('', is_infiniband)}", text))
         entries += [
             RemoteFile(
                 f"{ports.DECLARED}/{name}",
                 ports.declaration(values),
-                restart=(ports.unit_of(name, is_infiniband),),
+                restart=(ports.unit_of(name, declared.is_infiniband(name)),),
             )
             for name, values in settings.items()
         ]
-    if declared.stack.rdma_names and site.ports:
-        names = [ports.instance(port.name) for port in site.ports]
+    if declared.stack.rdma_names and (named := rdma_ports(declared)):
+        names = [ports.instance(port.name) for port in named]
         entries += [
             RemoteFile(NAMES, ports.script("rdma-names"), mode="755"),
-            RemoteFile("/etc/rackproof/rdma-names", ports.rdma_names(site.ports)),
+            RemoteFile("/etc/rackproof/rdma-names", ports.rdma_names(named)),
             RemoteFile(
                 f"/etc/systemd/system/{NAMES_UNIT}",
                 templates.text(f"/etc/systemd/system/{NAMES_UNIT}", names=names),
@@ -186,15 +193,14 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 def units(site: Site, declared: Declared) -> tuple[Unit, ...]:
     """All are enabled here; ports and names are started by operations of their own, which say what differs."""
-    is_infiniband = site.architecture.fabric.kind == "infiniband"
     found: list[Unit] = []
-    if declared.stack.rdma_names and site.ports:
+    if declared.stack.rdma_names and rdma_ports(declared):
         found.append(Unit(NAMES_UNIT, running=None))
     if wanted := acs_unit(site, declared):
         found.append(Unit(ACS_UNIT, proof=f"{ACS} check {wanted}"))
-    settings = port_settings(site, declared)
-    found += [Unit(ports.unit_of(name, is_infiniband), running=None) for name, values in settings.items() if values]
-    if is_infiniband:
+    names = port_settings(site, declared)
+    found += [Unit(ports.unit_of(name, declared.is_infiniband(name)), running=None) for name in names]
+    if any(each.infiniband for each in declared.ports):
         found += infiniband.subnet_manager_units(declared.stack.subnet_manager, declared.nvidia)
     return tuple(found)
 
@@ -221,14 +227,13 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
             )
             for kind in ("netdev", "network")
         ]
-        members = [*((mac, None) for mac in bond.macs), *((None, path) for path in bond.paths)]
         entries += [
             RemoteFile(
                 # Before the bond's and every rail's: the first file that fits is the only one.
                 f"{folder}/09-{name}-{k}.network",
                 templates.text(f"{folder}/20-member.network", mac=mac, id_path=path, bond=name, mtu=bond.mtu),
             )
-            for k, (mac, path) in enumerate(members, 1)
+            for k, (mac, path) in enumerate(said.members(name), 1)
         ]
     for name, vlan in said.vlans.items():
         entries += [
@@ -249,13 +254,12 @@ def _keyfiles(site: Site, declared: Declared) -> list[Entry]:
             settings["xmit_hash_policy"] = bond.hash_policy
         sections = {"bond": settings, "ethernet": {"mtu": str(bond.mtu)}}
         entries.append(keyfile(name, "bond", sections, interface=name, address=str(bond.address or "")))
-        members = [*(("mac", mac) for mac in bond.macs), *(("path", path) for path in bond.paths)]
-        for k, (key, value) in enumerate(members, 1):
+        for k, (mac, path) in enumerate(said.members(name), 1):
             match = {"ethernet": {"mtu": str(bond.mtu)}}
-            if key == "mac":
-                match["ethernet"]["mac-address"] = value.upper()
+            if mac:
+                match["ethernet"]["mac-address"] = mac.upper()
             else:
-                match["match"] = {"path": f"{value};"}
+                match["match"] = {"path": f"{path};"}
             entries.append(keyfile(f"{name}-{k}", "ethernet", match, bond=name))
     for name, vlan in said.vlans.items():
         sections = {"vlan": {"id": str(vlan.id), "parent": vlan.parent, "flags": "1"}}
@@ -287,16 +291,17 @@ def _children(site: Site, declared: Declared) -> list[Entry]:
     return entries
 
 
-def rail_keyfile(site: Site, declared: Declared, port: Port, route: links.RailRoute | None) -> RemoteFile:
-    """NetworkManager's file of a rail."""
+def port_keyfile(declared: Declared, each: DeclaredPort, route: links.RailRoute | None) -> RemoteFile:
+    """NetworkManager's file of a port."""
     sections: Mapping[str, Mapping[str, str]]
-    if site.architecture.fabric.kind == "infiniband":
+    port = each.port
+    if each.infiniband:
         kind, sections = (
             "infiniband",
-            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, declared.rail_nic)}},
+            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, each.nic)}},
         )
     else:
-        kind, sections = "ethernet", {"ethernet": {"mtu": str(port.mtu)}}
+        kind, sections = "ethernet", {"ethernet": {"mtu": str(port.mtu)}} if port.mtu else {}
     return keyfile(port.name, kind, sections, interface=port.name, address=port.address, route=route)
 
 
@@ -318,9 +323,9 @@ def keyfile(
     return RemoteFile(links.keyfile(name), text, mode="600")
 
 
-def warn_of_shared_subnets(site: Site) -> None:
-    for subnet, names in links.shared_subnets(site.ports).items():
+def warn_of_shared_subnets(site: Site, declared: Declared) -> None:
+    for subnet, names in links.shared_subnets(declared.addressed()).items():
         logger.warning(
-            "%s: %s are in one subnet (%s): each gets a routing table of its own; a subnet a rail needs none",
+            "%s: %s are in one subnet (%s): each gets a routing table of its own; a subnet a port needs none",
             site.node.name, ", ".join(names), subnet,
         )  # fmt: skip

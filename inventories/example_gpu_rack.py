@@ -25,8 +25,12 @@ _gpu_stack = {
 _nic_stack = {
     "source": "doca",
     "drivers_by": "reboot",
-    # Two more ports of each server, for storage and the front end. {n} is the number in the node's name.
-    "bonds": {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"], "address": "10.60.40.{n}/24"}},
+    # Two more ports of each server, for storage over RoCE. {n} is the number in the node's name.
+    "ports": {
+        "stor0": {"path": "pci-0000:29:00.0", "lossless": True},
+        "stor1": {"path": "pci-0000:29:00.1", "lossless": True},
+    },
+    "bonds": {"bond0": {"ports": ["stor0", "stor1"], "address": "10.60.40.{n}/24"}},
 }
 
 _node = {

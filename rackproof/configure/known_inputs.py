@@ -36,7 +36,7 @@ PLAIN: Mapping[str, str] = {
     "command_timeout_s": "Seconds that one command of a validator may take on this node.",
     "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; a vendor's client may say more.",
     "mount_retry_s": "Seconds between attempts to mount at boot. Default 5.",
-    "nic_ports": "Purpose of ports: their names, where the architecture's are not this node's.",
+    "nic_ports": "Purpose of ports: their names, instead of the architecture's and those of ``nic_stack.ports``.",
     "reboot": "``allowed``: the one reboot that changes need is done. Default ``refused``: it is said only.",
     "reboot_serial": "Nodes that reboot at a time, instead of ``rebooting.serial``; for the command line.",
     "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",

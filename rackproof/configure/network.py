@@ -13,21 +13,25 @@ from rackproof.core.architecture import Fabric
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
 """Characters of eight bytes."""
+ETHERNET_MAC_LENGTH = 17
+"""Characters of six bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One rail of one node as it shall be. Exactly one of ``mac`` and ``path`` says which NIC it is."""
+    """A rail, or another port, of one node as it shall be. Exactly one of ``mac`` and ``path`` says which NIC it is."""
 
     name: str
     rdma: str
-    """Name of the RDMA device."""
+    """Name of the RDMA device; empty where it keeps the one that it has."""
     address: str
-    """With prefix length."""
+    """With prefix length; empty where it has none."""
     mtu: int | None
-    """None where it is set together with the mode (IPoIB)."""
+    """None where it is set together with the mode (IPoIB), or left as it is."""
     mac: str | None = None
     path: str | None = None
+    bond: str | None = None
+    """Which it is a member of, and which brings it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,12 @@ class Link:
     up: bool
     addresses: tuple[str, ...]
     path: str | None = None
+    upper: bool = False
+    """A bond, or a VLAN or another interface on top of one: it shows the MAC address of a port and is none."""
+
+    @property
+    def infiniband(self) -> bool:
+        return len(self.mac) > ETHERNET_MAC_LENGTH
 
 
 def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
@@ -92,6 +102,7 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
                 if entry["family"] == "inet"
             ),
             path=paths.get(link["ifname"]),
+            upper="MASTER" in link["flags"] or "link" in link,
         )
         for link in json.loads("\n".join(lines[:split]))
         if link.get("link_type") == "ether" or link.get("link_type") == "infiniband"
@@ -113,11 +124,15 @@ class PortChange:
 def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChange, ...]:
     """What differs, port by port.
 
-    Raises PortProblem when a NIC is missing, is not unique, or when its name is taken by another one.
+    Raises PortProblem when a NIC is missing, is not unique or meant twice, or when its name is taken by another one.
     """
     changes = []
+    taken: dict[str, str] = {}
     for port in wanted:
         link = find_link(port, links)
+        if first := taken.get(link.name):
+            raise PortProblem(f"{port.name}: {link.name} is {first} already: the inventory names one NIC twice")
+        taken[link.name] = port.name
         reasons = []
         if link.name != port.name:
             if any(other.name == port.name for other in links):
@@ -129,18 +144,40 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
             reasons.append(f"MTU {link.mtu} becomes {port.mtu}")
         if not link.up:
             reasons.append("down")
-        if port.address not in link.addresses:
+        if port.address and port.address not in link.addresses:
             reasons.append(f"no address {port.address}")
         if reasons:
             changes.append(PortChange(port, link, link.name != port.name, tuple(reasons)))
     return tuple(changes)
 
 
+def in_use(wanted: Sequence[Port], links: Sequence[Link]) -> str | None:
+    """Why ports may not be renamed, in one line: a deploy may come in by an address that nobody declares."""
+    problems = []
+    for port in wanted:
+        try:
+            link = find_link(port, links)
+        except PortProblem:
+            continue  # whoever configures it says what is missing
+        if link.name != port.name and link.addresses:
+            problems.append(f"{port.name}: {link.name} is in use with {', '.join(link.addresses)}")
+    if not problems:
+        return None
+    return (
+        f"{'; '.join(problems)}: only a port without addresses is renamed; take them away, or the port out of"
+        " nic_stack.ports"
+    )
+
+
 def find_link(port: Port, links: Sequence[Link]) -> Link:
     """The interface of a port. Raises PortProblem when there is not exactly one."""
     what = f"MAC address {port.mac}" if port.mac else f"path {port.path}"
-    found = [link for link in links if (same_mac(link.mac, port.mac) if port.mac else link.path == port.path)]
-    # A VLAN or a bridge on top of the port shows the same MAC address: the declared name tells them apart.
+    found = [
+        link
+        for link in links
+        if (same_mac(link.mac, port.mac) and not link.upper if port.mac else link.path == port.path)
+    ]
+    # A bridge on top of the port shows the same MAC address: the declared name tells them apart.
     if len(found) > 1 and any(link.name == port.name for link in found):
         found = [link for link in found if link.name == port.name]
     if len(found) != 1:
@@ -190,11 +227,15 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
             lines.append(f"ip link set dev {name} mtu {change.port.mtu} up")
         else:
             lines.append(f"ip link set dev {name} up")
+        if change.port.bond:
+            continue
         if manager == "NetworkManager":
             lines.append(f"nmcli --wait 60 connection up {shlex.quote(f'rackproof-{change.port.name}')} >/dev/null")
         else:
             lines.append(f"networkctl reconfigure {name}")
     for change in changes:
+        if not change.port.address:
+            continue
         name, address = shlex.quote(change.port.name), shlex.quote(f"inet {change.port.address} ")
         message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: {tool}")
         lines.append(

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final
 
 from rackproof.core.architecture import Nic
-from rackproof.core.architecture.network import expand_names
 from rackproof.parse import ParseError
 from rackproof.parse.sysfs import files_of
 from rackproof.parse.text import excerpt, real
@@ -253,14 +252,6 @@ class Meant:
     @property
     def named(self) -> bool:
         return self.among == 0
-
-
-def names_of(value: object) -> tuple[str, ...]:
-    """Names of ports as the inventory gives them: ``mlx5_[0-7]``, or a list. Raises ValueError."""
-    found = expand_names(value)
-    if not isinstance(found, tuple):
-        raise ValueError(f"names of ports are text or a list of text, not {type(value).__name__}")
-    return found
 
 
 def which(nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping[str, Iterable[str]]) -> Meant:

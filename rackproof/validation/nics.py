@@ -9,13 +9,14 @@ from typing import Any
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Nic
+from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.answers import Answer, answer_of
 from rackproof.validation.checks import announce, expect_all, read, shown
 from rackproof.validation.expected import hardware, nic_of
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, Meant, Port, names_of, ports_of, which
+from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, Meant, Port, ports_of, which
 
 
 def ports_on(host: Host) -> tuple[Port, ...]:
@@ -29,13 +30,10 @@ def meant_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[
     nic = nic_of(arch, node, purpose)
     expected = hardware(arch, node, "nics")
     entries: Iterable[Nic] = expected.nics if expected else ()
-    named = node.data.get("nic_ports") or {}
-    if not isinstance(named, dict):
-        raise Unmeasured("the inventory's nic_ports is no mapping of purposes to names")
     try:
-        by_purpose = {str(key): names_of(value) for key, value in named.items()}
+        by_purpose = names_by_purpose(node.data)
     except ValueError as error:
-        raise Unmeasured(f"the inventory's nic_ports: {error}") from None
+        raise Unmeasured(f"the inventory's {error}") from None
     return nic, which(nic, entries, ports_on(host), by_purpose)
 
 

@@ -362,3 +362,17 @@ def test_a_promised_clock_source_is_set_now_and_at_boot() -> None:
     assert isinstance(unit, RemoteFile)
     assert f"for f in {CLOCK_SOURCE}; do" in unit.content
     assert CLOCK_SOURCE not in base.kernel_patterns(GPU)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ports", {"stor0": {"path": "pci-0000:29:00.0"}}),
+        ("bonds", {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"]}}),
+    ],
+)
+def test_ports_that_a_simulated_fabric_does_not_have_are_refused(key: str, value: object) -> None:
+    fabric.check_simulated(GPU)
+    here = site(whole=Rack("test", (node("gpu-01", "gpu", 21, nic_stack={key: value}),)))
+    with pytest.raises(DeployError, match=rf"gpu-01: nic_stack\.{key}: only fabrics of real adapters"):
+        fabric.check_simulated(here)

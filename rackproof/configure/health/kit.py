@@ -9,7 +9,7 @@ import io
 import json
 import shlex
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from rackproof.configure.health.inputs import HealthInputs
 from rackproof.configure.health.requirements import LOCK, Pinned, pinned, title
 from rackproof.configure.settings import inputs
 from rackproof.core.architecture import Slurm
+from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 
@@ -201,15 +202,17 @@ mv -f "$base/{STAMP}.new" "$base/{STAMP}\""""
 
 def rack_file(rack: Rack, architecture: str) -> str:
     """``rack.yaml`` as ``validate --local`` reads it: JSON, which YAML includes."""
-    nodes = {
-        node.name: {"groups": list(node.groups), "data": {key: _plain(node, key) for key in _keys(node)}}
-        for node in rack.nodes
-    }
+    nodes = {node.name: {"groups": list(node.groups), "data": _data(node)} for node in rack.nodes}
     return json.dumps({"architecture": architecture, "nodes": nodes}, indent=1, sort_keys=True) + "\n"
 
 
-def _keys(node: Node) -> Iterable[str]:
-    return (key for key in DATA_KEYS if key in node.data)
+def _data(node: Node) -> dict[str, Any]:
+    found = {key: _plain(node, key) for key in DATA_KEYS if key in node.data}
+    try:
+        names = names_by_purpose(node.data)
+    except ValueError:
+        return found  # checks say what is wrong with nic_ports
+    return found | ({"nic_ports": {purpose: list(each) for purpose, each in names.items()}} if names else {})
 
 
 def _plain(node: Node, key: str) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
+from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
@@ -20,7 +21,7 @@ from rackproof.configure.versions.repositories import mirrored
 from rackproof.configure.versions.site import platform_here, version_inputs
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
-from rackproof.core.architecture.network import expand_names
+from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.core.versions.models import Components
 from rackproof.errors import InventoryError
@@ -45,11 +46,21 @@ class Declared:
     rail_nic: Nic | None
     """What the architecture says about the rails' ports."""
     acs: str | None
+    ports: tuple[DeclaredPort, ...] = ()
+    """Rails, then the inventory's other ports; none where only software is looked at (``declare``)."""
 
     @property
     def nvidia(self) -> bool:
         """NVIDIA's packages, which can do more than the distribution's drivers."""
         return self.source != "inbox"
+
+    def is_infiniband(self, name: str) -> bool:
+        """Whether a port is; a bond never is."""
+        return any(each.infiniband for each in self.ports if each.port.name == name)
+
+    def addressed(self) -> tuple[Port, ...]:
+        """Ports with an address: rails, and others."""
+        return tuple(each.port for each in self.ports if each.port.address)
 
     @property
     def manager(self) -> Manager:
@@ -71,13 +82,21 @@ def declared_here() -> Declared:
     if machine is not None and machine.family not in ("debian", "rhel"):
         raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
-    return declare(
-        site, nic_stack(site.node), platform.components if platform else None, machine.family if machine else "debian"
-    )
+    components, family = platform.components if platform else None, machine.family if machine else "debian"
+    declared = declare(site, nic_stack(site.node), components, family)
+    fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
+    try:
+        ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    return replace(declared, ports=ports)
 
 
 def declare(site: Site, stack: NicStack, components: Components | None, family: str) -> Declared:
-    """Raises DeployError where inventory and version set contradict each other."""
+    """Without the ports, for what is installed.
+
+    Raises DeployError where inventory and version set contradict each other.
+    """
     network = components.network if components else None
     if stack.source and network and stack.source != network.stack:
         raise DeployError(
@@ -125,9 +144,8 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
 
 def uses_adapters(site: Site, stack: NicStack) -> bool:
     """Whether a node has anything to do with adapters: a controller without rails need not have one."""
-    return bool(
-        site.ports or nics_of(site.architecture, site.node) or stack.bonds or stack.vlans or stack.subnet_manager
-    )
+    said = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
+    return bool(site.ports or nics_of(site.architecture, site.node) or said)
 
 
 def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:
@@ -146,15 +164,12 @@ def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | No
 
 
 def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
-    """What the inventory's ``nic_ports`` or the architecture call them. Raises DeployError."""
-    said = node.data.get("nic_ports") or {}
-    if not isinstance(said, Mapping):
-        raise DeployError(f"{node.name}: nic_ports: expected a mapping of purposes to names")
+    """What the inventory or the architecture call them. Raises DeployError."""
     try:
-        named = expand_names(said.get(nic.purpose, ()))
+        named = names_by_purpose(node.data).get(nic.purpose, ())
     except ValueError as error:
-        raise DeployError(f"{node.name}: nic_ports.{nic.purpose}: {error}") from None
-    return tuple(named) or nic.interfaces or nic.ports
+        raise DeployError(f"{node.name}: {error}") from None
+    return named or nic.interfaces or nic.ports
 
 
 def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:

@@ -85,15 +85,20 @@ def slot_of_path(path: str) -> str | None:
 
 def missing_rails(paths: Sequence[str], machine: Machine, found: Sequence[Adapter]) -> str | None:
     """Why a rail of the inventory (``fabric_paths``) is no adapter of this machine, in one line; None where all are."""
+    return missing_adapters({f"rail {rail}": path for rail, path in enumerate(paths)}, "fabric_paths", machine, found)
+
+
+def missing_adapters(paths: Mapping[str, str], key: str, machine: Machine, found: Sequence[Adapter]) -> str | None:
+    """The same of ports by their names; ``key`` is what of the inventory is to be corrected."""
     known = {adapter.slot for adapter in found}
     present = {device.address: device.ids for device in machine.pci}
     problems = []
-    for rail, path in enumerate(paths):
+    for name, path in paths.items():
         slot = slot_of_path(path)
         if slot is None or slot in known:
             continue
         what = f"is {present[slot]}, no adapter of NVIDIA's" if slot in present else "has no device"
-        problems.append(f"rail {rail}: {slot} {what}")
+        problems.append(f"{name}: {slot} {what}")
     if not problems:
         return None
-    return "; ".join(problems) + f"; adapters are at {', '.join(sorted(known)) or 'no address'}: correct fabric_paths"
+    return "; ".join(problems) + f"; adapters are at {', '.join(sorted(known)) or 'no address'}: correct {key}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from rackproof.configure.network import ETHERNET_MAC_LENGTH
 from rackproof.configure.settings import Inputs
 
-PortName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+$", to_lower=True)]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -18,6 +19,19 @@ Psid = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9_]{6,16}$")]
 PartitionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 Pkey = Annotated[int, Field(ge=1, le=0x7FFF)]
 EightNumbers = Annotated[tuple[int, ...], Field(min_length=8, max_length=8)]
+INTERFACE_LENGTH = 15
+"""Characters of an interface's name, of the kernel's IFNAMSIZ."""
+
+
+def _interface_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or len(name) > INTERFACE_LENGTH:
+        raise ValueError(
+            f"an interface's name has at most {INTERFACE_LENGTH} letters, digits, '_', '.' and '-', actual {name!r}"
+        )
+    return name
+
+
+PortName = Annotated[str, AfterValidator(_interface_name)]
 
 
 class Image(Inputs):
@@ -51,6 +65,53 @@ class Child(Inputs):
     """With prefix length, rail by rail. Default: none, the interface only exists."""
 
 
+class NodePort(Inputs):
+    """A port that is no rail: storage, front end, in-band. It is named and configured as rails are.
+
+    Not for the port that the deploy itself comes in by: no default gateway is given, and a port that has addresses is
+    not renamed.
+    """
+
+    purpose: str | None = None
+    """What the architecture's ``nics`` calls such ports; what it says about them holds for this one. Default: none,
+    the architecture does not speak of it."""
+    mac: Mac | None = None
+    """Permanent MAC address; of an InfiniBand port also its GUID, the last eight bytes."""
+    path: str | None = None
+    """Instead: udev's ID_PATH, ``pci-0000:29:00.0``."""
+    link_layer: Literal["Ethernet", "InfiniBand"] | None = None
+    """Default: the architecture's of the purpose; where that says nothing, Ethernet."""
+    address: IPv4Interface | None = None
+    """With prefix length. Default: none; a member of a bond never has one."""
+    mtu: int | None = Field(default=None, ge=576, le=65520)
+    """Bytes, of the interface. Default: on Ethernet the bond's of a member, else the architecture's of the purpose,
+    else as the driver has it; on InfiniBand the fabric's where that is InfiniBand, else 4092, the most in datagram
+    mode."""
+    rdma: PortName | None = None
+    """Name of its RDMA device. Default: none, it keeps the kernel's. Not of a bond's members: the ports of one adapter
+    have one device together there, which the driver names."""
+    lossless: bool | None = None
+    """Whether the classes, pauses and congestion settings of ``fabric.lossless`` are for this Ethernet port too.
+    Default: yes where ``rdma`` is said and the architecture has them; members of a bond say it themselves."""
+    max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
+    """Bytes. Default: the architecture's of the purpose."""
+    relaxed_ordering: bool | None = None
+    """PCIe relaxed ordering. Default: the architecture's of the purpose; where that says nothing, as the firmware has
+    it."""
+
+    @model_validator(mode="after")
+    def _one_port(self) -> NodePort:
+        if bool(self.mac) == bool(self.path):
+            raise ValueError("give either mac or path")
+        return self
+
+
+NO_INFINIBAND_BONDS = (
+    "InfiniBand ports are not bonded here (the kernel knows active-backup alone for IPoIB); give each an address of its"
+    " own in nic_stack.ports"
+)
+
+
 class Bond(Inputs):
     """Several ports as one, for storage or the front end; rails are never bonded."""
 
@@ -58,6 +119,8 @@ class Bond(Inputs):
     """Permanent MAC addresses of the members."""
     paths: tuple[str, ...] = ()
     """Instead: udev's ID_PATH of the members, ``pci-0000:29:00.0``."""
+    ports: tuple[PortName, ...] = ()
+    """Instead: names of the members in ``nic_stack.ports``, where what is set of each port is said."""
     address: IPv4Interface | None = None
     """With prefix length; none where only VLANs carry addresses."""
     mtu: int = Field(default=9000, ge=576, le=9978)
@@ -73,16 +136,18 @@ class Bond(Inputs):
 
     @model_validator(mode="after")
     def _two_members(self) -> Bond:
-        if bool(self.macs) == bool(self.paths):
-            raise ValueError("give either macs or paths")
-        members = self.macs or self.paths
+        if sum(map(bool, (self.macs, self.paths, self.ports))) != 1:
+            raise ValueError("give one of macs, paths and ports")
+        members = self.macs or self.paths or self.ports
         if len(members) < 2 or len(set(members)) != len(members):
             raise ValueError("a bond has at least two members, each named once")
+        if other := [mac for mac in self.macs if len(mac) != ETHERNET_MAC_LENGTH]:
+            raise ValueError(f"{other[0]} is no Ethernet port's MAC address: {NO_INFINIBAND_BONDS}")
         return self
 
 
 class Vlan(Inputs):
-    """A tagged network on a port, a rail or a bond."""
+    """A tagged network on a rail, another port or a bond."""
 
     parent: PortName
     id: int = Field(ge=1, le=4094)
@@ -148,6 +213,8 @@ class NicStack(Inputs):
     """What is reached through ``rail_gateways``, in each rail's own table. Default: everything."""
     rail_table: int = Field(default=100, ge=1, le=32000)
     """Number of rail 0's routing table; rail k has this plus k. Default: 100."""
+    ports: dict[PortName, NodePort] = Field(default_factory=dict)
+    """Ports that are no rails, by the names that they get. Default: none."""
     bonds: dict[PortName, Bond] = Field(default_factory=dict)
     """Bonds of ports that are no rails. Default: none."""
     vlans: dict[PortName, Vlan] = Field(default_factory=dict)
@@ -171,3 +238,9 @@ class NicStack(Inputs):
         if self.partitions and not self.subnet_manager:
             raise ValueError("partitions are opensm's: say subnet_manager: true on the node where it runs")
         return self
+
+    def members(self, bond: str) -> tuple[tuple[str | None, str | None], ...]:
+        """MAC address or path of each member of a bond."""
+        said = self.bonds[bond]
+        named = ((self.ports[port].mac, self.ports[port].path) for port in said.ports)
+        return (*((mac, None) for mac in said.macs), *((None, path) for path in said.paths), *named)

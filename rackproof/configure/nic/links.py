@@ -14,7 +14,7 @@ from typing import Final, Literal
 from uuid import NAMESPACE_URL, uuid5
 
 from rackproof.configure.network import Link, Port, PortProblem, find_link
-from rackproof.configure.nic.inputs import Bond, NicStack
+from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, Bond, NicStack
 from rackproof.parse.bonding import Bond as BondState
 from rackproof.parse.routes import Route, Rule
 
@@ -46,17 +46,19 @@ class RailRoute:
 
 
 def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
-    """Subnets that more than one rail is in, with the rails' names."""
+    """Subnets that more than one port is in, with the ports' names."""
     found: dict[str, list[str]] = {}
     for port in ports:
         found.setdefault(str(IPv4Interface(port.address).network), []).append(port.name)
     return {subnet: tuple(names) for subnet, names in found.items() if len(names) > 1}
 
 
-def rail_routes(ports: Sequence[Port], stack: NicStack, always: bool = False) -> dict[str, RailRoute]:
+def rail_routes(
+    ports: Sequence[Port], stack: NicStack, always: bool = False, others: Sequence[Port] = ()
+) -> dict[str, RailRoute]:
     """Tables of the rails that need one, by port: those that share a subnet, and those that are routed.
 
-    ``always``: every rail has one.
+    ``always``: every rail has one. ``others``: ports that are no rails, whose numbers follow the rails'.
 
     Raises ValueError, one line, when the gateways are not one a rail.
     """
@@ -64,17 +66,17 @@ def rail_routes(ports: Sequence[Port], stack: NicStack, always: bool = False) ->
         raise ValueError(
             f"nic_stack.rail_gateways: expected {len(ports)} entries, one a rail, actual {len(stack.rail_gateways)}"
         )
-    shared = {name for names in shared_subnets(ports).values() for name in names}
+    shared = {name for names in shared_subnets((*ports, *others)).values() for name in names}
     routes = {}
-    for rail, port in enumerate(ports):
-        interface = IPv4Interface(port.address)
-        gateway = stack.rail_gateways[rail] if stack.rail_gateways else None
+    for number, port in enumerate((*ports, *others)):
+        interface, rail = IPv4Interface(port.address), number < len(ports)
+        gateway = stack.rail_gateways[number] if rail and stack.rail_gateways else None
         if gateway is not None and gateway not in interface.network:
             raise ValueError(f"nic_stack.rail_gateways: {gateway} is not in {interface.network} of {port.name}")
-        if gateway is None and port.name not in shared and not always:
+        if gateway is None and port.name not in shared and not (rail and always):
             continue
         routes[port.name] = RailRoute(
-            table=stack.rail_table + rail,
+            table=stack.rail_table + number,
             source=str(interface.ip),
             subnet=str(interface.network),
             gateway=str(gateway) if gateway else None,
@@ -135,12 +137,13 @@ def vlans_of(stack: NicStack, parent: str) -> tuple[str, ...]:
 def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
     """Raises ValueError, one line: a VLAN on nothing, or a bond called like a rail."""
     rails = {port.name for port in ports}
+    known = {*rails, *stack.bonds, *stack.ports}
     for name in (*stack.bonds, *stack.vlans):
         if name in rails:
             raise ValueError(f"nic_stack: {name} is the name of a rail")
     for name, vlan in stack.vlans.items():
-        if vlan.parent not in rails and vlan.parent not in stack.bonds:
-            raise ValueError(f"nic_stack.vlans.{name}: {vlan.parent} is neither a rail nor a bond of this node")
+        if vlan.parent not in known:
+            raise ValueError(f"nic_stack.vlans.{name}: {vlan.parent} is neither a rail, a port nor a bond of this node")
     for name, bond in stack.bonds.items():
         members = set(bond.macs) | set(bond.paths)
         taken = [port.name for port in ports if (port.mac or port.path) in members]
@@ -155,8 +158,8 @@ class Upper:
     name: str
     mtu: int | None
     address: str | None
-    macs: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
+    members: tuple[tuple[str | None, str | None], ...] = ()
+    """MAC address or path of each member of a bond."""
     mode: str | None = None
     """Of a bond."""
     settings: tuple[tuple[str, str], ...] = ()
@@ -165,24 +168,21 @@ class Upper:
 
 def uppers(stack: NicStack) -> tuple[Upper, ...]:
     """Bonds first: VLANs stand on them."""
-    bonds = (_bond(name, bond) for name, bond in stack.bonds.items())
-    vlans = (
-        Upper(
-            name, vlan.mtu or (stack.bonds[vlan.parent].mtu if vlan.parent in stack.bonds else None), str(vlan.address)
-        )
-        for name, vlan in stack.vlans.items()
-    )
+    bonds = (_bond(name, bond, stack.members(name)) for name, bond in stack.bonds.items())
+    parents: dict[str, int | None] = {name: each.mtu for name, each in stack.ports.items()}
+    parents |= {name: each.mtu for name, each in stack.bonds.items()}
+    vlans = (Upper(name, vlan.mtu or parents.get(vlan.parent), str(vlan.address)) for name, vlan in stack.vlans.items())
     return (*bonds, *vlans)
 
 
-def _bond(name: str, bond: Bond) -> Upper:
+def _bond(name: str, bond: Bond, members: tuple[tuple[str | None, str | None], ...]) -> Upper:
     address = str(bond.address) if bond.address else None
     settings = [("MII Polling Interval (ms)", str(bond.miimon_ms))]
     if bond.mode == "802.3ad":
         settings.append(("LACP rate", bond.lacp_rate))
     if bond.mode != "active-backup":
         settings.append(("Transmit Hash Policy", bond.hash_policy))
-    return Upper(name, bond.mtu, address, bond.macs, bond.paths, bond.mode, tuple(settings))
+    return Upper(name, bond.mtu, address, members, bond.mode, tuple(settings))
 
 
 MODES: Final = {
@@ -204,12 +204,14 @@ class UpperChange:
 
 
 def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
-    """Raises PortProblem when a member is missing or not unique."""
-    wanted = [*((mac, None) for mac in upper.macs), *((None, path) for path in upper.paths)]
-    return tuple(
-        find_link(Port(f"{upper.name}: member {k}", "", "", upper.mtu or 0, mac, path), links).name
-        for k, (mac, path) in enumerate(wanted, 1)
-    )
+    """Raises PortProblem when a member is missing, not unique or InfiniBand."""
+    found = [
+        find_link(Port(f"{upper.name}: member {k}", "", "", upper.mtu or 0, mac, path), links)
+        for k, (mac, path) in enumerate(upper.members, 1)
+    ]
+    if wrong := [link.name for link in found if link.infiniband]:
+        raise PortProblem(f"nic_stack.bonds.{upper.name}: {', '.join(wrong)}: {NO_INFINIBAND_BONDS}")
+    return tuple(link.name for link in found)
 
 
 def plan_uppers(

@@ -14,6 +14,7 @@ from rackproof.configure import kernel, network
 from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
+from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.rollback.journal import value_line
@@ -21,10 +22,12 @@ from rackproof.configure.rollback.run import journal_here
 
 
 @operation()
-def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str]) -> Commands:
+def adapters(
+    wanted: Sequence[network.Port], declared: Mapping[str, str], others: Sequence[DeclaredPort] = ()
+) -> Commands:
     """Fail on a node with an adapter that nobody knows, without a rail's, or whose ports another tool manages, too.
 
-    Changes nothing.
+    ``others``: ports that are no rails; of these none may be in use under another name. Changes nothing.
     """
     machine = machine_here()
     if machine is None:
@@ -35,15 +38,21 @@ def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str]) -> Com
     except devices.UnknownAdapter as error:
         yield from refuse(str(error))
         return
+    paths = {each.port.name: each.port.path for each in others if each.port.path and each.of_nvidia}
     missing = devices.missing_rails([port.path for port in wanted if port.path], machine, found)
+    missing = missing or devices.missing_adapters(paths, "nic_stack.ports", machine, found)
     if missing or (wanted and not found):
         yield from refuse(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
         return
-    present = host.get_fact(common.Links, with_paths=any(port.path for port in wanted))
+    everyone = (*wanted, *(each.port for each in others))
+    present = host.get_fact(common.Links, with_paths=any(port.path for port in everyone))
     if present is None:
         yield from unreadable("the network interfaces")
         return
-    foreign = host.get_fact(facts.Foreign, names=network.words_of(wanted, present))
+    if problem := network.in_use([each.port for each in others], present):
+        yield from refuse(problem)
+        return
+    foreign = host.get_fact(facts.Foreign, names=network.words_of(everyone, present))
     if foreign is None:
         yield from unreadable("who else manages the ports")
         return
@@ -102,9 +111,9 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
 
 @operation()
 def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Commands:
-    """Name, size and address the rails, now and without a reboot.
+    """Name, size and address the rails and the other ports, now and without a reboot.
 
-    A rail that only a reboot brings (another link type, other drivers) is waited for, not complained about.
+    A port that only a reboot brings (another link type, other drivers) is waited for, not complained about.
     """
     found = host.get_fact(common.Links, with_paths=any(port.path for port in wanted))
     if found is None:
@@ -121,7 +130,7 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
     if changes:
         yield StringCommand(network.apply_script(changes, manager))
     else:
-        host.noop("all rails are as declared")
+        host.noop("all ports are as declared")
 
 
 @operation()
@@ -168,7 +177,7 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
 @operation()
 def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
     """Bonds and VLANs, from the files that are there already."""
-    found = host.get_fact(common.Links, with_paths=any(upper.paths for upper in wanted))
+    found = host.get_fact(common.Links, with_paths=any(path for upper in wanted for _, path in upper.members))
     bonds = host.get_fact(facts.Bonds)
     if found is None or bonds is None:
         yield from unreadable("the network interfaces and bonds")
@@ -176,6 +185,9 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
     try:
         changes = links.plan_uppers(wanted, found, bonds)
     except network.PortProblem as error:
+        if waiting := _reboots():
+            host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
+            return
         yield from refuse(str(error))
         return
     if changes:
@@ -187,7 +199,7 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
 
 @operation()
 def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
-    """Give RDMA devices the names of their rails, through the unit that does it at boot."""
+    """Give RDMA devices the names of their ports, through the unit that does it at boot."""
     slots = host.get_fact(facts.Slots)
     if slots is None:
         yield from unreadable("the RDMA devices")
@@ -309,7 +321,7 @@ def _slots_of(
             slot = None
         slot = slot or (devices.slot_of_path(rail.path) if rail.path else None)
         if slot:
-            known |= {rail.name: slot, rail.rdma: slot}
+            known |= {name: slot for name in (rail.name, rail.rdma) if name}
         else:
             # Its name may be another port's until it has its own.
             known.pop(rail.name, None)

@@ -206,6 +206,14 @@ check() {
 }
 
 apply() {
+	if grep -qE '^(tos|roce_mode|traffic_class)=' "$R/etc/rackproof/ports/$1" 2>/dev/null; then
+		# The ports of an adapter get one RDMA device together a moment after they are a bond.
+		n=0
+		while [ -e "$R/sys/class/net/$1" ] && [ -z "$(rdma_of "$1")" ] && [ $n -lt "${RACKPROOF_WAIT_S:-60}" ]; do
+			n=$((n + 1))
+			sleep 1
+		done
+	fi
 	# Twice: one setting may bring another one back to its default.
 	pass "$1"
 	wrong=$(differing "$1")

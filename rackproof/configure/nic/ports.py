@@ -12,7 +12,7 @@ from typing import Final
 
 from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import NicStack
-from rackproof.core.architecture import Fabric, Nic
+from rackproof.core.architecture import Fabric, Lossless, Nic
 
 SCRIPT: Final = "/usr/local/sbin/rackproof-port"
 DECLARED: Final = "/etc/rackproof/ports"
@@ -21,6 +21,8 @@ DECLARED: Final = "/etc/rackproof/ports"
 DATAGRAM_MTU_MAX: Final = 4092
 CONNECTED_MTU_MAX: Final = 65520
 PRIORITIES: Final = range(8)
+CONNECTIONS: Final = ("tos", "roce_mode", "traffic_class")
+"""Settings of the RDMA device, not of the port: the ports of an adapter in a bond have one device together."""
 
 
 @lru_cache(maxsize=3)
@@ -84,8 +86,16 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
 
     Raises Contradiction where the driver cannot do what the architecture says.
     """
+    values = lossless_settings(fabric.lossless, stack, nvidia)
+    for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
+        if ring is not None:
+            values[key] = str(ring)
+    return values | pcie_settings(stack, nic)
+
+
+def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) -> dict[str, str]:
+    """Classes, pauses, congestion and buffers of a RoCE port. Raises Contradiction."""
     values: dict[str, str] = {}
-    lossless = fabric.lossless
     if lossless:
         if lossless.trust:
             values["trust"] = lossless.trust
@@ -131,15 +141,18 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
                 " version set, or take the key out of the inventory"
             )
         values["buffer_size"] = ",".join(map(str, stack.buffer_size))
-    for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
-        if ring is not None:
-            values[key] = str(ring)
-    return values | pcie_settings(stack, nic)
+    return values
 
 
 def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
     """What every InfiniBand rail shall have. Raises Contradiction for a mode or an MTU that cannot be."""
-    mode = ipoib_mode(stack, nic)
+    values = ipoib_settings("fabric.mtu", fabric.mtu, ipoib_mode(stack, nic), nvidia)
+    values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
+    return values | pcie_settings(stack, nic)
+
+
+def ipoib_settings(key: str, mtu: int, mode: str, nvidia: bool) -> dict[str, str]:
+    """Of an InfiniBand port's interface; ``key`` says the MTU. Raises Contradiction."""
     connected = mode == "connected"
     if connected and not nvidia:
         raise Contradiction(
@@ -147,19 +160,23 @@ def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia
             " put DOCA into the version set, or take datagram"
         )
     most = CONNECTED_MTU_MAX if connected else DATAGRAM_MTU_MAX
-    if fabric.mtu > most:
-        raise Contradiction(f"fabric.mtu is {fabric.mtu}: IPoIB in {mode} mode carries {most} bytes at most")
-    values = {"ipoib_mode": mode, "mtu": str(fabric.mtu)}
-    values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
-    return values | pcie_settings(stack, nic)
+    if mtu > most:
+        raise Contradiction(f"{key} is {mtu}: IPoIB in {mode} mode carries {most} bytes at most")
+    return {"ipoib_mode": mode, "mtu": str(mtu)}
 
 
 def pcie_settings(stack: NicStack, nic: Nic | None) -> dict[str, str]:
-    values = {}
+    """Of a rail."""
     request = stack.max_read_request or (nic.max_read_request if nic else None)
+    ordering = nic.relaxed_ordering if nic and nic.relaxed_ordering is not None else stack.relaxed_ordering
+    return pcie_values(request, ordering)
+
+
+def pcie_values(request: int | None, ordering: bool | None) -> dict[str, str]:
+    """``request``: bytes."""
+    values = {}
     if request:
         values["max_read_request"] = str(request)
-    ordering = nic.relaxed_ordering if nic and nic.relaxed_ordering is not None else stack.relaxed_ordering
     if ordering is not None:
         values["relaxed_ordering"] = str(int(ordering))
     return values

@@ -176,11 +176,9 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         found += (
             [unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
-    fabric = site.architecture.fabric
-    if fabric is not None and fabric.kind != "soft-roce":
-        found += managed_elsewhere(site.ports)
     if exchanges.has_adapters(site):
         declared = declared_here()
+        found += managed_elsewhere([each.port for each in declared.ports])
         drivers = host.get_fact(StackState)
         found += (
             [unread("drivers of the adapters")]

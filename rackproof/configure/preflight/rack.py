@@ -32,10 +32,24 @@ def _keys(rack: Rack) -> Iterator[Problem]:
         yield Problem("inventory.keys", what, f"did you mean {meant!r}? rackproof inputs lists all")
 
 
+OF_STACK = {"fabric_addresses": ("address",), "fabric_macs": ("mac", "macs")}
+"""Key of the rails: keys of ``nic_stack``'s ports, bonds and VLANs that say the same."""
+
+
 def _values(node: Node, key: str) -> tuple[str, ...]:
-    value = node.data.get(key)
-    found = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    """Of the rails, and of the node's other ports."""
+    found = _listed(node.data.get(key))
+    stack = node.data.get("nic_stack")
+    for kind in ("ports", "bonds", "vlans"):
+        named = stack.get(kind) if isinstance(stack, Mapping) else None
+        for each in named.values() if isinstance(named, Mapping) else ():
+            for own in OF_STACK.get(key, ()) if isinstance(each, Mapping) else ():
+                found += _listed(each.get(own))
     return tuple(str(each).split("/")[0].lower() for each in found)
+
+
+def _listed(value: object) -> list[object]:
+    return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
 
 
 def _twice(rack: Rack, key: str, id_: str, way_out: str) -> Iterator[Problem]:
@@ -46,7 +60,7 @@ def _twice(rack: Rack, key: str, id_: str, way_out: str) -> Iterator[Problem]:
     for value, names in holders.items():
         if len(names) > 1:
             of = fold(names) if len(set(names)) > 1 else f"{names[0]}, {len(names)} times"
-            yield Problem(id_, f"{key}: {value} is expected once, actual {of}", way_out)
+            yield Problem(id_, f"{key}, nic_stack: {value} is expected once, actual {of}", way_out)
 
 
 def _reached_twice(rack: Rack) -> Iterator[Problem]:

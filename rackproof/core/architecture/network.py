@@ -38,9 +38,9 @@ INFINIBAND_MTU: Final = 4096
 class Nic(Model):
     """Ports of one purpose on every node of a role.
 
-    Which ports these are is said by ``ports`` or ``interfaces``, or by ``nic_ports: {purpose: names}`` in the
-    inventory's data of a node, which goes before them. Where nobody says it, they are taken from all ports of the
-    link layer and speed, whose number must then be exact; what cannot be told apart is UNMEASURED.
+    Which ports these are is said by ``ports`` or ``interfaces``, or by ``nic_ports: {purpose: names}`` or the ports of
+    ``nic_stack`` in the inventory's data of a node, which go before them. Where nobody says it, they are taken from all
+    ports of the link layer and speed, whose number must then be exact; what cannot be told apart is UNMEASURED.
     """
 
     purpose: str

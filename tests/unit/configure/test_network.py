@@ -10,6 +10,7 @@ from rackproof.configure.network import (
     Port,
     PortProblem,
     apply_script,
+    find_link,
     hosts_block,
     parse_links,
     plan_ports,
@@ -53,6 +54,28 @@ def test_a_vlan_on_the_port_is_not_mistaken_for_it() -> None:
     assert plan_ports([PORT], [LINK, vlan]) == ()
 
 
+def test_a_bond_or_a_vlan_shows_its_ports_address_and_is_not_the_port() -> None:
+    port = {"ifname": "ens3", "flags": ["UP"], "mtu": 9000, "link_type": "ether", "address": PORT.mac, "addr_info": []}
+    bond = {**port, "ifname": "bond0", "flags": ["MASTER", "UP"]}
+    vlan = {**port, "ifname": "bond0.7", "link": "bond0"}
+    links = parse_links([json.dumps([port, bond, vlan]), "--"])
+    assert [link.upper for link in links] == [False, True, True]
+    assert find_link(PORT, links).name == "ens3"
+
+
+def test_a_port_without_an_address_is_not_waited_for_and_a_bonds_is_left_to_it() -> None:
+    bare = replace(PORT, address="")
+    assert plan_ports([bare], [replace(LINK, addresses=())]) == ()
+    changes = plan_ports([bare], [replace(LINK, name="enp0s16")])
+    assert "until" not in apply_script(changes)
+    assert "reconfigure" in apply_script(changes)
+    changes = plan_ports([replace(bare, bond="bond0")], [replace(LINK, name="enp0s16")])
+    for manager in ("networkd", "NetworkManager"):
+        assert "name fabric0" in apply_script(changes, manager)
+        assert "reconfigure" not in apply_script(changes, manager)
+        assert "connection up" not in apply_script(changes, manager)
+
+
 @pytest.mark.parametrize(
     ("links", "message"),
     [
@@ -65,6 +88,13 @@ def test_a_vlan_on_the_port_is_not_mistaken_for_it() -> None:
 def test_what_cannot_be_configured_is_said(links: list[Link], message: str) -> None:
     with pytest.raises(PortProblem, match=message):
         plan_ports([PORT], links)
+
+
+def test_one_nic_is_not_two_ports() -> None:
+    link = replace(LINK, path="pci-0000:29:00.0")
+    twice = replace(PORT, name="stor0", mac=None, path=link.path)
+    with pytest.raises(PortProblem, match="stor0: fabric0 is fabric0 already: the inventory names one NIC twice"):
+        plan_ports([PORT, twice], [link])
 
 
 def test_a_path_finds_the_port_as_a_mac_address_does() -> None:

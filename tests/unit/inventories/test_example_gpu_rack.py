@@ -77,6 +77,10 @@ def test_its_data_plan_a_written_rack_of_the_same_servers(
     # Its drives and storage are not the example's; without a lock the inventory says where the driver comes from.
     data |= {key: written[key] for key in ("scratch_drives", "storage_clients")}
     data["gpu_stack"] = {**data["gpu_stack"], "repository": written["gpu_stack"]["repository"], "runtimes": ["docker"]}
+    # The written rack promises something of its storage ports, the example's architecture does not speak of them.
+    stack = data["nic_stack"]
+    named = {name: {**port, "purpose": "storage"} for name, port in stack["ports"].items()}
+    data["nic_stack"] = {**stack, "ports": named}
     document["nodes"] = {"gpu-01": {"groups": ["gpu"], "data": data}}
     (folder / "rack.yaml").write_text(yaml.safe_dump(document))
 

@@ -12,6 +12,7 @@ import pytest
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import expected_checks, items_of
 from rackproof.core.evidence import CheckOutcome
+from rackproof.core.port_names import names_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.remote.collect import RecordingReader
@@ -19,7 +20,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.validation.answers import STATUS
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, names_of, ports_of
+from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, ports_of
 from tests.unit.validation.checking import subjects, validators
 
 LO = "lo/ifindex:1\nlo/type:772\nlo/mtu:65536\n"
@@ -183,6 +184,14 @@ def test_the_inventory_goes_before_the_architecture() -> None:
     assert result("nic.speed", "compute", dgx(), NAMED, nic_ports={"compute": "mlx5_[0-6]"})[0] == UNMEASURED
     assert result("nic.count", "compute", dgx(), NAMED, nic_ports={"compute": 7})[0] == UNMEASURED
     assert result("nic.count", "compute", dgx(), NAMED, nic_ports="mlx5_0")[0] == UNMEASURED
+
+
+def test_ports_that_the_inventory_configures_are_those_of_their_purpose() -> None:
+    stack = {"ports": {f"mlx5_{k}": {"purpose": "compute"} for k in range(8)}}
+    assert result("nic.count", "compute", dgx(), NICS, nic_stack=stack) == (PASSED, "")
+    stack["ports"].pop("mlx5_7")
+    outcome, message = result("nic.count", "compute", dgx(), NICS, nic_stack=stack)
+    assert (outcome, message) == (FAILED, "expected 8 compute ports, actual 7 named in the inventory")
 
 
 def test_one_port_under_two_names_is_one_port() -> None:

@@ -233,6 +233,12 @@ def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) ->
     assert own_node(found, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
 
 
+def test_a_node_knows_which_ports_the_inventory_means_and_not_how_they_are_set_up() -> None:
+    stack = {"ports": {"stor0": {"purpose": "storage", "path": "p"}}, "source": "doca"}
+    text = kit.rack_file(Rack("x", (Node("gpu-01", ("gpu",), {"nic_stack": stack}),)), "architecture.yaml")
+    assert json.loads(text)["nodes"]["gpu-01"]["data"] == {"nic_ports": {"storage": ["stor0"]}}
+
+
 def test_a_node_knows_all_of_the_inventory_that_its_checks_read() -> None:
     root = Path(kit.__file__).parents[3]
     sources = [*(root / "validators").glob("*.py"), *(root / "rackproof/validation").glob("*.py")]

@@ -34,6 +34,15 @@ def test_rails_in_one_subnet_get_a_table_each() -> None:
     }
 
 
+def test_storage_ports_in_one_subnet_get_tables_after_the_rails() -> None:
+    others = (Port("stor0", "", "10.9.0.1/24", 9000, path="s0"), Port("stor1", "", "10.9.0.2/24", 9000, path="s1"))
+    alone = Port("stor2", "", "10.8.0.1/24", 9000, path="s2")
+    routes = links.rail_routes(rails("10.0.0.1/24", "10.0.1.1/24"), NicStack(), others=(alone, *others))
+    assert {name: route.table for name, route in routes.items()} == {"stor0": 103, "stor1": 104}
+    routes = links.rail_routes(rails("10.0.0.1/24"), NicStack(), always=True, others=(alone,))
+    assert set(routes) == {"rail0"}
+
+
 def test_routed_rails() -> None:
     stack = NicStack.model_validate(
         {"rail_gateways": ["10.0.0.254", "10.0.1.254"], "rail_routes": ["10.0.0.0/8"], "rail_table": 200}
@@ -122,7 +131,10 @@ def test_vlans_come_after_their_bond_and_have_its_mtu() -> None:
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ({"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}}, "eth9 is neither a rail nor a bond"),
+        (
+            {"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}},
+            "eth9 is neither a rail, a port nor a bond",
+        ),
         ({"bonds": {"rail0": BOND["bond0"]}}, "rail0 is the name of a rail"),
         ({"bonds": {"b": {"paths": ["p0", "p9"]}}}, "rail0 is a rail; rails are not bonded"),
     ],

@@ -10,8 +10,9 @@ from unittest.mock import patch
 from rackproof.configure import facts as common
 from rackproof.configure.network import Link, Port
 from rackproof.configure.nic import facts, links, operations, ports
+from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.firmware import FirmwareState
-from rackproof.configure.nic.inputs import Image
+from rackproof.configure.nic.inputs import Image, NodePort
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.versions.models import Firmware
@@ -69,6 +70,30 @@ def test_an_unknown_adapter_a_missing_one_and_another_tool_fail_the_node() -> No
         commands, stub = adapters(here, foreign)
         assert commands[0].endswith("exit 1")
         assert says in stub.logged[0]
+
+
+FRONT = DeclaredPort(Port("front", "", "", None, mac="a0:02"), False, None, False, NodePort(mac="a0:02"))
+STOR0 = DeclaredPort(
+    Port("stor0", "mlx5_stor0", "", None, path="pci-0000:29:00.0"), False, None, True, NodePort(path="p")
+)
+
+
+def test_a_port_that_is_no_rail_is_not_taken_from_who_uses_it() -> None:
+    here = machine("15b3:1021", "15b3:1021")
+    for other, link, says in (
+        (FRONT, Link("eno1", "a0:02", 1500, True, ("192.0.2.1/24",)), "front: eno1 is in use with 192.0.2.1/24"),
+        (STOR0, Link("eno1", "a0:02", 1500, True, ()), "stor0: 0000:29:00.0 has no device; adapters are at"),
+        (FRONT, Link("eno1", "a0:02", 1500, True, ()), ""),
+        (FRONT, Link("front", "a0:02", 1500, True, ("192.0.2.1/24",)), ""),
+    ):
+        stub = host({common.Links: (*LINKS, link), facts.Foreign: ()})
+        with patch.object(operations, "machine_here", lambda: here):
+            commands = run(operations.adapters, stub, wanted=RAILS, declared={}, others=(other,))
+        assert bool(commands) == bool(says)
+        assert says in "".join(stub.logged)
+        if not commands:
+            (words,) = [arguments["names"] for fact, arguments in stub.asked if fact is facts.Foreign]
+            assert words["front"] == list(dict.fromkeys(("front", link.name, "a0:02")))
 
 
 def test_settings_in_force_are_left_alone() -> None:
@@ -324,3 +349,18 @@ def test_bonds_in_force_cost_no_command() -> None:
     stub = host({common.Links: LINKS, facts.Bonds: {}})
     vlan = links.Upper("rail1", 9000, "10.0.1.1/24")
     assert run(operations.upper_links, stub, wanted=[vlan], manager="networkd") == []
+
+
+def test_infiniband_ports_are_not_bonded_but_a_reboot_may_make_them_ethernet() -> None:
+    guid = "00:00:10:29:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:01:02:0"
+    members = tuple(Link(f"ib{k}", f"{guid}{k}", 2044, True, (), f"pci-0000:29:00.{k}") for k in range(2))
+    bond = links.Upper("bond0", 9000, None, tuple((None, link.path) for link in members), "active-backup")
+    stub = host({common.Links: members, facts.Bonds: {}})
+    (command,) = run(operations.upper_links, stub, wanted=[bond], manager="networkd")
+    assert command.endswith("exit 1")
+    assert "nic_stack.bonds.bond0: ib0, ib1: InfiniBand ports are not bonded here" in stub.logged[0]
+    assert "give each an address of its own in nic_stack.ports" in stub.logged[0]
+    pending = frozenset({"reboot:NIC firmware settings of bond0"})
+    stub = host({common.Links: members, facts.Bonds: {}, facts.Marks: pending})
+    assert run(operations.upper_links, stub, wanted=[bond], manager="networkd") == []
+    assert "bonds and VLANs wait for the reboot" in stub.noops[0]

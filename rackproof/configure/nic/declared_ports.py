@@ -1,0 +1,267 @@
+"""Every port of a node that is configured, with what is declared about it: rails, and others of the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rackproof.configure.network import ETHERNET_MAC_LENGTH, GUID_LENGTH, Port
+from rackproof.configure.nic import ports
+from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, NicStack, NodePort
+from rackproof.core.architecture import Fabric, Nic
+from rackproof.core.nearest import suggestion
+
+Value = TypeVar("Value")
+
+LOST_AT_BOOT: Final = ("max_read_request", "relaxed_ordering", "ipoib_mode")
+"""Keys of ``nics`` that nothing but this deploy sets, port by port."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPort:
+    port: Port
+    infiniband: bool
+    nic: Nic | None
+    """What the architecture says about its purpose."""
+    lossless: bool
+    """Whether ``fabric.lossless`` is for this port."""
+    said: NodePort | None = None
+    """What the inventory says; None of a rail."""
+
+    @property
+    def rail(self) -> bool:
+        return self.said is None
+
+    @property
+    def of_nvidia(self) -> bool:
+        """Only adapters of NVIDIA's can be what is declared."""
+        return self.rail or self.infiniband or self.lossless or bool(self.port.rdma)
+
+
+def declared_ports(
+    fabric: Fabric, stack: NicStack, rails: Sequence[Port], nics: Sequence[Nic], rail_nic: Nic | None
+) -> tuple[DeclaredPort, ...]:
+    """Rails first. Raises ValueError, one line, where inventory and architecture contradict themselves or each other.
+
+    ``rail_nic``: the entry of ``nics`` that is about the rails.
+    """
+    infiniband, lossless = fabric.kind == "infiniband", fabric.lossless is not None
+    found = [DeclaredPort(port, infiniband, rail_nic, lossless and not infiniband) for port in rails]
+    bond_of = _members(stack)
+    for name, said in stack.ports.items():
+        try:
+            found.append(_other(fabric, stack, name, said, _nic_of(said, nics, rail_nic), bond_of.get(name)))
+        except ValueError as error:
+            raise ValueError(f"nic_stack.ports.{name}: {error}") from None
+    _once(found, stack)
+    _bonds_agree(found)
+    _all_promised(found, nics, rail_nic)
+    return tuple(found)
+
+
+def _members(stack: NicStack) -> dict[str, str]:
+    """Port: its bond."""
+    found: dict[str, str] = {}
+    for name, bond in stack.bonds.items():
+        for port in bond.ports:
+            if port not in stack.ports:
+                raise ValueError(f"nic_stack.bonds.{name}.ports: {port}: {suggestion(port, stack.ports)}")
+            if port in found:
+                raise ValueError(f"nic_stack.bonds.{name}.ports: {port} is a member of {found[port]}, too")
+            found[port] = name
+        again = [
+            port
+            for port, said in stack.ports.items()
+            if (said.mac and said.mac in bond.macs) or (said.path and said.path in bond.paths)
+        ]
+        if again:
+            raise ValueError(
+                f"nic_stack.bonds.{name}: {', '.join(again)} of nic_stack.ports is a member: name the members there"
+                f" (bonds: {{{name}: {{ports: [{', '.join(again)}, …]}}}})"
+            )
+    return found
+
+
+def _nic_of(said: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> Nic | None:
+    if said.purpose is None:
+        return None
+    by_purpose = {nic.purpose: nic for nic in nics}
+    nic = by_purpose.get(said.purpose)
+    if nic is None:
+        raise ValueError(
+            f"purpose: the architecture has no {said.purpose} in its nics ({suggestion(said.purpose, by_purpose)});"
+            " leave it out where the architecture does not speak of the port"
+        )
+    if nic is rail_nic:
+        raise ValueError(f"purpose: {said.purpose} is that of the rails (fabric_paths, fabric_macs)")
+    return nic
+
+
+def _other(
+    fabric: Fabric, stack: NicStack, name: str, said: NodePort, nic: Nic | None, bond: str | None
+) -> DeclaredPort:
+    layer = _one("link_layer", said.link_layer, nic.link_layer if nic else None) or "Ethernet"
+    infiniband = layer == "InfiniBand"
+    _one("max_read_request", said.max_read_request, nic.max_read_request if nic else None)
+    _one("relaxed_ordering", said.relaxed_ordering, nic.relaxed_ordering if nic else None)
+    if bond is not None:
+        _may_be_member(said, bond, infiniband)
+    if infiniband and said.lossless:
+        raise ValueError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
+    if said.lossless and fabric.lossless is None:
+        raise ValueError("lossless: the architecture says nothing in fabric.lossless; say it there")
+    lossless = bool(said.rdma) if said.lossless is None else said.lossless
+    mtu = None
+    if not infiniband:
+        promised = nic.mtu if nic else None
+        mtu_said = _one(f"mtu of {bond}", stack.bonds[bond].mtu, said.mtu) if bond else said.mtu
+        mtu = _one("mtu", mtu_said, promised)
+    vlans = [vlan for vlan, each in stack.vlans.items() if each.parent == name]
+    for vlan in vlans:
+        if infiniband or bond:
+            what = "InfiniBand has partitions (pkeys), no VLANs" if infiniband else f"say parent: {bond}"
+            raise ValueError(f"it is the parent of nic_stack.vlans.{vlan}: {what}")
+        if mtu and (stack.vlans[vlan].mtu or 0) > mtu:
+            raise ValueError(f"MTU {stack.vlans[vlan].mtu} of nic_stack.vlans.{vlan} is more than its {mtu}")
+    port = Port(
+        name=name,
+        rdma=said.rdma or "",
+        address=str(said.address) if said.address else "",
+        mtu=mtu,
+        mac=_mac(said.mac, infiniband),
+        path=said.path,
+        bond=bond,
+    )
+    return DeclaredPort(port, infiniband, nic, lossless and not infiniband and fabric.lossless is not None, said)
+
+
+def _mac(said: str | None, infiniband: bool) -> str | None:
+    """Of an InfiniBand port its GUID: what stands before it changes at every boot."""
+    if said is None:
+        return None
+    if infiniband and len(said) > ETHERNET_MAC_LENGTH:
+        return said[-GUID_LENGTH:]
+    if infiniband or len(said) != ETHERNET_MAC_LENGTH:
+        raise ValueError(
+            f"mac: {said} is no address of {'an InfiniBand' if infiniband else 'an Ethernet'} port; link_layer says"
+            " which it is (Ethernet: six bytes, InfiniBand: the GUID, eight)"
+        )
+    return said
+
+
+def ipoib_mtu(each: DeclaredPort, fabric: Fabric) -> int:
+    """Bytes, of an InfiniBand port's interface. The architecture's of its purpose is the port's path, which the subnet
+    manager gives."""
+    if each.said is not None and each.said.mtu:
+        return each.said.mtu
+    return fabric.mtu if fabric.kind == "infiniband" else ports.DATAGRAM_MTU_MAX
+
+
+def _may_be_member(said: NodePort, bond: str, infiniband: bool) -> None:
+    if infiniband:
+        raise ValueError(f"it is a member of {bond}: {NO_INFINIBAND_BONDS}")
+    if said.address:
+        raise ValueError(f"address: it is a member of {bond}, which has the address: leave it out, or the bond")
+    if said.rdma:
+        raise ValueError(
+            f"rdma: it is a member of {bond}, whose ports have one RDMA device together, named by the driver:"
+            " leave it out, and say lossless: true where RoCE runs over the bond"
+        )
+
+
+def _one(key: str, inventory: Value | None, architecture: Value | None) -> Value | None:
+    """What either says. Raises ValueError where both speak and differ."""
+    if inventory is not None and architecture is not None and inventory != architecture:
+        raise ValueError(f"{key}: {inventory} is said here, {architecture} of its purpose or port: correct one")
+    return architecture if inventory is None else inventory
+
+
+def _once(found: Sequence[DeclaredPort], stack: NicStack) -> None:
+    for what in ("name", "mac", "path", "rdma"):
+        holders: dict[str, list[DeclaredPort]] = {}
+        for each in found:
+            if value := getattr(each.port, what):
+                holders.setdefault(value, []).append(each)
+        for value, those in holders.items():
+            if len(those) > 1 and not all(each.rail for each in those):
+                named = " and ".join(f"rail {each.port.name}" if each.rail else each.port.name for each in those)
+                raise ValueError(f"nic_stack.ports: {what} {value} is said of {named}: correct one")
+    for name in (*stack.bonds, *stack.vlans):
+        if name in stack.ports:
+            raise ValueError(f"nic_stack: {name} is the name of a port and of a bond or a VLAN")
+
+
+def _bonds_agree(found: Iterable[DeclaredPort]) -> None:
+    """RoCE runs over a bond of the ports of one adapter only, and then over all of them."""
+    members: dict[str, list[DeclaredPort]] = {}
+    for each in found:
+        if each.port.bond:
+            members.setdefault(each.port.bond, []).append(each)
+    for bond, those in members.items():
+        without = [each.port.name for each in those if not each.lossless]
+        if without and len(without) < len(those):
+            raise ValueError(
+                f"nic_stack.bonds.{bond}: lossless is not said of {', '.join(without)}: say it of all, or none"
+            )
+        adapters = {each.port.path.rpartition(".")[0] for each in those if each.port.path}
+        if not without and len(adapters) > 1:
+            raise ValueError(
+                f"nic_stack.bonds.{bond}: lossless is said, and its members are of {len(adapters)} adapters: RoCE runs"
+                " over a bond of one adapter's ports only; bond those, or leave out lossless"
+            )
+
+
+def _all_promised(found: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
+    """No promise that nobody keeps: what is lost at boot is set on ports that are named, and on no others."""
+    for nic in nics:
+        if nic is rail_nic:
+            continue
+        named = [each.port.name for each in found if each.nic is nic]
+        if named and len(named) != nic.count:
+            raise ValueError(
+                f"nic_stack.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
+                f" {', '.join(named)}: name all of them, or leave out the purpose"
+            )
+        promised = [key for key in LOST_AT_BOOT if getattr(nic, key) is not None]
+        if promised and not named:
+            raise ValueError(
+                f"nic_stack.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
+                f" none is named: name each with purpose: {nic.purpose} (mac or path), for nobody else sets it; or,"
+                " where these are the rails, name them in the architecture (nics.*.interfaces)"
+            )
+
+
+def settings(found: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, dict[str, str]]:
+    """What every port, and every bond that RoCE runs over, forgets at boot; those that forget something only.
+
+    ``nvidia``: drivers of NVIDIA's packages. Raises ports.Contradiction.
+    """
+    values = {each.port.name: _settings_of(each, fabric, stack, nvidia) for each in found}
+    values |= {
+        each.port.bond: {key: value for key, value in lossless.items() if key in ports.CONNECTIONS}
+        for each in found
+        if each.port.bond and each.lossless
+        for lossless in [ports.lossless_settings(fabric.lossless, stack, nvidia)]
+    }
+    return {name: each for name, each in values.items() if each}
+
+
+def _settings_of(each: DeclaredPort, fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, str]:
+    if each.said is None:
+        of_rail = ports.infiniband_settings if each.infiniband else ports.roce_settings
+        return of_rail(fabric, stack, each.nic, nvidia)
+    values: dict[str, str] = {}
+    if each.infiniband:
+        key, mode = f"nic_stack.ports.{each.port.name}: mtu", ports.ipoib_mode(stack, each.nic)
+        values = ports.ipoib_settings(key, ipoib_mtu(each, fabric), mode, nvidia)
+    elif each.lossless:
+        values = ports.lossless_settings(fabric.lossless, stack, nvidia)
+        if each.port.bond:
+            values = {key: value for key, value in values.items() if key not in ports.CONNECTIONS}
+    nic = each.nic
+    request = each.said.max_read_request or (nic.max_read_request if nic else None)
+    ordering = each.said.relaxed_ordering
+    if ordering is None and nic:
+        ordering = nic.relaxed_ordering
+    return values | ports.pcie_values(request, ordering)

@@ -1,0 +1,46 @@
+"""Which ports of a node are meant by a purpose: what its inventory says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rackproof.core.architecture.network import expand_names
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """Names of ports as the inventory gives them: ``mlx5_[0-7]``, or a list. Raises ValueError."""
+    found = expand_names(value)
+    if not isinstance(found, tuple):
+        raise ValueError(f"names of ports are text or a list of text, not {type(value).__name__}")
+    return found
+
+
+def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Purpose: names of its ports, of ``nic_ports``; where that is silent, of the ports that ``nic_stack`` names.
+
+    ``data`` is the inventory's of one node. Raises ValueError, one line that names the key.
+    """
+    said = data.get("nic_ports") or {}
+    if not isinstance(said, Mapping):
+        raise ValueError("nic_ports: expected a mapping of purposes to names")
+    found = _of_stack(data.get("nic_stack"))
+    for purpose, value in said.items():
+        try:
+            names = names_of(value)
+        except ValueError as error:
+            raise ValueError(f"nic_ports.{purpose}: {error}") from None
+        if names:
+            found[str(purpose)] = names
+    return found
+
+
+def _of_stack(stack: object) -> dict[str, tuple[str, ...]]:
+    """What is no mapping is complained about where it is configured."""
+    ports = stack.get("ports") if isinstance(stack, Mapping) else None
+    found: dict[str, tuple[str, ...]] = {}
+    for name, port in ports.items() if isinstance(ports, Mapping) else ():
+        purpose = port.get("purpose") if isinstance(port, Mapping) else None
+        if purpose is not None:
+            found[str(purpose)] = (*found.get(str(purpose), ()), str(name))
+    return found
