@@ -20,6 +20,7 @@ from rackproof.configure.nic.declared import Declared, declared_here, nic_stack,
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
+from rackproof.core.port_names import rail_alias
 
 IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
@@ -91,7 +92,8 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
         entries.append(RemoteFile(conf, templates.text(conf, sysctl=sysctl)))
     if site.ports:
         # Elsewhere names would lead to addresses that the node does not reach: they are the site's there.
-        entries.append(RemoteFile("/etc/hosts", hosts_block(site.fabric_addresses()), block=True))
+        names = hosts_block(site.fabric_addresses(), site.architecture.fabric.interface_prefix)
+        entries.append(RemoteFile("/etc/hosts", names, block=True))
     return tuple(entries)
 
 
@@ -154,7 +156,8 @@ def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Un
 
 def known_names(site: Site) -> dict[str, list[str]]:
     """Every node and what else it is called: its name on every rail, and the addresses there."""
+    prefix = site.architecture.fabric.interface_prefix
     return {
-        name: [*(f"{name}-fabric{rail}" for rail in range(len(addresses))), *addresses]
+        name: [*(rail_alias(name, prefix, rail) for rail in range(len(addresses))), *addresses]
         for name, addresses in site.fabric_addresses().items()
     }

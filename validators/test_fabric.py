@@ -10,6 +10,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import rails_of
+from rackproof.core.port_names import rail_alias
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.netdev import NetDevice, parse_ip
@@ -297,7 +298,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
         for rail in range(arch.fabric.rails):
             if address := node.fabric_address(rail):
                 expected |= {node.name: address} if rail == 0 else {}
-                expected[f"{node.name}-{arch.fabric.interface_prefix}{rail}"] = address
+                expected[rail_alias(node.name, arch.fabric.interface_prefix, rail)] = address
     if not expected:
         raise Unmeasured("the inventory says no fabric_addresses")
     found = _resolved(host, list(expected))

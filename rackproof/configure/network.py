@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
+from rackproof.core.port_names import rail_alias
 
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
@@ -245,11 +246,14 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
     return "\n".join(lines)
 
 
-def hosts_block(addresses: Mapping[str, Sequence[str]]) -> str:
-    """Lines of /etc/hosts: a node's name is its address on rail 0, ``name-fabricK`` is the one on rail k."""
+def hosts_block(addresses: Mapping[str, Sequence[str]], prefix: str) -> str:
+    """Lines of /etc/hosts: a node's name is its address on rail 0, ``name-<prefix>K`` is the one on rail k.
+
+    ``prefix``: of the ports' names.
+    """
     lines = []
     for name, rails in addresses.items():
         for rail, address in enumerate(rails):
-            alias = f"{name}-fabric{rail}"
+            alias = rail_alias(name, prefix, rail)
             lines.append(f"{address} {name} {alias}" if rail == 0 else f"{address} {alias}")
     return "\n".join(lines) + "\n"

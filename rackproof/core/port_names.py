@@ -44,3 +44,8 @@ def _of_stack(stack: object) -> dict[str, tuple[str, ...]]:
         if purpose is not None:
             found[str(purpose)] = (*found.get(str(purpose), ()), str(name))
     return found
+
+
+def rail_alias(node: str, interface_prefix: str, rail: int) -> str:
+    """What a node is called on one rail."""
+    return f"{node}-{interface_prefix}{rail}"

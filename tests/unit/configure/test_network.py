@@ -124,9 +124,9 @@ def test_an_answer_without_its_end_is_refused() -> None:
 
 
 def test_names_resolve_to_the_first_rail_and_every_rail_has_its_own() -> None:
-    block = hosts_block({"gpu-01": ("10.77.0.21", "10.77.1.21"), "storage-01": ("10.77.0.11",)})
+    block = hosts_block({"gpu-01": ("10.77.0.21", "10.77.1.21"), "storage-01": ("10.77.0.11",)}, "rail")
     assert block.splitlines() == [
-        "10.77.0.21 gpu-01 gpu-01-fabric0",
-        "10.77.1.21 gpu-01-fabric1",
-        "10.77.0.11 storage-01 storage-01-fabric0",
+        "10.77.0.21 gpu-01 gpu-01-rail0",
+        "10.77.1.21 gpu-01-rail1",
+        "10.77.0.11 storage-01 storage-01-rail0",
     ]

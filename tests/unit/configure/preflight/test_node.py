@@ -17,6 +17,7 @@ from rackproof.configure.drives import Drive, DriveState, ForeignDrive
 from rackproof.configure.exchange.use import Use
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
+from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.node.scratch import Member, Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
@@ -220,6 +221,7 @@ FOREIGN = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="data")
 OURS = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="rp-local")
 ARRAY = Scratch(("/dev/disk/by-id/a", "/dev/disk/by-id/b"), "/scratch")
 CEPH = rack.site("storage-01").ceph_plan(rack.architecture().ceph)  # type: ignore[arg-type]
+RAIL = Port("rail0", "mlx5_0", "10.61.0.1/24", 9000, mac="52:54:00:00:00:01")
 CLAIMS = Claims((DRIVE,), ARRAY, CEPH)
 
 
@@ -290,7 +292,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         claims.ScratchAhead: ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False),
         claims.CephAhead: CephState(None, None),
     })  # fmt: skip
-    declared = SimpleNamespace(source="doca", ofed="25.10", stack=NicStack())
+    declared = SimpleNamespace(source="doca", ofed="25.10", stack=NicStack(), ports=(SimpleNamespace(port=RAIL),))
     with (
         at(host),
         patch.object(operations, "machine_here", cases.machine),
@@ -326,7 +328,7 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
     architecture, node = cases.architecture(), cases.node()
     site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
     host = StubHost({operations.DriverUse: use, operations.StackState: stack_state()})
-    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack())
+    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=())
     with (
         at(host),
         patch.object(operations, "packages_here", lambda part: ()),
