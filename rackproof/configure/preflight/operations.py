@@ -11,6 +11,7 @@ from pyinfra import logger
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.operation import operation
+from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof.configure import facts
@@ -241,6 +242,10 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     return found
 
 
+_said: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
+"""Lines that are about many nodes and said once a run."""
+
+
 def _checked_only(site: Site) -> tuple[str, ...]:
     """What the architecture promises and nobody sets on this node, as a line to be said."""
     system, groups = site.architecture.system, site.node.groups
@@ -255,6 +260,14 @@ def _checked_only(site: Site) -> tuple[str, ...]:
     return (line,) if line else ()
 
 
+def _once(lines: Sequence[str]) -> list[str]:
+    """Those that no node of this run has said yet."""
+    said = _said.setdefault(host.state, set())
+    new = [line for line in lines if line not in said]
+    said.update(new)
+    return new
+
+
 @operation()
 def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> Commands:
     """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
@@ -263,7 +276,7 @@ def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack:
         return
     stopping, accepted = divided(of_node(site, given, claims), given.accept)
     if not host.state.is_executing:
-        for line in (*accepted_of_rack, *accepted, *_checked_only(site)):
+        for line in (*accepted_of_rack, *accepted, *_once(_checked_only(site))):
             host.log(line, logger.warning)
     if stopping:
         yield from refuse(f"not begun: {sentence(stopping)}")

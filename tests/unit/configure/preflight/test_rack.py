@@ -248,5 +248,7 @@ def test_what_the_architecture_promises_and_nobody_sets_is_said(monkeypatch: pyt
     monkeypatch.setattr(operations, "packages_here", lambda part: ())
     (line,) = operations._checked_only(virtual_site())
     assert line.startswith("checked, not set: system.package_versions (fio); ")
+    with at(StubHost({})):
+        assert [operations._once([line]), operations._once([line])] == [[line], []]
     monkeypatch.setattr(operations, "packages_here", lambda part: (LockedPackage("fio", "3.39-1", "others"),))
     assert operations._checked_only(virtual_site()) == ()
