@@ -157,6 +157,8 @@ def asked(
     of_all = (*LOCKED["network"], *LOCKED["driver"], LockedPackage("libnccl2", "2", "nccl"))
     monkeypatch.setattr(due, "packages_here", lambda part: {**LOCKED, "all": of_all}[part] if locked else ())
     monkeypatch.setattr(due, "platform_here", lambda: SET if locked else None)
+    if "nic_stack" in data:  # beside what the rack says of its ports
+        data["nic_stack"] = {**cases.node().data["nic_stack"], **data["nic_stack"]}
     here = site(**data)
     monkeypatch.setattr("rackproof.configure.nic.declared.here", lambda: here)
     monkeypatch.setattr("rackproof.configure.nic.declared.machine_here", cases.machine)
