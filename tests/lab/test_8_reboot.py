@@ -106,7 +106,7 @@ def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(conv
     assert done.returncode == 1, done.stdout + done.stderr[-3000:]
     assert f"{NODE} failed: " in done.stdout + done.stderr
     assert "the connection was lost" in done.stdout + done.stderr
-    assert "gpu-01: no changes" in done.stdout + done.stderr
+    assert "gpu-01,storage-01: no changes" in done.stdout + done.stderr
     deadline = time.monotonic() + REBOOT_S
     while time.monotonic() < deadline:
         with Fleet(converged) as fleet:
