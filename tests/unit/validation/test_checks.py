@@ -59,10 +59,18 @@ def test_the_architecture_names_checks_that_exist() -> None:
 
 def test_every_deploy_has_its_validators() -> None:
     """Modules of one name: what is set, and whether it is so."""
-    actions = {"cluster", "preflight", "reboot", "rollback", "unmount"}  # they set nothing that could be asked for
+    actions = {
+        "cluster",
+        "exchange",
+        "preflight",
+        "reboot",
+        "rollback",
+        "unmount",
+    }  # they set nothing that could be asked for
     shared = {"site_repository"}  # by roles, which are asked for the packages
     parts = {
-        "container_toolkit": "container", "containers": "container", "gpu_driver": "gpu", "health_check": "slurm",
+        "container_toolkit": "container", "containers": "container", "gpu_driver": "gpu", "gpu_repository": "gpu",
+        "health_check": "slurm",
         "rdma_connectx": "fabric", "rdma_soft": "fabric", "versions": "os",
     }  # fmt: skip
     deploys = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")} - actions - shared
