@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
 from deploys import templates
 from rackproof.configure import operations, packages
-from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.facts import Marks
+from rackproof.configure.files import REBOOT, Absent, Entry, RemoteFile
 from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.machine import machine_here
 from rackproof.configure.node import promised
@@ -56,6 +58,19 @@ def base() -> None:
     operations.units(name="Services", wanted=units(site, family), manager=manager_limits(site, wishes))
     if site.first(site.architecture.system.time.server_role) is None:
         operations.time_followed(name="Time")
+
+
+@deploy("Clock source")
+def clock_source() -> None:
+    """Late: it may hang on an argument or a kernel of this very run, and comes with the run after their reboot then."""
+    if wanted := here().architecture.system.clock_source:
+        operations.kernel_values(
+            name="In force", sysctl={}, patterns={CLOCK_SOURCE: wanted}, _if=nothing_waits_for_a_reboot
+        )
+
+
+def nothing_waits_for_a_reboot() -> bool:
+    return not any(mark.startswith(REBOOT) for mark in host.get_fact(Marks) or ())
 
 
 def node_inputs(site: Site) -> NodeInputs:
@@ -118,7 +133,9 @@ def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) 
             f"/etc/systemd/system/{KERNEL_SERVICE}",
             templates.text(
                 f"/etc/systemd/system/{KERNEL_SERVICE}",
-                values=kernel_patterns(site, wishes) | hugepages_at_boot(system.hugepages or {}),
+                values=kernel_patterns(site, wishes)
+                | hugepages_at_boot(system.hugepages or {})
+                | ({CLOCK_SOURCE: system.clock_source} if system.clock_source else {}),
             ),
         ),
         *own,
@@ -131,8 +148,6 @@ def kernel_patterns(site: Site, wishes: NodeInputs | None = None) -> dict[str, s
     values: dict[str, str] = {THP: system.transparent_hugepages}
     if system.cpu_governor:
         values[GOVERNOR] = system.cpu_governor
-    if system.clock_source:
-        values[CLOCK_SOURCE] = system.clock_source
     if wishes and wishes.smt is not None:
         values[SMT_CONTROL] = "on" if wishes.smt else "off"
     return values

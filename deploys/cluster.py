@@ -6,7 +6,7 @@ node is touched.
 
 from pyinfra.context import host
 
-from deploys.base import base
+from deploys.base import base, clock_source
 from deploys.ceph import ceph_server
 from deploys.container_toolkit import container_toolkit
 from deploys.containers import containers
@@ -63,6 +63,7 @@ if site.architecture.slurm:
 rest()
 hold_and_read_back()
 promised_holds()
+clock_source()
 
 tools()
 reboot()

@@ -23,10 +23,10 @@ from deploys import templates
 from deploys.versions import stage
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.drives import Drive
+from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.facts import Marks
 from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.site import Site, here
 from rackproof.configure.storage import catalogue

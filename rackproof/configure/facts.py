@@ -168,3 +168,13 @@ class Programs(Answer[frozenset[str]]):
 
     def parse(self, lines: list[str]) -> frozenset[str]:
         return frozenset(lines)
+
+
+class Marks(Answer[frozenset[str]]):
+    """What waits for a restart of a unit or of the node."""
+
+    def command(self) -> str:
+        return complete(f": rackproof-marks; {files.pending_command()}")
+
+    def parse(self, lines: list[str]) -> frozenset[str]:
+        return frozenset(lines)

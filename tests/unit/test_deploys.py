@@ -353,15 +353,15 @@ def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
     assert len(declared) > 6
 
 
-def test_a_promised_clock_source_is_set_now_and_at_boot() -> None:
+def test_a_promised_clock_source_is_set_at_boot_and_when_nothing_waits_for_one() -> None:
     whole = architecture()
     arch = whole.model_copy(update={"system": whole.system.model_copy(update={"clock_source": "tsc"})})
     here = site("gpu-01", arch)
-    assert base.kernel_patterns(here)[CLOCK_SOURCE] == "tsc"
+    assert CLOCK_SOURCE not in base.kernel_patterns(here)  # it may hang on arguments that come with a reboot
     (unit,) = [each for each in base.files(here) if each.path.endswith(base.KERNEL_SERVICE)]
     assert isinstance(unit, RemoteFile)
     assert f"for f in {CLOCK_SOURCE}; do" in unit.content
-    assert CLOCK_SOURCE not in base.kernel_patterns(GPU)
+    assert CLOCK_SOURCE not in content(GPU, f"/etc/systemd/system/{base.KERNEL_SERVICE}")
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,15 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
         else:
             host.noop("Slurm does not know the node" if found.node is None else "the node is drained")
         return
+    before = found.node
     yield StringCommand(drain.withdraw_script(host.name, WHY))
     if not host.state.is_executing:
         return
     # A job may have come between preflight and here; from now on none does.
     found = host.get_fact(DriverUse, node=host.name)
     if found is None:
-        yield StringCommand(drain.undo_script(host.name))
+        yield StringCommand(drain.undo_script(host.name, before))
         yield from unreadable("who works with the driver")
     elif not accepted and (refused := use.obstacle(found, due, drains=True)):
-        yield StringCommand(drain.undo_script(host.name))
-        yield from refuse(f"given back to Slurm, nothing was exchanged: {'; '.join(refused)}")
+        yield StringCommand(drain.undo_script(host.name, before))
+        yield from refuse(f"in Slurm as before, nothing was exchanged: {'; '.join(refused)}")

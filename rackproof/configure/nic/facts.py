@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rackproof.configure.facts import Answer, complete
-from rackproof.configure.files import pending_command
 from rackproof.configure.nic import baseline, firmware, links, ports, stack
 from rackproof.parse import ParseError
 from rackproof.parse.bonding import Bond, parse_bonds
@@ -58,16 +57,6 @@ class Slots(Answer[dict[str, str]]):
             if firmware.SLOT.fullmatch(slot):  # a virtio or USB device has other names
                 found[name] = slot
         return found
-
-
-class Marks(Answer[frozenset[str]]):
-    """What waits for a restart of a unit or of the node."""
-
-    def command(self) -> str:
-        return complete(f": rackproof-marks; {pending_command()}")
-
-    def parse(self, lines: list[str]) -> frozenset[str]:
-        return frozenset(lines)
 
 
 class Foreign(Answer[tuple[tuple[str, str], ...]]):

@@ -152,7 +152,7 @@ def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
 
 def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
     """Reasons for a reboot that concern adapters."""
-    marks = host.get_fact(facts.Marks) or frozenset()
+    marks = host.get_fact(common.Marks) or frozenset()
     about = tuple(f"{REBOOT}{begin}" for begin in (stack.REASON, *(() if drivers_only else ("NIC firmware",))))
     return tuple(sorted(mark.removeprefix(REBOOT) for mark in marks if mark.startswith(about)))
 
@@ -234,7 +234,7 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
     if wrong and state.is_executing and (waiting := _reboots(drivers_only=not absent)):
         host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
         return
-    marks = host.get_fact(facts.Marks)
+    marks = host.get_fact(common.Marks)
     if marks is None:
         yield from unreadable("what waits for a restart")
         return

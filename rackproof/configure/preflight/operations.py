@@ -159,7 +159,8 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
         slurm = inputs(site.node, "slurm", SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
-    return tuple(security.problems(found, site.architecture, site.node, site.ports, slurm))
+    ports = declared_here().addressed() if exchanges.has_adapters(site) else site.ports
+    return tuple(security.problems(found, site.architecture, site.node, ports, slurm))
 
 
 def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Problem]:

@@ -169,7 +169,9 @@ def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]
     if state.default_zone is None or not wanted:
         return
     closed = {port.name: network for port in ports if not _trusted(state, port.name, network := _network(port))}
-    if not closed and (ports or state.default_zone == "trusted"):
+    own = state.zones.get("trusted", Zone())
+    # Of a node without ports nobody knows by which network the others reach it.
+    if not closed and (ports or state.default_zone == "trusted" or own.sources or own.interfaces):
         return
     names = ", ".join(closed) or "its network"
     networks = " ".join(dict.fromkeys(f"--add-source={each}" for each in closed.values())) or "--add-source=NETWORK"

@@ -60,6 +60,8 @@ class Reboot:
     """Leave the node drained: what waited for the reboot is still to be brought to it."""
     say: Callable[[str], None] = lambda text: None
     drained: bool = field(default=False, init=False)
+    withdrawn: bool = field(default=False, init=False)
+    """It had left Slurm before its driver was exchanged."""
 
     def carry_out(self, before: RebootState) -> RebootState:
         if self.slurm:
@@ -122,6 +124,7 @@ class Reboot:
                 " start slurmctld, or take the node out of the architecture's slurm.roles"
             )
         if found.ours or not found.withdrawn:
+            self.withdrawn, _ = self.line.ask(f"[ -e {drain.WITHDRAWN} ]", drain.COMMAND_S)
             good, said = self.line.ask(drain.drain_command(self.node, "; ".join(self.why)), drain.COMMAND_S + 10)
             if not good:
                 raise NotRebooted(f"not rebooted: Slurm does not drain the node: {said or 'no answer'}")
@@ -147,6 +150,8 @@ class Reboot:
     def _undo_drain(self) -> str:
         if not self.drained:
             return ""
+        if self.withdrawn:
+            return "; it stays drained in Slurm: its driver is another one than before"
         good, _ = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
         self.drained = not good
         return "; given back to Slurm" if good else "; it is still drained: scontrol update State=RESUME"

@@ -70,8 +70,13 @@ def withdraw_script(node: str, why: str) -> str:
     )
 
 
-def undo_script(node: str) -> str:
-    return f"{resume_command(node)} && rm -f -- {WITHDRAWN}"
+def undo_script(node: str, before: SlurmNode) -> str:
+    """Slurm as it was ``before``: in service, or drained for the reason that it had."""
+    back = resume_command(node)
+    if "DRAIN" in before.states:
+        back = f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=DRAIN"
+        back = f"{back} Reason={shlex.quote(before.reason)}"
+    return f"{back} && rm -f -- {WITHDRAWN}"
 
 
 def jobs_command(node: str) -> str:

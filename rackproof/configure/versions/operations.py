@@ -9,6 +9,8 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
+from rackproof.configure.facts import Marks
+from rackproof.configure.files import REBOOT
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.rollback.journal import file_line, hold_line
@@ -119,6 +121,10 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family)))
     absent = [name for name in names if name not in found.installed]
     if absent and state.is_executing:
+        if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):
+            # What is installed after the reboot only must not stop the node before it.
+            host.log(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}", logger.warning)
+            return
         yield from refuse(
             f"system.holds: not installed, so not held: {', '.join(absent)}; name them in system.packages or in a"
             " version set, or take them out of the architecture's system.holds"

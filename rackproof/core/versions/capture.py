@@ -17,7 +17,7 @@ _LIST: Final = (
     " rpm -qa --qf 'installed %{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n'; fi"
 )
 _FIRMWARE: Final = (
-    'for d in /sys/class/infiniband/*; do [ ! -e "$d/fw_ver" ] || echo "$(cat "$d/board_id") $(cat "$d/fw_ver")"; done'
+    'for d in /sys/class/infiniband/*; do [ ! -e $d/board_id ] || echo "$(cat $d/board_id) $(cat $d/fw_ver)"; done'
 )
 CAPTURE_COMMAND: Final = (
     f"{MACHINE_COMMAND}; echo ==; {_LIST}; echo ==; "
@@ -106,7 +106,9 @@ def parse_capture(text: str) -> Captured:
         raise ValueError("no list of installed packages")
     firmware: dict[str, set[str]] = {}
     for line in parts[3]:
-        psid, version = line.split()
+        psid, _, version = line.strip().partition(" ")
+        if not (psid and version):
+            raise ValueError(f"no firmware of an adapter: {line!r}")
         firmware.setdefault(psid, set()).add(version)
     installed = [re.split("[/,]", line)[0] for line in parts[2] if machine.kernel in line and ": installed" in line]
     return Captured(

@@ -125,6 +125,20 @@ def test_nodes_that_are_alike_become_a_locked_set(lock: Any) -> None:
     assert "535" not in out.read_text()  # removed, its configuration stayed
 
 
+def test_firmware_is_of_adapters_that_have_a_board_id_and_half_an_answer_is_none(tmp_path: Path) -> None:
+    """Soft-RoCE has a version of firmware, an empty one, and no board."""
+    devices = {"rxe0": {"fw_ver": "\n"}, "mlx5_0": {"fw_ver": "28.43.2026\n", "board_id": "MT_0000000838\n"}}
+    for device, entries in devices.items():
+        for name, text in entries.items():
+            (tmp_path / device).mkdir(exist_ok=True)
+            (tmp_path / device / name).write_text(text)
+    command = CAPTURE_COMMAND.split("echo ==; ")[3].replace("/sys/class/infiniband", str(tmp_path))
+    done = subprocess.run(["sh", "-c", command.rstrip("; ")], capture_output=True, text=True, check=True)
+    assert done.stdout == "MT_0000000838 28.43.2026\n"
+    with pytest.raises(ValueError, match="no firmware of an adapter: 'MT_0000000838 '"):
+        parse_capture(answer(firmware="MT_0000000838 "))
+
+
 @pytest.mark.parametrize(
     ("odd", "said"),
     [

@@ -86,6 +86,13 @@ def test_a_node_that_the_health_check_drained_is_drained_anew() -> None:
     assert not drain.DEPLOY.startswith(mark)
 
 
+def test_a_node_that_was_unwell_before_is_not_given_back_as_well() -> None:
+    unwell = replace(OURS, reason="rackproof: gpu.count: 7")
+    _, undone, _ = out(Changing(Use(node=unwell), Use(node=OURS, jobs=("12",))))
+    assert "State=RESUME" not in undone
+    assert "State=DRAIN Reason='rackproof: gpu.count: 7'" in undone
+
+
 @pytest.mark.parametrize("use", [Use(node=OURS), Use(node=replace(OURS, reason="bad DIMM")), Use()])
 def test_a_node_that_is_out_already_stays_as_it_is(use: Use) -> None:
     assert out(Changing(use)) == []
@@ -94,8 +101,9 @@ def test_a_node_that_is_out_already_stays_as_it_is(use: Use) -> None:
 def test_a_job_that_came_meanwhile_stops_the_exchange_and_the_node_goes_back() -> None:
     drained, undone, refused = out(Changing(Use(node=IDLE), Use(node=OURS, jobs=("12",))))
     assert "State=DRAIN" in drained
-    assert undone == drain.undo_script("gpu-01")
-    assert "given back to Slurm, nothing was exchanged" in refused
+    assert undone == drain.undo_script("gpu-01", IDLE)
+    assert "State=RESUME" in undone
+    assert "in Slurm as before, nothing was exchanged" in refused
     assert "jobs 12" in refused
     assert len(out(Changing(Use(node=IDLE), Use(node=OURS, jobs=("12",))), accepted=True)) == 1
     *_, refused = out(Changing(Use(node=IDLE), None), accepted=True)

@@ -38,7 +38,7 @@ def states(**changed: Mapping[str, str]) -> dict[str, ports.PortState]:
 
 
 def host(found: Mapping[type, Any], executing: bool = True) -> StubHost:
-    return StubHost({facts.Marks: frozenset(), **found}, executing=executing)
+    return StubHost({common.Marks: frozenset(), **found}, executing=executing)
 
 
 def machine(*ids: str) -> Machine:
@@ -111,7 +111,7 @@ def test_only_the_port_that_lost_its_settings_is_set_again() -> None:
 
 
 def test_a_declaration_that_changed_reaches_its_port_although_all_is_in_force() -> None:
-    stub = host({facts.PortStates: states(), facts.Marks: frozenset({"restart:rackproof-roce@rail0.service"})})
+    stub = host({facts.PortStates: states(), common.Marks: frozenset({"restart:rackproof-roce@rail0.service"})})
     (command,) = run(operations.port_settings, stub, wanted=WANTED)
     assert "rackproof-roce@rail0.service" in command
 
@@ -124,11 +124,11 @@ def test_ports_that_could_not_be_read_are_not_set() -> None:
 
 def test_settings_wait_for_drivers_that_wait_for_the_reboot() -> None:
     wrong = states(rail0={"trust": "pcp"})
-    stub = host({facts.PortStates: wrong, facts.Marks: DRIVERS})
+    stub = host({facts.PortStates: wrong, common.Marks: DRIVERS})
     assert run(operations.port_settings, stub, wanted=WANTED) == []
     assert "wait for the reboot (drivers of the network adapters)" in stub.noops[0]
     # A setting of the firmware that waits for it does not keep a port that is there from being set.
-    stub = host({facts.PortStates: wrong, facts.Marks: frozenset({"reboot:NIC firmware settings of rail0"})})
+    stub = host({facts.PortStates: wrong, common.Marks: frozenset({"reboot:NIC firmware settings of rail0"})})
     assert run(operations.port_settings, stub, wanted=WANTED) != []
 
 
@@ -137,7 +137,7 @@ def test_a_rail_that_is_missing_is_named_unless_a_reboot_brings_it() -> None:
     (command,) = run(operations.rail_ports, stub, wanted=RAILS, manager="networkd")
     assert command.endswith("exit 1")
     assert "rail1: expected one NIC with path pci-0000:3c:00.0, actual 0" in stub.logged[0]
-    stub = host({common.Links: LINKS[:1], facts.Marks: frozenset({"reboot:NIC firmware settings of rail1"})})
+    stub = host({common.Links: LINKS[:1], common.Marks: frozenset({"reboot:NIC firmware settings of rail1"})})
     assert run(operations.rail_ports, stub, wanted=RAILS, manager="networkd") == []
     assert "the ports wait for the reboot" in stub.noops[0]
 
@@ -155,7 +155,7 @@ def test_rdma_devices() -> None:
     exchanged = {**SLOTS, "mlx5_0": SLOTS["mlx5_1"], "mlx5_1": SLOTS["mlx5_0"]}
     (command,) = run(operations.rdma_devices, host({facts.Slots: exchanged}), wanted=RAILS)
     assert "restart rackproof-rdma-names.service" in command
-    assert run(operations.rdma_devices, host({facts.Slots: exchanged, facts.Marks: DRIVERS}), wanted=RAILS) == []
+    assert run(operations.rdma_devices, host({facts.Slots: exchanged, common.Marks: DRIVERS}), wanted=RAILS) == []
 
 
 def firmware(
@@ -361,6 +361,6 @@ def test_infiniband_ports_are_not_bonded_but_a_reboot_may_make_them_ethernet() -
     assert "nic_stack.bonds.bond0: ib0, ib1: InfiniBand ports are not bonded here" in stub.logged[0]
     assert "give each an address of its own in nic_stack.ports" in stub.logged[0]
     pending = frozenset({"reboot:NIC firmware settings of bond0"})
-    stub = host({common.Links: members, facts.Bonds: {}, facts.Marks: pending})
+    stub = host({common.Links: members, facts.Bonds: {}, common.Marks: pending})
     assert run(operations.upper_links, stub, wanted=[bond], manager="networkd") == []
     assert "bonds and VLANs wait for the reboot" in stub.noops[0]

@@ -127,6 +127,8 @@ def test_a_node_that_nobody_calls_may_have_a_firewall() -> None:
     served = architecture(fabric=None, storage={"n": storage("nfs", "nfs", server_role="gpu", client_roles=["head"])})
     assert "NFS TCP 2049" in lines(replace(QUIET, default_zone="public"), served, ())["host.firewall"]
     assert lines(replace(QUIET, default_zone="trusted"), served, ()) == {}
+    followed = {"trusted": Zone(sources=("10.9.0.0/24",))}  # what the message says to do
+    assert lines(replace(QUIET, default_zone="public", zones=followed), served, ()) == {}
 
 
 def test_lustre_and_selinux() -> None:

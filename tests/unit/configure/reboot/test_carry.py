@@ -32,6 +32,8 @@ class Played:
     up: str = "running"
     health: tuple[bool, str] = (True, "")
     ignores: bool = False
+    withdrawn: bool = False
+    """It left Slurm before its driver was exchanged."""
     now: float = 0
     ordered: float | None = None
     asked: list[str] = field(default_factory=list)
@@ -42,6 +44,8 @@ class Played:
         if command == ORDER:
             self.ordered = self.now
             return True, ""
+        if command == f"[ -e {WITHDRAWN} ]":
+            return self.withdrawn, ""
         if "show node" in command:
             return (self.slurm is not None), self.slurm or "slurm_load_node error: Unable to contact slurm controller"
         if "State=DRAIN" in command:
@@ -112,7 +116,7 @@ def test_of_two_passes_the_second_gives_back() -> None:
 
 
 def test_giving_back_ends_the_mark_and_says_what_was() -> None:
-    node = Played(slurm=drained("rackproof: reboot (x)"))
+    node = Played(slurm=drained("rackproof: reboot (x)"), withdrawn=True)
     work = node.reboot(slurm=True, rebooted=False)
     assert work.is_withdrawn()
     work.give_back()
@@ -154,6 +158,8 @@ def test_a_drain_of_an_interrupted_run_is_ended() -> None:
         (Played(slurm=None), {"slurm": True}, "not rebooted: Slurm's controller does not answer"),
         (Played(jobs_end_s=9999), {"slurm": True},
          "not rebooted: jobs 4711 run after 300 s of waiting; given back to Slurm"),
+        (Played(jobs_end_s=9999, slurm=drained("rackproof-deploy: reboot (x)"), withdrawn=True), {"slurm": True},
+         "after 300 s of waiting; it stays drained in Slurm: its driver is another one than before"),
         (Played(boot_s=None), {"slurm": True}, "stays drained in Slurm"),
         (Played(health=(False, "x\nGPU 3 is lost")), {"slurm": True, "health_check": "/usr/sbin/health"},
          "finds fault: GPU 3 is lost; it stays drained in Slurm"),

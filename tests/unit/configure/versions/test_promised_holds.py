@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rackproof.configure.facts import Marks
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.versions import facts
 from rackproof.configure.versions.operations import promised_held
@@ -18,8 +19,10 @@ from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
 NAMES = ("nvidia-driver-580", "libnccl2")
 
 
-def planned(state: PackageState | None, family: str = "debian", executing: bool = True) -> tuple[list[str], StubHost]:
-    stub = StubHost({facts.PackageStates: state}, executing=executing)
+def planned(
+    state: PackageState | None, family: str = "debian", executing: bool = True, marks: tuple[str, ...] = ()
+) -> tuple[list[str], StubHost]:
+    stub = StubHost({facts.PackageStates: state, Marks: frozenset(marks)}, executing=executing)
     return run(promised_held, stub, names=NAMES, family=family), stub
 
 
@@ -55,6 +58,13 @@ def test_what_is_not_installed_is_no_hold() -> None:
     commands, _ = planned(there(frozenset({"nvidia-driver-580"}), "libnccl2"))
     assert len(commands) == 1
     assert commands[0].endswith("exit 1")
+    # What comes after a reboot must not keep the node from it.
+    commands, stub = planned(
+        there(frozenset({"nvidia-driver-580"}), "libnccl2"), marks=("reboot:kernel 6.8 is locked",)
+    )
+    assert commands == []
+    assert stub.logged == ["held after the reboot (reboot:kernel 6.8 is locked): libnccl2"]
+    assert len(planned(driver, marks=("restart:x.service",))[0]) == 1
     # A plan has there what operations before it install.
     commands, stub = planned(there(frozenset(), *NAMES), executing=False)
     assert "apt-mark hold -- nvidia-driver-580 libnccl2" in commands[0]
