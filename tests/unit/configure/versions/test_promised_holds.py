@@ -59,12 +59,11 @@ def test_what_is_not_installed_is_no_hold() -> None:
     assert len(commands) == 1
     assert commands[0].endswith("exit 1")
     # What comes after a reboot must not keep the node from it.
-    commands, stub = planned(
-        there(frozenset({"nvidia-driver-580"}), "libnccl2"), marks=("reboot:kernel 6.8 is locked",)
-    )
+    driver_only = there(frozenset({"nvidia-driver-580"}), "libnccl2")
+    commands, stub = planned(driver_only, marks=("reboot:kernel 6.8 is locked",))
     assert commands == []
     assert stub.logged == ["held after the reboot (reboot:kernel 6.8 is locked): libnccl2"]
-    assert len(planned(driver, marks=("restart:x.service",))[0]) == 1
+    assert len(planned(driver_only, marks=("restart:x.service",))[0]) == 1
     # A plan has there what operations before it install.
     commands, stub = planned(there(frozenset(), *NAMES), executing=False)
     assert "apt-mark hold -- nvidia-driver-580 libnccl2" in commands[0]
