@@ -122,8 +122,6 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
-    if not site.ports:
-        return {}
     others = [each.port for each in declared.ports if not each.rail and each.port.address]
     try:
         return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables), others)
