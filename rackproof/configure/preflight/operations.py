@@ -31,7 +31,7 @@ from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
-from rackproof.configure.preflight.claims import Claims, claimed, managed_elsewhere
+from rackproof.configure.preflight.claims import Claims, claimed, of_ports
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import (
     UNREAD,
@@ -179,7 +179,7 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         )
     if exchanges.has_adapters(site):
         declared = declared_here()
-        found += managed_elsewhere([each.port for each in declared.ports])
+        found += of_ports(declared.ports, machine, declared.stack.adapters)
         drivers = host.get_fact(StackState)
         found += (
             [unread("drivers of the adapters")]
