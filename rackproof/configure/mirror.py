@@ -22,7 +22,7 @@ from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health import kit
-from rackproof.configure.nic.declared import declare, nic_stack, uses_adapters
+from rackproof.configure.nic.declared import declare, network_of, nic_stack, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.settings import Inputs, inputs
@@ -136,9 +136,9 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     if not uses_adapters(site, stack):
         return
     components = target.versions.components if target.versions else None
-    declared = declare(site, stack, components, target.family)
+    declared = declare(site, stack, components, target.family, target.machine)
     yield from target.named(inbox_packages(declared), "nic_stack")
-    if declared.nvidia and not (components and components.network):
+    if declared.nvidia and network_of(components, site, target.machine) is None:
         yield target.unlisted(
             "NVIDIA's network drivers: nic_stack.source declares them, the version set does not name their packages",
             "nic_stack",

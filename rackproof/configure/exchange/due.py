@@ -100,10 +100,10 @@ def due(
             if state is None:
                 return None
             found += of_driver(target, state)
-    if has_adapters(site):
+    if has_adapters(site) and (declared := declared_here()).drivers:
         if drivers is None:
             return None
-        found += of_network(declared_here(), drivers)
+        found += of_network(declared, drivers)
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from pyinfra.context import host
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
+from rackproof.configure.nic.devices import VENDOR
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
@@ -21,9 +22,11 @@ from rackproof.configure.versions.repositories import mirrored
 from rackproof.configure.versions.site import platform_here, version_inputs
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
+from rackproof.core.machine import Machine
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
-from rackproof.core.versions.models import Components
+from rackproof.core.versions.models import Components, NetworkStack
+from rackproof.core.versions.select import applies
 from rackproof.errors import InventoryError
 
 KEY = "nic_stack"
@@ -48,6 +51,8 @@ class Declared:
     acs: str | None
     ports: tuple[DeclaredPort, ...] = ()
     """Rails, then the inventory's other ports; none where only software is looked at (``declare``)."""
+    drivers: bool = True
+    """Whether the deploy sees to drivers: a node with other makers' ports alone needs none of NVIDIA's."""
 
     @property
     def nvidia(self) -> bool:
@@ -83,21 +88,37 @@ def declared_here() -> Declared:
         raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
     components, family = platform.components if platform else None, machine.family if machine else "debian"
-    declared = declare(site, nic_stack(site.node), components, family)
+    declared = declare(site, nic_stack(site.node), components, family, machine)
     fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
     try:
         ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
     except ValueError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
-    return replace(declared, ports=ports)
+    return replace(declared, ports=ports, drivers=needs_drivers(declared.stack, ports, machine))
 
 
-def declare(site: Site, stack: NicStack, components: Components | None, family: str) -> Declared:
+def needs_drivers(stack: NicStack, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
+    """Whether a port or a service needs those of NVIDIA's adapters, or the machine has such an adapter."""
+    declared = stack.subnet_manager or any(each.of_nvidia for each in ports)
+    return declared or machine is None or bool(machine.devices(VENDOR))
+
+
+def network_of(components: Components | None, site: Site, machine: Machine | None) -> NetworkStack | None:
+    """The version set's network stack where it means the node; one that nobody has seen has the adapters."""
+    network = components.network if components else None
+    if network is None or (machine is not None and not applies("network", network, machine, site.node.groups)):
+        return None
+    return network
+
+
+def declare(
+    site: Site, stack: NicStack, components: Components | None, family: str, machine: Machine | None
+) -> Declared:
     """Without the ports, for what is installed.
 
     Raises DeployError where inventory and version set contradict each other.
     """
-    network = components.network if components else None
+    network = network_of(components, site, machine)
     if stack.source and network and stack.source != network.stack:
         raise DeployError(
             f"{site.node.name}: nic_stack.source is {stack.source}, the version set has {network.stack}: correct one"

@@ -180,12 +180,13 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
     if exchanges.has_adapters(site):
         declared = declared_here()
         found += of_ports(declared.ports, machine, declared.stack.adapters)
-        drivers = host.get_fact(StackState)
-        found += (
-            [unread("drivers of the adapters")]
-            if drivers is None
-            else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
-        )
+        if declared.drivers:
+            drivers = host.get_fact(StackState)
+            found += (
+                [unread("drivers of the adapters")]
+                if drivers is None
+                else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
+            )
     if any(each.id == UNREAD for each in found):
         return found
     return [*found, *_busy(site, exchanges.due(site, machine, state, drivers))]

@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyinfra.api.exceptions import DeployError
 
-from deploys import fabric
-from rackproof.configure.nic.declared import Declared, declare, nic_stack
+from deploys import fabric, rdma_connectx
+from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack
 from rackproof.configure.nic.declared_ports import declared_ports
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.models import Components
+from rackproof.core.versions.models import Components, NetworkStack
 from tests.unit.configure.preflight import cases
 
 FRONT = {"mac": "52:54:00:00:00:01", "address": "192.0.2.1/24"}
@@ -29,11 +31,12 @@ def site(**nic_stack: Any) -> Site:
     return Site(Rack("", (node,)), architecture, node, node_settings(node, 0))
 
 
-def declared(here: Site, components: Components | None = None) -> Declared:
+def declared(here: Site, components: Components | None = None, machine: Machine | None = None) -> Declared:
     stack = nic_stack(here.node)
     assert here.architecture.fabric is not None
     ports = declared_ports(here.architecture.fabric, stack, here.ports, (), None)
-    return replace(declare(here, stack, components, "debian"), ports=ports)
+    found = declare(here, stack, components, "debian", machine)
+    return replace(found, ports=ports, drivers=needs_drivers(stack, ports, machine))
 
 
 @pytest.mark.parametrize("more", [{}, {"rail_gateways": ["10.0.0.254", "10.0.1.254"]}])
@@ -46,3 +49,62 @@ def test_ports_in_one_subnet_have_tables_also_without_rails(more: dict[str, Any]
         "stor1": (101, "10.9.0.2"),
     }
     assert "Table=101" in next(each.content for each in fabric.files(here, declared(here)) if "stor1.net" in each.path)
+
+
+DOCA = NetworkStack(version="3.2.1", stack="doca", ofed="25.10")
+INTEL = cases.machine(pci=(Pci("0000:02:00.0", "8086", "1563", "020000"),))
+MANAGEMENT = cases.machine(pci=(Pci("0000:02:00.0", "15b3", "101f", "020000"),))
+
+
+@pytest.mark.parametrize(
+    ("machine", "roles", "source", "drivers"),
+    [
+        (INTEL, (), "inbox", False),
+        (MANAGEMENT, (), "doca", True),
+        (MANAGEMENT, ("storage",), "doca", True),
+        (MANAGEMENT, ("gpu",), "inbox", True),
+        (None, (), "doca", True),
+    ],
+)
+def test_the_sets_network_stack_is_for_the_machines_and_groups_that_it_means(
+    machine: Machine | None, roles: tuple[str, ...], source: str, drivers: bool
+) -> None:
+    components = Components(network=DOCA.model_copy(update={"roles": roles}))
+    here = site(ports={"front0": FRONT})
+    found = declared(here, components, machine)
+    assert (found.source, found.drivers) == (source, drivers)
+    # Advice that contradicts the set is none.
+    saying = site(ports={"front0": FRONT}, source="inbox")
+    if source == "inbox":
+        assert declared(saying, components, machine).source == "inbox"
+    else:
+        with pytest.raises(DeployError, match=r"nic_stack\.source is inbox, the version set has doca"):
+            declared(saying, components, machine)
+
+
+@pytest.mark.parametrize("more", [{"ports": {"front0": {**FRONT, "rdma": "mlx5_front"}}}, {"subnet_manager": True}])
+def test_what_only_nvidias_adapters_do_needs_their_drivers_wherever_it_is_declared(more: dict[str, Any]) -> None:
+    assert declared(site(**more), None, INTEL).drivers
+
+
+@pytest.mark.parametrize(
+    ("machine", "steps"),
+    [
+        (INTEL, ["Adapters"]),
+        (MANAGEMENT, ["Adapters", "Other drivers", "network stack", "Driver files", "Drivers"]),
+    ],
+)
+def test_nothing_of_nvidias_is_wanted_of_a_node_with_other_makers_ports(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, steps: list[str]
+) -> None:
+    here = site(ports={"front0": FRONT})
+    asked: list[str] = []
+    for name in ("adapters", "remove_drivers", "drivers", "adapter_firmware"):
+        monkeypatch.setattr(rdma_connectx.operations, name, lambda name, **given: asked.append(name))
+    for name in ("packages", "files"):
+        monkeypatch.setattr(rdma_connectx.common, name, lambda name, **given: asked.append(name))
+    monkeypatch.setattr(rdma_connectx.versions, "network_stack", lambda: asked.append("network stack"))
+    monkeypatch.setattr(rdma_connectx, "here", lambda: here)
+    monkeypatch.setattr(rdma_connectx, "declared_here", lambda: declared(here, Components(network=DOCA), machine))
+    rdma_connectx.adapters._inner()
+    assert asked == steps

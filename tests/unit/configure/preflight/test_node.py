@@ -322,7 +322,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         claims.CephAhead: CephState(None, None),
     })  # fmt: skip
     declared = SimpleNamespace(
-        source="doca", ofed="25.10", stack=NicStack(), ports=(DeclaredPort(RAIL, False, None, False),)
+        source="doca", ofed="25.10", stack=NicStack(), drivers=True, ports=(DeclaredPort(RAIL, False, None, False),)
     )
     with (
         at(host),
@@ -359,7 +359,7 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
     architecture, node = cases.architecture(), cases.node()
     site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
     host = StubHost({operations.DriverUse: use, operations.StackState: stack_state()})
-    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=())
+    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=(), drivers=True)
     with (
         at(host),
         patch.object(operations, "packages_here", lambda part: ()),
