@@ -11,10 +11,10 @@ from pyinfra.context import host
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
-from rackproof.configure.nic.devices import VENDOR
+from rackproof.configure.nic.devices import FUNCTIONS, KINDS, NETWORK, OLD, VENDOR
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
-from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
+from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
 from rackproof.configure.nic.stack import Source
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
@@ -167,6 +167,29 @@ def uses_adapters(site: Site, stack: NicStack) -> bool:
     """Whether a node has anything to do with adapters: a controller without rails need not have one."""
     said = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
     return bool(site.ports or nics_of(site.architecture, site.node) or said)
+
+
+def uses_adapters_here(site: Site) -> bool:
+    """The same of the node that pyinfra is at, where the version set may mean an adapter too. Raises DeployError."""
+    stack = nic_stack(site.node)
+    if uses_adapters(site, stack):
+        return True
+    platform, machine = platform_here(), machine_here()
+    return platform is not None and machine is not None and set_means(platform.components, site, stack, machine)
+
+
+def set_means(components: Components, site: Site, stack: NicStack, machine: Machine) -> bool:
+    """Whether the version set has drivers or firmware for an adapter of the machine: never for one that is too old.
+
+    Raises DeployError for an unknown model.
+    """
+    found = [each for each in machine.devices(VENDOR, NETWORK) if each.device not in OLD or each.ids in stack.adapters]
+    if found and (network := network_of(components, site, machine)) and network.packages:
+        return True
+    locked = locked_firmware(site.node, stack, components)
+    kinds = [stack.adapters.get(each.ids) or KINDS.get(each.device) for each in found if each.device not in FUNCTIONS]
+    # What an adapter is that nobody knows is asked by who looks at the adapters.
+    return bool(locked) and any(kind is None or may_be_meant(kind, locked) for kind in kinds)
 
 
 def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:

@@ -23,7 +23,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.declared import declared_here, uses_adapters
+from rackproof.configure.nic.declared import declared_here, uses_adapters_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
@@ -234,9 +234,9 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
             found += node_checks.gpu_problems(machine, declared, stack, locked)
         if fabric is not None and fabric.kind != "soft-roce":
-            nic_stack = inputs(site.node, "nic_stack", NicStack)
-            if not uses_adapters(site, nic_stack):
+            if not uses_adapters_here(site):
                 return found
+            nic_stack = inputs(site.node, "nic_stack", NicStack)
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None

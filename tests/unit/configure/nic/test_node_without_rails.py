@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from deploys import fabric, rdma_connectx
-from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack
+from deploys import fabric, rdma_connectx, versions
+from rackproof.configure.nic import declared as nic_declared
+from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.configure.versions.site import VersionInputs
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.models import Components, NetworkStack
+from rackproof.core.versions.models import Components, Firmware, NetworkStack, Platform
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.stub import StubHost, at
 
 FRONT = {"mac": "52:54:00:00:00:01", "address": "192.0.2.1/24"}
 STORAGE = {
@@ -108,3 +112,54 @@ def test_nothing_of_nvidias_is_wanted_of_a_node_with_other_makers_ports(
     monkeypatch.setattr(rdma_connectx, "declared_here", lambda: declared(here, Components(network=DOCA), machine))
     rdma_connectx.adapters._inner()
     assert asked == steps
+
+
+LOCKED = DOCA.model_copy(update={"packages": {"doca-ofed": "3.2.1-044000"}})
+CX6LX = Firmware(model="ConnectX-6 Lx", version="26.43.2566")
+CX7 = Firmware(model="ConnectX-7", version="28.43.2566")
+BY_PSID = Firmware(psid="MT_0000000838", version="28.43.2566")
+CX3 = cases.machine(pci=(Pci("0000:02:00.0", "15b3", "1003", "020000"),))
+NEW = cases.machine(pci=(Pci("0000:02:00.0", "15b3", "1031", "020000"),))
+
+
+@pytest.mark.parametrize(
+    ("components", "machine", "meant"),
+    [
+        (Components(network=LOCKED), MANAGEMENT, True),
+        (Components(network=LOCKED.model_copy(update={"roles": ("gpu",)})), MANAGEMENT, False),
+        (Components(network=DOCA), MANAGEMENT, False),
+        (Components(network=LOCKED), INTEL, False),
+        (Components(network=LOCKED, nic_firmware=(BY_PSID,)), CX3, False),
+        (Components(nic_firmware=(CX6LX,)), MANAGEMENT, True),
+        (Components(nic_firmware=(BY_PSID,)), MANAGEMENT, True),
+        (Components(nic_firmware=(CX7,)), MANAGEMENT, False),
+        (Components(nic_firmware=(CX7,)), NEW, True),
+        (Components(nic_firmware=(CX7,)), INTEL, False),
+        (Components(), MANAGEMENT, False),
+    ],
+)
+def test_a_set_means_adapters_also_of_nodes_that_declare_none(
+    monkeypatch: pytest.MonkeyPatch, components: Components, machine: Machine, meant: bool
+) -> None:
+    """They get tools, drivers and firmware before anybody compares them, or are not compared."""
+    here, steps = site(), list[str]()
+    stack = nic_stack(here.node)
+    assert not uses_adapters(here, stack)
+    assert set_means(components, here, stack, machine) is meant
+    platform = Platform(components=components)
+    for module in (nic_declared, versions):
+        monkeypatch.setattr(module, "platform_here", lambda: platform)
+        monkeypatch.setattr(module, "machine_here", lambda: machine)
+        monkeypatch.setattr(module, "here", lambda: here)
+    monkeypatch.setattr(versions, "_here", lambda: (platform, machine, VersionInputs()))
+    monkeypatch.setattr(versions, "packages_here", lambda part: ())
+    monkeypatch.setattr(versions, "versions_here", lambda: None)
+    monkeypatch.setattr(versions.nic_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name))
+    monkeypatch.setattr(fabric, "here", lambda: here)
+    monkeypatch.setattr(fabric, "_real", lambda site, declared: steps.append("adapters"))
+    monkeypatch.setattr(fabric, "rack_operations", Mock())
+    with at(StubHost({}, "storage-01")):
+        fabric.fabric._inner()
+        versions.hold_and_read_back._inner()
+    compared = ["Firmware of adapters"] if components.nic_firmware else []
+    assert steps == (["adapters", *compared] if meant else [])
