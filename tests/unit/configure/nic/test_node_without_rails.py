@@ -10,9 +10,13 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from deploys import fabric, rdma_connectx, versions
+from rackproof.configure import mirror
+from rackproof.configure.exchange import due
 from rackproof.configure.nic import declared as nic_declared
 from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
+from rackproof.configure.preflight import operations as preflight
+from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
 from rackproof.configure.versions.site import VersionInputs
@@ -163,3 +167,31 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
         versions.hold_and_read_back._inner()
     compared = ["Firmware of adapters"] if components.nic_firmware else []
     assert steps == (["adapters", *compared] if meant else [])
+
+
+@pytest.mark.parametrize(("drivers", "found", "asked"), [(False, (), False), (True, None, True)])
+def test_drivers_that_a_node_does_not_need_are_not_asked_about(
+    monkeypatch: pytest.MonkeyPatch, drivers: bool, found: tuple[str, ...] | None, asked: bool
+) -> None:
+    architecture, node = cases.architecture(), cases.node()
+    here = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
+    needed = replace(declared(site(ports={"front0": FRONT})), ports=(), drivers=drivers)
+    for module in (due, preflight):
+        monkeypatch.setattr(module, "declared_here", lambda: needed)
+        monkeypatch.setattr(module, "packages_here", lambda part: ())
+        monkeypatch.setattr(module, "platform_here", lambda: None)
+    monkeypatch.setattr(due, "_target", lambda *given: None)
+    assert due.due(here, cases.machine(), None, None) == found
+    host = StubHost({preflight.StackState: None})
+    with at(host):
+        problems = preflight._in_the_way(here, cases.machine(), Claims())
+    assert (preflight.StackState in [fact for fact, _ in host.asked]) is asked
+    assert bool(problems) is asked
+
+
+@pytest.mark.parametrize(("entry", "tools"), [(CX6LX, True), (CX7, False)])
+def test_tools_for_adapters_that_the_set_means_are_on_the_mirrors_list(entry: Firmware, tools: bool) -> None:
+    platform = Platform(components=Components(nic_firmware=(entry,)))
+    target = mirror.Target(site(), "debian", "debian-13", MANAGEMENT, platform)
+    listed = [item.name for item in mirror.CONTRIBUTORS["nic_stack"](target)]
+    assert ("mstflint" in listed) is tools
