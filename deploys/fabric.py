@@ -2,8 +2,8 @@
 
 Ports are renamed and configured at once; the same names and settings come back at boot through udev and
 systemd-networkd, or NetworkManager on RHEL and its rebuilds. RDMA is a matter of its own for each kind of fabric: see
-``rdma_soft`` and ``rdma_connectx``. A node without rails gets no more than the keys, and what it declares of ports
-and bonds.
+``rdma_soft`` and ``rdma_connectx``. A node without rails gets no more than the keys, what it declares of ports and
+bonds, and what the version set has for its adapters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import Declared, declared_here, nic_stack, uses_adapters
+from rackproof.configure.nic.declared import Declared, declared_here, nic_stack, uses_adapters_here
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
@@ -30,7 +30,7 @@ def fabric() -> None:
     site = here()
     if site.architecture.fabric.kind != "soft-roce":
         declared = declared_here()
-        if uses_adapters(site, declared.stack):
+        if uses_adapters_here(site):
             _real(site, declared)
     elif site.ports:
         _simulated(site)
@@ -122,8 +122,6 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
-    if not site.ports:
-        return {}
     others = [each.port for each in declared.ports if not each.rail and each.port.address]
     try:
         return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables), others)

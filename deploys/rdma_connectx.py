@@ -40,6 +40,18 @@ def adapters() -> None:
     said = declared.stack
     others = tuple(each for each in declared.ports if not each.rail)
     operations.adapters(name="Adapters", wanted=site.ports, declared=said.adapters, others=others)
+    if declared.drivers:
+        _drivers(site, declared)
+    wanted = firmware_wanted(site, said)
+    if wanted or declared.locked:
+        operations.adapter_firmware(
+            name="Firmware", wanted=wanted, rails=[each.port for each in declared.ports], locked=declared.locked,
+            _timeout=FIRMWARE_TIMEOUT_S,
+        )  # fmt: skip
+
+
+def _drivers(site: Site, declared: Declared) -> None:
+    said = declared.stack
     operations.remove_drivers(
         name="Other drivers", source=declared.source, version=declared.ofed, allowed=said.remove_old,
         _timeout=INSTALL_TIMEOUT_S,
@@ -52,12 +64,6 @@ def adapters() -> None:
     operations.drivers(
         name="Drivers", source=declared.source, dkms=declared.dkms, restart=said.drivers_by == "restart"
     )  # fmt: skip
-    wanted = firmware_wanted(site, said)
-    if wanted or declared.locked:
-        operations.adapter_firmware(
-            name="Firmware", wanted=wanted, rails=[each.port for each in declared.ports], locked=declared.locked,
-            _timeout=FIRMWARE_TIMEOUT_S,
-        )  # fmt: skip
 
 
 @deploy("ConnectX: ports")

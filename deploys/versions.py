@@ -14,7 +14,7 @@ from pyinfra.context import host
 from rackproof.configure import operations as common
 from rackproof.configure.machine import family_here, machine_here
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import locked_firmware, nic_stack
+from rackproof.configure.nic.declared import locked_firmware, nic_stack, uses_adapters_here
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
 from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
@@ -154,8 +154,9 @@ def hold_and_read_back() -> None:
             modules=stage_dkms(versions, machine, "all", here().node.groups),
             release=platform.components.kernel.version,
         )
-    if platform.components.nic_firmware and machine.devices(ADAPTERS):
-        node = here().node
+    site = here()
+    if platform.components.nic_firmware and machine.devices(ADAPTERS) and uses_adapters_here(site):
+        node = site.node
         nic_operations.locked_firmware_in_force(
             name="Firmware of adapters", locked=locked_firmware(node, nic_stack(node), platform.components)
         )

@@ -22,7 +22,7 @@ from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health import kit
-from rackproof.configure.nic.declared import declare, nic_stack, uses_adapters
+from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.settings import Inputs, inputs
@@ -133,12 +133,13 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     if fabric is None or fabric.kind == "soft-roce":
         return
     stack = nic_stack(site.node)
-    if not uses_adapters(site, stack):
-        return
     components = target.versions.components if target.versions else None
-    declared = declare(site, stack, components, target.family)
+    meant = components and target.machine and set_means(components, site, stack, target.machine)
+    if not meant and not uses_adapters(site, stack):
+        return
+    declared = declare(site, stack, components, target.family, target.machine)
     yield from target.named(inbox_packages(declared), "nic_stack")
-    if declared.nvidia and not (components and components.network):
+    if declared.nvidia and network_of(components, site, target.machine) is None:
         yield target.unlisted(
             "NVIDIA's network drivers: nic_stack.source declares them, the version set does not name their packages",
             "nic_stack",

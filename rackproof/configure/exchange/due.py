@@ -13,7 +13,7 @@ from rackproof.configure.gpu.facts import GpuFacts
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.nic import stack
-from rackproof.configure.nic.declared import Declared, declared_here, nic_stack, uses_adapters
+from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters_here
 from rackproof.configure.nic.facts import StackState as AskStack
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site
@@ -35,7 +35,7 @@ def has_gpus(site: Site) -> bool:
 def has_adapters(site: Site) -> bool:
     """Real ones, whose drivers the deploy sees to. Raises DeployError where the inventory contradicts itself."""
     fabric = site.architecture.fabric
-    return fabric is not None and fabric.kind != "soft-roce" and uses_adapters(site, nic_stack(site.node))
+    return fabric is not None and fabric.kind != "soft-roce" and uses_adapters_here(site)
 
 
 def drains(site: Site) -> bool:
@@ -100,10 +100,10 @@ def due(
             if state is None:
                 return None
             found += of_driver(target, state)
-    if has_adapters(site):
+    if has_adapters(site) and (declared := declared_here()).drivers:
         if drivers is None:
             return None
-        found += of_network(declared_here(), drivers)
+        found += of_network(declared, drivers)
     return tuple(found)
 
 

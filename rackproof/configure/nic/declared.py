@@ -11,9 +11,10 @@ from pyinfra.context import host
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
+from rackproof.configure.nic.devices import FUNCTIONS, KINDS, NETWORK, OLD, VENDOR
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
-from rackproof.configure.nic.locked_firmware import Locked, known_models, unknown_models
+from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
 from rackproof.configure.nic.stack import Source
 from rackproof.configure.settings import inputs
 from rackproof.configure.site import Site, here
@@ -21,9 +22,11 @@ from rackproof.configure.versions.repositories import mirrored
 from rackproof.configure.versions.site import platform_here, version_inputs
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
+from rackproof.core.machine import Machine
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
-from rackproof.core.versions.models import Components
+from rackproof.core.versions.models import Components, NetworkStack
+from rackproof.core.versions.select import applies
 from rackproof.errors import InventoryError
 
 KEY = "nic_stack"
@@ -48,6 +51,8 @@ class Declared:
     acs: str | None
     ports: tuple[DeclaredPort, ...] = ()
     """Rails, then the inventory's other ports; none where only software is looked at (``declare``)."""
+    drivers: bool = True
+    """Whether the deploy sees to drivers: a node with other makers' ports alone needs none of NVIDIA's."""
 
     @property
     def nvidia(self) -> bool:
@@ -83,21 +88,37 @@ def declared_here() -> Declared:
         raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
     components, family = platform.components if platform else None, machine.family if machine else "debian"
-    declared = declare(site, nic_stack(site.node), components, family)
+    declared = declare(site, nic_stack(site.node), components, family, machine)
     fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
     try:
         ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
     except ValueError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
-    return replace(declared, ports=ports)
+    return replace(declared, ports=ports, drivers=needs_drivers(declared.stack, ports, machine))
 
 
-def declare(site: Site, stack: NicStack, components: Components | None, family: str) -> Declared:
+def needs_drivers(stack: NicStack, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
+    """Whether a port or a service needs those of NVIDIA's adapters, or the machine has such an adapter."""
+    declared = stack.subnet_manager or any(each.of_nvidia for each in ports)
+    return declared or machine is None or bool(machine.devices(VENDOR))
+
+
+def network_of(components: Components | None, site: Site, machine: Machine | None) -> NetworkStack | None:
+    """The version set's network stack where it means the node; one that nobody has seen has the adapters."""
+    network = components.network if components else None
+    if network is None or (machine is not None and not applies("network", network, machine, site.node.groups)):
+        return None
+    return network
+
+
+def declare(
+    site: Site, stack: NicStack, components: Components | None, family: str, machine: Machine | None
+) -> Declared:
     """Without the ports, for what is installed.
 
     Raises DeployError where inventory and version set contradict each other.
     """
-    network = components.network if components else None
+    network = network_of(components, site, machine)
     if stack.source and network and stack.source != network.stack:
         raise DeployError(
             f"{site.node.name}: nic_stack.source is {stack.source}, the version set has {network.stack}: correct one"
@@ -146,6 +167,29 @@ def uses_adapters(site: Site, stack: NicStack) -> bool:
     """Whether a node has anything to do with adapters: a controller without rails need not have one."""
     said = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
     return bool(site.ports or nics_of(site.architecture, site.node) or said)
+
+
+def uses_adapters_here(site: Site) -> bool:
+    """The same of the node that pyinfra is at, where the version set may mean an adapter too. Raises DeployError."""
+    stack = nic_stack(site.node)
+    if uses_adapters(site, stack):
+        return True
+    platform, machine = platform_here(), machine_here()
+    return platform is not None and machine is not None and set_means(platform.components, site, stack, machine)
+
+
+def set_means(components: Components, site: Site, stack: NicStack, machine: Machine) -> bool:
+    """Whether the version set has drivers or firmware for an adapter of the machine: never for one that is too old.
+
+    Raises DeployError for an unknown model.
+    """
+    found = [each for each in machine.devices(VENDOR, NETWORK) if each.device not in OLD or each.ids in stack.adapters]
+    if found and (network := network_of(components, site, machine)) and network.packages:
+        return True
+    locked = locked_firmware(site.node, stack, components)
+    kinds = [stack.adapters.get(each.ids) or KINDS.get(each.device) for each in found if each.device not in FUNCTIONS]
+    # What an adapter is that nobody knows is asked by who looks at the adapters.
+    return bool(locked) and any(kind is None or may_be_meant(kind, locked) for kind in kinds)
 
 
 def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:

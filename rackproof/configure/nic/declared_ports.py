@@ -60,6 +60,11 @@ def declared_ports(
     return tuple(found)
 
 
+def adapter_paths(found: Iterable[DeclaredPort]) -> dict[str, str]:
+    """Port: its path. Those, rails apart, that must be functions of NVIDIA's adapters."""
+    return {each.port.name: each.port.path for each in found if not each.rail and each.of_nvidia and each.port.path}
+
+
 def _members(stack: NicStack) -> dict[str, str]:
     """Port: its bond."""
     found: dict[str, str] = {}

@@ -60,9 +60,9 @@ def rail_routes(
 
     ``always``: every rail has one. ``others``: ports that are no rails, whose numbers follow the rails'.
 
-    Raises ValueError, one line, when the gateways are not one a rail.
+    Raises ValueError, one line, when the gateways are not one a rail; a node without rails may have those of its group.
     """
-    if stack.rail_gateways and len(stack.rail_gateways) != len(ports):
+    if ports and stack.rail_gateways and len(stack.rail_gateways) != len(ports):
         raise ValueError(
             f"nic_stack.rail_gateways: expected {len(ports)} entries, one a rail, actual {len(stack.rail_gateways)}"
         )

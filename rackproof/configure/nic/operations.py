@@ -14,7 +14,7 @@ from rackproof.configure import kernel, network
 from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
-from rackproof.configure.nic.declared_ports import DeclaredPort
+from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.rollback.journal import value_line
@@ -38,9 +38,8 @@ def adapters(
     except devices.UnknownAdapter as error:
         yield from refuse(str(error))
         return
-    paths = {each.port.name: each.port.path for each in others if each.port.path and each.of_nvidia}
     missing = devices.missing_rails([port.path for port in wanted if port.path], machine, found)
-    missing = missing or devices.missing_adapters(paths, "nic_stack.ports", machine, found)
+    missing = missing or devices.missing_adapters(adapter_paths(others), "nic_stack.ports", machine, found)
     if missing or (wanted and not found):
         yield from refuse(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
         return

@@ -14,12 +14,14 @@ from rackproof.configure import facts
 from rackproof.configure.asking import Kept
 from rackproof.configure.ceph import CephPlan
 from rackproof.configure.drives import Drive
-from rackproof.configure.network import Port, words_of
+from rackproof.configure.network import words_of
+from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.facts import Foreign
 from rackproof.configure.node.facts import ScratchArray
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.preflight import node as checks
 from rackproof.configure.preflight.problem import Problem, unread
+from rackproof.core.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,18 @@ def _of_ceph(plan: CephPlan) -> list[Problem]:
     return [unread(f"drive {plan.drive}")] if drive is None else list(checks.ceph_problems(plan, cluster, drive))
 
 
-def managed_elsewhere(ports: Sequence[Port]) -> list[Problem]:
-    """Rails that another tool manages, too."""
+def of_ports(declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str]) -> list[Problem]:
+    """Ports that another tool manages, too, or that are no rails and in use, or without an adapter.
+
+    ``named``: the inventory's own kinds of adapters.
+    """
+    ports = [each.port for each in declared]
     if not ports:
         return []
     links = host.get_fact(LinksAhead, with_paths=any(port.path for port in ports))
     if links is None:
         return [unread("network interfaces")]
+    others = checks.other_port_problems(declared, machine, named, links)
     found = host.get_fact(ForeignAhead, names=words_of(ports, links))
-    return [unread("files of other network services")] if found is None else list(checks.port_problems(found))
+    foreign = [unread("files of other network services")] if found is None else checks.port_problems(found)
+    return [*others, *foreign]

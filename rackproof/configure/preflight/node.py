@@ -12,7 +12,9 @@ from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, mount_differences
-from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_rails
+from rackproof.configure.network import Link, in_use
+from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
+from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_adapters, missing_rails
 from rackproof.configure.nic.links import foreign_problem
 from rackproof.configure.nic.stack import Source, StackProblem, StackState, plan_removal
 from rackproof.configure.node.scratch import Scratch, ScratchState
@@ -21,7 +23,9 @@ from rackproof.configure.preflight.problem import (
     FOREIGN_DRIVE,
     FOREIGN_PORT,
     HELD,
+    MISSING_PORT,
     OTHER_DRIVERS,
+    PORT_IN_USE,
     ROOM,
     PreflightInputs,
     Problem,
@@ -180,6 +184,20 @@ def port_problems(found: Sequence[tuple[str, str]]) -> Iterator[Problem]:
     if text := foreign_problem(found):
         what, _, way_out = text.rpartition(": ")
         yield Problem(FOREIGN_PORT, what, way_out)
+
+
+def other_port_problems(
+    found: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str], links: Sequence[Link]
+) -> Iterator[Problem]:
+    """Ports that are no rails: without an adapter, or in use under another name. ``named``: as ``nic_problems``."""
+    try:
+        missing = missing_adapters(adapter_paths(found), "nic_stack.ports", machine, adapters(machine, named))
+    except UnknownAdapter:
+        missing = None  # a check of its own
+    if missing:
+        yield Problem(MISSING_PORT, *_divided(missing, "correct nic_stack.ports"))
+    if text := in_use([each.port for each in found if not each.rail], links):
+        yield Problem(PORT_IN_USE, *_divided(text, "take the addresses away"))
 
 
 def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.declared import declared_here, uses_adapters
+from rackproof.configure.nic.declared import declared_here, uses_adapters_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
@@ -31,7 +31,7 @@ from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operations import Commands, refuse
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
-from rackproof.configure.preflight.claims import Claims, claimed, managed_elsewhere
+from rackproof.configure.preflight.claims import Claims, claimed, of_ports
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import (
     UNREAD,
@@ -180,13 +180,14 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         )
     if exchanges.has_adapters(site):
         declared = declared_here()
-        found += managed_elsewhere([each.port for each in declared.ports])
-        drivers = host.get_fact(StackState)
-        found += (
-            [unread("drivers of the adapters")]
-            if drivers is None
-            else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
-        )
+        found += of_ports(declared.ports, machine, declared.stack.adapters)
+        if declared.drivers:
+            drivers = host.get_fact(StackState)
+            found += (
+                [unread("drivers of the adapters")]
+                if drivers is None
+                else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
+            )
     if any(each.id == UNREAD for each in found):
         return found
     return [*found, *_busy(site, exchanges.due(site, machine, state, drivers))]
@@ -234,9 +235,9 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
             found += node_checks.gpu_problems(machine, declared, stack, locked)
         if fabric is not None and fabric.kind != "soft-roce":
-            nic_stack = inputs(site.node, "nic_stack", NicStack)
-            if not uses_adapters(site, nic_stack):
+            if not uses_adapters_here(site):
                 return found
+            nic_stack = inputs(site.node, "nic_stack", NicStack)
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None

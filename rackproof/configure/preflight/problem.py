@@ -19,6 +19,8 @@ ROOM: Final = "versions.room"
 OTHER_DRIVERS: Final = "nic.drivers"
 FOREIGN_DRIVE: Final = "drives.foreign"
 FOREIGN_PORT: Final = "nic.foreign"
+PORT_IN_USE: Final = "nic.in_use"
+MISSING_PORT: Final = "nic.ports"
 NEVER: Final = {
     # id: the way out instead
     HELD: "take the node: --data take_over=RUN",  # the other run would go on working
@@ -27,6 +29,8 @@ NEVER: Final = {
     OTHER_DRIVERS: "say nic_stack: {remove_old: true}",
     FOREIGN_DRIVE: "empty the drive, or name another",
     FOREIGN_PORT: "take the ports out of the other tool's files",
+    PORT_IN_USE: "take the addresses away, or the port out of nic_stack.ports",
+    MISSING_PORT: "correct nic_stack.ports",
 }
 """Not to be accepted: the deploy itself would stop at it, and later."""
 CHECKS: Final = {
@@ -51,7 +55,9 @@ CHECKS: Final = {
     "mounts.busy": "a mount that would have to be made anew while somebody works in it",
     OTHER_DRIVERS: "two OFEDs, of which neither works",
     FOREIGN_PORT: "a port that two network services set",
+    PORT_IN_USE: "an address that goes because its port is renamed",
     "nic.model": "another adapter than ordered",
+    MISSING_PORT: "a port, not a rail, without an adapter",
     "nic.rails": "a rail without an adapter",
     "nic.slots": "an adapter that is missing",
     "nic.unknown": "an adapter that nobody has tried",

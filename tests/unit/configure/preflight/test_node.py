@@ -17,8 +17,9 @@ from rackproof.configure.drives import Drive, DriveState, ForeignDrive
 from rackproof.configure.exchange.use import Use
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
-from rackproof.configure.network import Port
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.network import Link, Port
+from rackproof.configure.nic.declared_ports import DeclaredPort
+from rackproof.configure.nic.inputs import NicStack, NodePort
 from rackproof.configure.node.scratch import Member, Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
 from rackproof.configure.preflight import claims, operations
@@ -277,6 +278,34 @@ def test_a_port_that_something_else_manages_is_named_with_the_file() -> None:
     assert list(checks.port_problems(())) == []
 
 
+STOR0 = DeclaredPort(
+    Port("stor0", "mlx5_stor0", "10.1.1.1/24", 9000, path="pci-0000:f0:00.0"), False, None, True, NodePort(path="p")
+)
+FRONT = DeclaredPort(Port("front", "", "", None, mac="a0:02"), False, None, False, NodePort(mac="a0:02"))
+FRONT_LINK = Link("eno1", "a0:02", 1500, True, ("192.0.2.1/24",))
+
+
+@pytest.mark.parametrize(
+    ("port", "link", "said"),
+    [
+        (FRONT, FRONT_LINK, {"nic.in_use": "front: eno1 is in use with 192.0.2.1/24: only a port without addresses"}),
+        (FRONT, replace(FRONT_LINK, addresses=()), {}),
+        (FRONT, replace(FRONT_LINK, name="front"), {}),
+        (STOR0, FRONT_LINK, {"nic.ports": "stor0: 0000:f0:00.0 has no device; adapters are at 0000:1a:00.0"}),
+        (replace(STOR0, port=replace(STOR0.port, path="pci-0000:1a:00.0")), FRONT_LINK, {}),
+    ],
+)
+def test_ports_that_are_no_rails_are_looked_at_before_anything_is_changed(
+    port: DeclaredPort, link: Link, said: dict[str, str]
+) -> None:
+    """In the words that the operation on adapters would refuse with, in the middle of the deploy."""
+    host = StubHost({claims.LinksAhead: (link,), claims.ForeignAhead: ()})
+    with at(host):
+        found = judged(claims.of_ports((DeclaredPort(RAIL, False, None, False), port), cases.machine(), {}))
+    assert list(found) == list(said)
+    assert all(found[id_].startswith(text) for id_, text in said.items())
+
+
 def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
     architecture = cases.architecture()
     node = cases.node()
@@ -292,7 +321,9 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         claims.ScratchAhead: ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False),
         claims.CephAhead: CephState(None, None),
     })  # fmt: skip
-    declared = SimpleNamespace(source="doca", ofed="25.10", stack=NicStack(), ports=(SimpleNamespace(port=RAIL),))
+    declared = SimpleNamespace(
+        source="doca", ofed="25.10", stack=NicStack(), drivers=True, ports=(DeclaredPort(RAIL, False, None, False),)
+    )
     with (
         at(host),
         patch.object(operations, "machine_here", cases.machine),
@@ -328,7 +359,7 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
     architecture, node = cases.architecture(), cases.node()
     site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
     host = StubHost({operations.DriverUse: use, operations.StackState: stack_state()})
-    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=())
+    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=(), drivers=True)
     with (
         at(host),
         patch.object(operations, "packages_here", lambda part: ()),
@@ -341,7 +372,16 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
 
 
 @pytest.mark.parametrize(
-    "id_", ["versions.contradiction", "versions.room", "nic.drivers", "drives.foreign", "nic.foreign"]
+    "id_",
+    [
+        "versions.contradiction",
+        "versions.room",
+        "nic.drivers",
+        "drives.foreign",
+        "nic.foreign",
+        "nic.in_use",
+        "nic.ports",
+    ],
 )
 def test_what_the_deploy_itself_would_stop_at_cannot_be_accepted(id_: str) -> None:
     with pytest.raises(InventoryError, match=f"preflight.accept.{id_}: cannot be accepted; "):
@@ -353,5 +393,5 @@ def test_every_check_of_a_node_is_tried_here() -> None:
     tried |= {"versions.contradiction"}  # of the whole rack
     tried |= {"host.firewall", "host.selinux", "host.userns"}  # in test_security.py
     tried |= {"gpu.busy"}
-    tried |= {"drives.foreign", "nic.foreign"}
+    tried |= {"drives.foreign", "nic.foreign", "nic.in_use", "nic.ports"}
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)
