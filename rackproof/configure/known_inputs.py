@@ -100,11 +100,29 @@ def misspelled(keys: Iterable[str]) -> dict[str, str]:
 def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:
     for name, field in model.model_fields.items():
         key = f"{prefix}.{name}" if prefix else name
-        inner = field.annotation if inspect.isclass(field.annotation) and issubclass(field.annotation, Inputs) else None
+        place, inner = _inside(field.annotation)
         text = field.description or (inner.__doc__ if inner else None) or ""
         yield Described(key, _type(field), _default(field), inspect.cleandoc(text))
         if inner:
-            yield from _of_model(key, inner)
+            yield from _of_model(f"{key}{place}", inner)
+
+
+def _inside(annotation: Any) -> tuple[str, type[BaseModel] | None]:
+    """The mapping that a value consists of, and how one gets there: ``.NAME`` by a name, ``[]`` in a list."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return "", annotation
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if not inside:
+        return "", None
+    if origin is dict:
+        place, model = _inside(inside[1])
+        return f".NAME{place}", model
+    if origin in (tuple, list, frozenset):
+        place, model = _inside(inside[0])
+        return f"[]{place}", model
+    if origin is Annotated:
+        return _inside(inside[0])
+    return next((found for each in inside if (found := _inside(each))[1]), ("", None))
 
 
 def _type(field: FieldInfo) -> str:

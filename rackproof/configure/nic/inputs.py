@@ -42,6 +42,7 @@ class Image(Inputs):
     url: Url
     """Of the ``.bin`` file for exactly this PSID (not a zip)."""
     sha256: Sha256
+    """Of that file; nothing else is written to a board."""
 
 
 class Partition(Inputs):
@@ -61,6 +62,7 @@ class Child(Inputs):
     """IPoIB interfaces of another partition, one on every rail."""
 
     pkey: Pkey
+    """Number of the partition, ``0x8001``."""
     addresses: tuple[IPv4Interface, ...] = ()
     """With prefix length, rail by rail. Default: none, the interface only exists."""
 
@@ -150,8 +152,11 @@ class Vlan(Inputs):
     """A tagged network on a rail, another port or a bond."""
 
     parent: PortName
+    """The port or bond that it runs over."""
     id: int = Field(ge=1, le=4094)
+    """Tag, 1 to 4094."""
     address: IPv4Interface
+    """With prefix length."""
     mtu: int | None = Field(default=None, ge=576, le=9978)
     """Bytes; not more than the parent's. Default: the parent's."""
 

@@ -24,6 +24,7 @@ class User(Inputs):
     """One account. What it has besides (files, further groups) is left alone."""
 
     name: Name
+    """Of the account."""
     uid: int | None = Field(default=None, ge=1000, lt=65534)
     """The same number on every node, or files on shared storage belong to somebody else. Default: the next free one."""
     groups: tuple[Name, ...] = ()

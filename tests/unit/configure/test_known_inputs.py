@@ -31,6 +31,14 @@ def test_types_are_said_without_the_machinery_behind_them() -> None:
     assert types["preflight.free_mib"] == "dict[str, int]"
 
 
+def test_what_stands_inside_lists_and_by_names_is_said_too() -> None:
+    found = {each.key: each for key in MODELS for each in described(key)}
+    assert found["nic_stack.ports.NAME.purpose"].type == "str | None"
+    assert found["nic_stack.bonds.NAME.mode"].default == "802.3ad"
+    assert found["node.users[].name"].default == "required"
+    assert found["containers.packages[].sha256"].text
+
+
 def test_settings_of_a_node_are_described() -> None:
     found = {each.key: each for each in plain_inputs() if each.text}
     assert {"data_drive", "fabric_addresses", "architecture"} <= set(found)
