@@ -9,7 +9,6 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from rackproof.configure.exchange import operations
-from rackproof.configure.exchange.due import drains, has_gpus
 from rackproof.configure.exchange.use import BUSY
 from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.site import here
@@ -18,5 +17,5 @@ from rackproof.configure.site import here
 @deploy("Exchange of drivers")
 def exchange() -> None:
     site = here()
-    if has_gpus(site) and drains(site):
+    if site.real_gpus and site.in_slurm:
         operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)

@@ -16,7 +16,6 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
-from rackproof.configure.exchange.due import drains, has_gpus
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import inputs
@@ -33,14 +32,14 @@ def reboot() -> None:
     site = here()
     wishes = reboot_inputs(site, host.data.get("reboot_serial"))
     slurm = site.architecture.slurm
-    works = drains(site)
+    works = site.in_slurm
     arguments: dict[str, Any] = {
         "mode": mode_of(site, host.data.get("reboot", "refused")),
         "wishes": wishes,
         "kernel": site.architecture.system.kernel,
         "slurm": works,
         "health_check": slurm.health_check if slurm and works else None,
-        "exchanges": has_gpus(site),
+        "exchanges": site.real_gpus is not None,
         "_timeout": int(wishes.limit_s + (wishes.drain_limit_s if works else 0) + wishes.health_limit_s + SPARE_S),
     }
     if site.others_wait:

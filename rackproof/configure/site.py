@@ -20,7 +20,7 @@ from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import inputs as storage_inputs
 from rackproof.configure.storage.client import Around, Named, NoClient
 from rackproof.configure.storage.nfs import shared_transport
-from rackproof.core.architecture import Architecture, Ceph, Storage
+from rackproof.core.architecture import Architecture, Ceph, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
@@ -47,6 +47,19 @@ class Site:
         """The first node of a role in inventory order: the one that serves when only one can."""
         nodes = self.rack.group(role) if role else ()
         return nodes[0] if nodes else None
+
+    @property
+    def real_gpus(self) -> Gpu | None:
+        """The promise of GPUs whose driver the deploy installs here; None without any, and of simulated ones."""
+        declared = self.architecture.gpu
+        here = self.has_role("gpu") and not self.settings.simulated_gpus
+        return declared if declared and declared.count and here else None
+
+    @property
+    def in_slurm(self) -> bool:
+        """The deploy sets up slurmd here, takes the node out of Slurm and gives it back."""
+        slurm = self.architecture.slurm
+        return slurm is not None and slurm.set_up_on(self.node.groups)
 
     @property
     def others_wait(self) -> bool:

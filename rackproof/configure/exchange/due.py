@@ -26,22 +26,10 @@ from rackproof.core.versions import LockedPackage
 from rackproof.errors import InventoryError
 
 
-def has_gpus(site: Site) -> bool:
-    """Real ones, whose driver the deploy installs."""
-    declared = site.architecture.gpu
-    return bool(declared and declared.count) and site.has_role("gpu") and not site.settings.simulated_gpus
-
-
 def has_adapters(site: Site) -> bool:
     """Real ones, whose drivers the deploy sees to. Raises DeployError where the inventory contradicts itself."""
     fabric = site.architecture.fabric
     return fabric is not None and fabric.kind != "soft-roce" and uses_adapters_here(site)
-
-
-def drains(site: Site) -> bool:
-    """The deploy takes this node out of Slurm and gives it back: the rack has the controller."""
-    slurm = site.architecture.slurm
-    return slurm is not None and slurm.controller_role is not None and any(map(site.has_role, slurm.roles))
 
 
 def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: str) -> tuple[str, ...]:
@@ -83,7 +71,7 @@ def due(
 
     Raises DeployError where the inventory contradicts itself.
     """
-    if not has_gpus(site) or machine.family not in ("debian", "rhel"):
+    if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     found: list[str] = []
     if locked := (*packages_here("network"), *packages_here("driver")):
@@ -109,7 +97,7 @@ def due(
 
 def due_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
     """As ``due``, with its questions."""
-    if not has_gpus(site) or machine.family not in ("debian", "rhel"):
+    if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     names = [each.name for each in packages_here("all")]
     installed = host.get_fact(PackageStates, names=names, family=machine.family) if names else None
@@ -118,7 +106,7 @@ def due_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
 
 def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted | None:
     """The driver as the inventory wants it, as far as its packages go; None for GPUs that no driver serves."""
-    declared = site.architecture.gpu
+    declared = site.real_gpus
     if declared is None:
         return None
     try:

@@ -32,7 +32,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
     cmdline = (*given.kernel_arguments, *proposed)
     weka = clients.weka if any(each.fstype == "wekafs" for each in mounted) else None
     slurm = architecture.slurm
-    works = slurm is not None and slurm.controller_role is not None and set(slurm.roles) & set(node.groups)
+    works = slurm is not None and slurm.set_up_on(node.groups)
     return Choices(
         cmdline=cmdline,
         driver_options={key: str(value) for key, value in stack.module_options.items()},

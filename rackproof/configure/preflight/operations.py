@@ -23,7 +23,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
-from rackproof.configure.nic.declared import declared_here, uses_adapters_here
+from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
@@ -200,7 +200,7 @@ def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
     use = host.get_fact(DriverUse, node=site.node.name)
     if use is None:
         return [unread("programs and jobs that use the GPUs")]
-    found = obstacle(use, due, exchanges.drains(site))
+    found = obstacle(use, due, site.in_slurm)
     return [Problem(BUSY, *found)] if found else []
 
 
@@ -227,16 +227,13 @@ def judged(
 
 def _hardware(site: Site, machine: Machine) -> list[Problem]:
     found: list[Problem] = []
-    declared, fabric = site.architecture.gpu, site.architecture.fabric
     try:
-        if declared is not None and declared.count and "gpu" in site.node.groups and not site.settings.simulated_gpus:
+        if declared := site.real_gpus:
             stack = inputs(site.node, "gpu_stack", GpuStack)
             platform = platform_here()
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
             found += node_checks.gpu_problems(machine, declared, stack, locked)
-        if fabric is not None and fabric.kind != "soft-roce":
-            if not uses_adapters_here(site):
-                return found
+        if exchanges.has_adapters(site):
             nic_stack = inputs(site.node, "nic_stack", NicStack)
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
@@ -255,8 +252,7 @@ def _checked_only(site: Site) -> tuple[str, ...]:
     components = stage_components(platform, "all", machine, groups) if platform and machine else ()
     files = {file.path for _, each in components for file in each.files}
     dkms = {name for _, each in components for name in each.dkms}
-    gpu = site.architecture.gpu
-    if gpu is not None and gpu.count and "gpu" in groups and not site.settings.simulated_gpus:
+    if site.real_gpus:
         dkms.add("nvidia")
     line = checked_only(system, {each.name for each in packages_here("all")}, files, dkms)
     return (line,) if line else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -38,6 +39,10 @@ class Slurm(Model):
     """Jobs may ask for a container (``srun --container-image``)."""
     source: str | None = None
     claim: Claims = ()
+
+    def set_up_on(self, groups: Collection[str]) -> bool:
+        """Whether the kit sets up slurmd on a node of these groups, and may drain it: the controller is the rack's."""
+        return self.controller_role is not None and not set(self.roles).isdisjoint(groups)
 
 
 class Containers(Model):

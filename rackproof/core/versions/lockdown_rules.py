@@ -52,14 +52,17 @@ def secure_boot_lockdown(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         )
 
 
+def _of_nics(roles: dict[str, Role], *keys: str) -> Iterator[str]:
+    """Those of the keys that an architecture says something in."""
+    for name, role in roles.items():
+        for nic in role.expect.nics:
+            yield from (
+                f"roles.{name}.expect.nics ({nic.purpose}): {key}" for key in keys if getattr(nic, key) is not None
+            )
+
+
 def _pci(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
-    declared = (
-        f"roles.{name}.expect.nics ({nic.purpose}): {key}"
-        for name, role in roles.items()
-        for nic in role.expect.nics
-        for key in ("max_read_request", "relaxed_ordering")
-        if getattr(nic, key) is not None
-    )
+    declared = _of_nics(roles, "max_read_request", "relaxed_ordering")
     return (*declared, *(f"nic_stack.{key}" for key in plan.choices.pci_settings))
 
 
@@ -73,13 +76,7 @@ def _acs(plan: Plan, roles: dict[str, Role]) -> Iterator[str]:
 
 
 def _firmware(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
-    declared = (
-        f"roles.{name}.expect.nics ({nic.purpose}): {key}"
-        for name, role in roles.items()
-        for nic in role.expect.nics
-        for key in ("firmware", "firmware_settings")
-        if getattr(nic, key) is not None
-    )
+    declared = _of_nics(roles, "firmware", "firmware_settings")
     return (*declared, *(("nic_firmware of the version set",) if plan.components.nic_firmware else ()))
 
 
