@@ -20,7 +20,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.errors import InventoryError
@@ -40,7 +40,7 @@ GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 @deploy("Base")
 def base() -> None:
     site = here()
-    wishes = node_inputs(site)
+    inputs = node_inputs(site)
     machine = machine_here()
     # Without an answer every question fails alike, and so does every operation.
     family = machine.family if machine and machine.family in CHRONY else "debian"
@@ -51,11 +51,11 @@ def base() -> None:
         names=packages.declared_packages(site.architecture, site.node, family),
         family=family,
     )
-    operations.files(name="Files", entries=files(site, family, wishes))
+    operations.files(name="Files", entries=files(site, family, inputs))
     operations.kernel_values(
-        name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=kernel_patterns(site, wishes)
+        name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=kernel_patterns(site, inputs)
     )
-    operations.units(name="Services", wanted=units(site, family), manager=manager_limits(site, wishes))
+    operations.units(name="Services", wanted=units(site, family), manager=manager_limits(site, inputs))
     if site.first(site.architecture.system.time.server_role) is None:
         operations.time_followed(name="Time")
 
@@ -76,7 +76,7 @@ def nothing_waits_for_a_reboot() -> bool:
 def node_inputs(site: Site) -> NodeInputs:
     """Raises DeployError when the inventory cannot be used."""
     try:
-        return inputs(site.node, "node", NodeInputs)
+        return read_inputs(site.node, "node", NodeInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 
@@ -104,9 +104,9 @@ def time_files(site: Site, family: str) -> tuple[Entry, ...]:
     return (RemoteFile(path, text, restart=(service,)),)
 
 
-def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) -> tuple[Entry, ...]:
+def files(site: Site, family: str = "debian", inputs: NodeInputs | None = None) -> tuple[Entry, ...]:
     system = site.architecture.system
-    wishes = wishes or NodeInputs()
+    inputs = inputs or NodeInputs()
     apt = "/etc/apt/apt.conf.d/99-rackproof"
     own: tuple[Entry, ...] = ()
     if family == "debian":
@@ -115,11 +115,11 @@ def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) 
         *time_files(site, family),
         RemoteFile(
             "/etc/security/limits.d/60-rackproof.conf",
-            templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, wishes)),
+            templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
         ),
         RemoteFile(
             "/etc/systemd/system.conf.d/60-rackproof.conf",
-            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, wishes)),
+            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
         ),
         RemoteFile(
             "/etc/sysctl.d/60-rackproof.conf",
@@ -133,7 +133,7 @@ def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) 
             f"/etc/systemd/system/{KERNEL_SERVICE}",
             templates.text(
                 f"/etc/systemd/system/{KERNEL_SERVICE}",
-                values=kernel_patterns(site, wishes)
+                values=kernel_patterns(site, inputs)
                 | hugepages_at_boot(system.hugepages or {})
                 | ({CLOCK_SOURCE: system.clock_source} if system.clock_source else {}),
             ),
@@ -142,14 +142,14 @@ def files(site: Site, family: str = "debian", wishes: NodeInputs | None = None) 
     )
 
 
-def kernel_patterns(site: Site, wishes: NodeInputs | None = None) -> dict[str, str]:
+def kernel_patterns(site: Site, inputs: NodeInputs | None = None) -> dict[str, str]:
     """Files below /sys by shell pattern; what matches nothing (no frequency scaling in a guest) is left alone."""
     system = site.architecture.system
     values: dict[str, str] = {THP: system.transparent_hugepages}
     if system.cpu_governor:
         values[GOVERNOR] = system.cpu_governor
-    if wishes and wishes.smt is not None:
-        values[SMT_CONTROL] = "on" if wishes.smt else "off"
+    if inputs and inputs.smt is not None:
+        values[SMT_CONTROL] = "on" if inputs.smt else "off"
     return values
 
 
@@ -167,23 +167,23 @@ _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
 """Names in limits.conf, and how many of systemd's units (bytes, or pieces) one of theirs is."""
 
 
-def login_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """As limits.conf has them: memory in KiB. Raises DeployError when inventory and architecture contradict."""
     try:
-        said = promised.limits(site.architecture.system, wishes)
+        said = promised.limits(site.architecture.system, inputs)
     except InventoryError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
     return {name: str(value) for name, value in said.items() if value is not None}
 
 
-def service_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+def service_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """Name to value as systemd reads and reports it: bytes, or pieces."""
     return {
         name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
-        for name, value in login_limits(site, wishes).items()
+        for name, value in login_limits(site, inputs).items()
     }
 
 
-def manager_limits(site: Site, wishes: NodeInputs) -> dict[str, str]:
+def manager_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """Properties of systemd's manager."""
-    return {f"DefaultLimit{name}": value for name, value in service_limits(site, wishes).items()}
+    return {f"DefaultLimit{name}": value for name, value in service_limits(site, inputs).items()}

@@ -10,7 +10,7 @@ from deploys.base import base, clock_source
 from deploys.ceph import ceph_server
 from deploys.container_toolkit import container_toolkit
 from deploys.containers import containers
-from deploys.exchange import exchange
+from deploys.driver_swap import driver_swap
 from deploys.fabric import fabric
 from deploys.gpu import gpu
 from deploys.gpu_driver import gpudirect_storage
@@ -33,7 +33,7 @@ base()
 repositories_and_freeze()
 kernel()
 node()
-exchange()
+driver_swap()
 if site.architecture.fabric:
     fabric()
 

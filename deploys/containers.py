@@ -23,7 +23,7 @@ from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import family_here
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
@@ -40,7 +40,7 @@ def inputs_here(site: Site) -> ContainerInputs:
     """Raises DeployError."""
     declared = site.architecture.containers
     try:
-        chosen = inputs(site.node, "containers", ContainerInputs)
+        chosen = read_inputs(site.node, "containers", ContainerInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     if declared and declared.runtime == "enroot" and not chosen.packages:

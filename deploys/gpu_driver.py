@@ -144,7 +144,7 @@ def gpudirect_storage() -> None:
     _prove_storage(plan, wanted(plan, files(site, plan)))
 
 
-def _prove_storage(plan: Plan, target: install.Wanted) -> None:
+def _prove_storage(plan: Plan, target: install.WantedDriver) -> None:
     if plan.declared.gds:
         gpu_operations.gpudirect_storage(
             name="GPUDirect Storage", declared=plan.declared, stack=plan.stack, target=target, machine=plan.machine
@@ -154,7 +154,7 @@ def _prove_storage(plan: Plan, target: install.Wanted) -> None:
 def stack_of(site: Site) -> GpuStack:
     """Raises DeployError: a contradiction in the inventory stops the run before anything is touched."""
     try:
-        return settings.inputs(site.node, "gpu_stack", GpuStack)
+        return settings.read_inputs(site.node, "gpu_stack", GpuStack)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 
@@ -240,7 +240,7 @@ def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, 
     return {**needed, **stack.module_options, **promised}
 
 
-def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.Wanted:
+def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
     return install.wanted(
         choice=plan.choice,
         machine=plan.machine,

@@ -39,51 +39,51 @@ TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned
 @deploy("Node")
 def node() -> None:
     site = here()
-    wishes = accounts(site, node_inputs(site))
-    hashes = password_hashes(site, wishes)
-    array = scratch_array(site, wishes)
+    inputs = accounts(site, node_inputs(site))
+    hashes = password_hashes(site, inputs)
+    array = scratch_array(site, inputs)
     machine = machine_here()
     if machine is None:
         node_operations.unread(name="Machine")
         return
-    node_operations.kernel_arguments(name="Kernel arguments", wanted=arguments(site, wishes, machine))
-    operations.files(name="Files", entries=(*files(site, wishes), *(scratch_files(array) if array else ())))
-    node_operations.settings(name="Settings", wanted=settings(site, wishes), _timeout=SETTINGS_TIMEOUT_S)
+    node_operations.kernel_arguments(name="Kernel arguments", wanted=arguments(site, inputs, machine))
+    operations.files(name="Files", entries=(*files(site, inputs), *(scratch_files(array) if array else ())))
+    node_operations.settings(name="Settings", wanted=settings(site, inputs), _timeout=SETTINGS_TIMEOUT_S)
     if array:
         node_operations.scratch(name="Scratch array", array=array)
         operations.mounted(name="Scratch mount", wanted=(scratch_mount(array),))
     scratch_units = (Unit(scratch_mount(array).unit, running=None),) if array else ()
-    operations.units(name="Services", wanted=(*units(site, wishes), *scratch_units))
-    if wishes.users:
-        node_operations.users(name="Users", wanted=wishes.users, hashes=hashes)
+    operations.units(name="Services", wanted=(*units(site, inputs), *scratch_units))
+    if inputs.users:
+        node_operations.users(name="Users", wanted=inputs.users, hashes=hashes)
 
 
-def accounts(site: Site, wishes: NodeInputs) -> NodeInputs:
+def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
     """With the users that the architecture promises. Raises DeployError when they contradict each other."""
     try:
-        return wishes.model_copy(update={"users": promised.users(site.architecture.system, wishes)})
+        return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
     except InventoryError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
 
 
-def password_hashes(site: Site, wishes: NodeInputs) -> dict[str, str]:
+def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """Raises DeployError when one is not to be had."""
     try:
-        found = {user.name: user.password_hash() for user in wishes.users}
+        found = {user.name: user.password_hash() for user in inputs.users}
     except InventoryError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
     return {name: value for name, value in found.items() if value is not None}
 
 
-def arguments(site: Site, wishes: NodeInputs, machine: Machine) -> cmdline.Wanted:
+def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.WantedArguments:
     """Raises DeployError when something is required and forbidden."""
     system = site.architecture.system
-    required = [*system.cmdline_required, *wishes.kernel_arguments]
-    if wishes.idle_limit == "cmdline":
+    required = [*system.cmdline_required, *inputs.kernel_arguments]
+    if inputs.idle_limit == "cmdline":
         required.append("processor.max_cstate=1")
         if machine.cpu_vendor == "GenuineIntel":
             required.append("intel_idle.max_cstate=1")
-    proposed = () if site.settings.virtual else cmdline.proposals(machine, wishes.proposals)
+    proposed = () if site.settings.virtual else cmdline.proposals(machine, inputs.proposals)
     try:
         return cmdline.wanted(
             required, system.cmdline_forbidden, proposed, cmdline.hugepage_arguments(system.hugepages or {})
@@ -92,25 +92,25 @@ def arguments(site: Site, wishes: NodeInputs, machine: Machine) -> cmdline.Wante
         raise DeployError(f"{site.node.name}: {error}") from None
 
 
-def settings(site: Site, wishes: NodeInputs) -> Settings:
+def settings(site: Site, inputs: NodeInputs) -> Settings:
     system = site.architecture.system
     return Settings(
         swap_off=system.swap is False,
-        timezone=wishes.timezone,
+        timezone=inputs.timezone,
         tuned=system.tuned_profile,
         modules=system.modules,
         forbidden=system.modules_forbidden,
         hugepages=system.hugepages or {},
-        irq_affinity=moves_interrupts(site, wishes),
+        irq_affinity=moves_interrupts(site, inputs),
     )
 
 
-def moves_interrupts(site: Site, wishes: NodeInputs) -> bool:
+def moves_interrupts(site: Site, inputs: NodeInputs) -> bool:
     system = site.architecture.system
-    return system.irq_affinity == "local" or (wishes.irq_affinity and system.irqbalance is False)
+    return system.irq_affinity == "local" or (inputs.irq_affinity and system.irqbalance is False)
 
 
-def files(site: Site, wishes: NodeInputs) -> tuple[Entry, ...]:
+def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
     system = site.architecture.system
     entries: list[Entry] = []
     if system.modules:
@@ -120,27 +120,27 @@ def files(site: Site, wishes: NodeInputs) -> tuple[Entry, ...]:
         entries.append(Absent(MODULES_LOAD))
     profile = templates.text(
         "/etc/tuned/rackproof.conf",
-        base=wishes.tuned_base,
+        base=inputs.tuned_base,
         governor=system.cpu_governor,
         hugepages=system.transparent_hugepages,
         sysctl=system.sysctl,
     )
     if system.tuned_profile == OWN_PROFILE:
         entries += [RemoteFile(path, profile, restart=("tuned.service",)) for path in TUNED]
-    entries += _services(moves_interrupts(site, wishes), IRQ_SERVICE, IRQ_SCRIPT, {"root": ""}, {}) + _services(
-        wishes.idle_limit == "latency",
+    entries += _services(moves_interrupts(site, inputs), IRQ_SERVICE, IRQ_SCRIPT, {"root": ""}, {}) + _services(
+        inputs.idle_limit == "latency",
         IDLE_SERVICE,
         IDLE_SCRIPT,
-        {"bytes": "".join(f"\\{byte:03o}" for byte in wishes.idle_latency_us.to_bytes(4, "little"))},
-        {"latency_us": wishes.idle_latency_us},
+        {"bytes": "".join(f"\\{byte:03o}" for byte in inputs.idle_latency_us.to_bytes(4, "little"))},
+        {"latency_us": inputs.idle_latency_us},
     )
-    limits = {f"Limit{name}": value for name, value in service_limits(site, wishes).items()}
+    limits = {f"Limit{name}": value for name, value in service_limits(site, inputs).items()}
     entries += [
         RemoteFile(
             f"/etc/systemd/system/{service}.d/60-rackproof-limits.conf",
             templates.text("/etc/systemd/system/limits.conf", limits=limits),
         )
-        for service in promised.limited_services(system, wishes)
+        for service in promised.limited_services(system, inputs)
     ]
     return tuple(entries)
 
@@ -157,27 +157,27 @@ def _services(
     ]
 
 
-def units(site: Site, wishes: NodeInputs) -> tuple[Unit, ...]:
+def units(site: Site, inputs: NodeInputs) -> tuple[Unit, ...]:
     system = site.architecture.system
     wanted = []
     if system.irqbalance is not None:
         wanted.append(Unit("irqbalance.service", enabled=system.irqbalance, running=system.irqbalance))
     if system.tuned_profile:
         wanted.append(Unit("tuned.service"))
-    moves = moves_interrupts(site, wishes)
-    idle = wishes.idle_limit == "latency"
+    moves = moves_interrupts(site, inputs)
+    idle = inputs.idle_limit == "latency"
     wanted.append(Unit(IRQ_SERVICE, enabled=moves, running=moves))
     wanted.append(Unit(IDLE_SERVICE, enabled=idle, running=idle))
     return tuple(wanted)
 
 
-def scratch_array(site: Site, wishes: NodeInputs) -> Scratch | None:
+def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
     """None where there is none: no ``scratch_drives`` and no promise. Raises DeployError when they cannot be used."""
     drives = site.settings.scratch_drives
     name = site.node.name
     role = role_with(site.architecture, site.node.groups, "scratch")
     try:
-        wishes = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, wishes)
+        inputs = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
     except InventoryError as error:
         raise DeployError(f"{name}: {error}") from None
     if not drives:
@@ -190,7 +190,7 @@ def scratch_array(site: Site, wishes: NodeInputs) -> Scratch | None:
         )
     if twice := next((drive for drive in drives if drives.count(drive) > 1), None):
         raise DeployError(f"{name}: scratch_drives: {twice} is there twice")
-    return Scratch(drives, wishes.scratch_path, wishes.scratch_label, wishes.scratch_fstype, wishes.scratch_chunk_kib)
+    return Scratch(drives, inputs.scratch_path, inputs.scratch_label, inputs.scratch_fstype, inputs.scratch_chunk_kib)
 
 
 def scratch_mount(array: Scratch) -> Mount:

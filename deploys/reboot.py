@@ -18,7 +18,7 @@ from pyinfra.context import host
 
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
@@ -30,22 +30,22 @@ SPARE_S = 900
 @deploy("Reboot")
 def reboot() -> None:
     site = here()
-    wishes = reboot_inputs(site, host.data.get("reboot_serial"))
+    inputs = reboot_inputs(site, host.data.get("reboot_serial"))
     slurm = site.architecture.slurm
     works = site.in_slurm
     arguments: dict[str, Any] = {
         "mode": mode_of(site, host.data.get("reboot", "refused")),
-        "wishes": wishes,
+        "inputs": inputs,
         "kernel": site.architecture.system.kernel,
         "slurm": works,
         "health_check": slurm.health_check if slurm and works else None,
         "exchanges": site.real_gpus is not None,
-        "_timeout": int(wishes.limit_s + (wishes.drain_limit_s if works else 0) + wishes.health_limit_s + SPARE_S),
+        "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
     }
     if site.others_wait:
         operations.reboot(name="Servers", **arguments, _parallel=1)
     else:
-        operations.reboot(name="Reboot", **arguments, _parallel=wishes.serial)
+        operations.reboot(name="Reboot", **arguments, _parallel=inputs.serial)
 
 
 def mode_of(site: Site, word: object) -> Mode:
@@ -59,12 +59,12 @@ def mode_of(site: Site, word: object) -> Mode:
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
     """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
     try:
-        wishes = [inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
-        mine = inputs(site.node, "rebooting", RebootInputs)
+        inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
+        mine = read_inputs(site.node, "rebooting", RebootInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     for name in ("serial", "max_failures"):
-        if len({getattr(each, name) for each in wishes}) > 1:
+        if len({getattr(each, name) for each in inputs}) > 1:
             raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
     if serial is None:
         return mine

@@ -15,7 +15,7 @@ from deploys.site_repository import site_repository
 from rackproof.configure import operations
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import family_here
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.slurm import operations as slurm_operations
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, is_member, package_names
@@ -30,10 +30,10 @@ REPOSITORY = "slurm"
 def cluster_here(site: Site) -> Cluster | None:
     """The cluster that this node is a part of. Raises DeployError for what this rack cannot have."""
     try:
-        cluster = cluster_of(site.architecture, site.rack, inputs(site.node, "slurm", SlurmInputs))
+        cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, "slurm", SlurmInputs))
         if cluster is None or not is_member(cluster, site.node):
             return None
-        head = inputs(site.rack.node(cluster.controller), "slurm", SlurmInputs)
+        head = read_inputs(site.rack.node(cluster.controller), "slurm", SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     if head != cluster.inputs:

@@ -113,7 +113,7 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
     """
     around = replace(site.storage_around, locked=dict(locked or {}))
     try:
-        return catalogue.whole(
+        return catalogue.merge_clients(
             catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))
         )  # fmt: skip
     except (NoClient, InventoryError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from rackproof.architectures import LoadedArchitecture
+from rackproof.atomic_write import replace_file
 from rackproof.bench.step import Key, key_of
 from rackproof.core.evidence import (
     CheckResult,
@@ -28,7 +29,6 @@ from rackproof.report.prometheus import render_metrics
 from rackproof.report.sizing_summary import sizing_summary
 from rackproof.run.folder import info_of
 from rackproof.run.store import lost_outputs, read_raw
-from rackproof.whole_files import replace_file
 
 VerdictKind = Literal["check", "criterion"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from rackproof import architectures
+from rackproof.atomic_write import replace_file
 from rackproof.errors import SizingError
-from rackproof.whole_files import replace_file
 
 
 @click.command()

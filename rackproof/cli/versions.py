@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rackproof.atomic_write import replace_file
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
-from rackproof.whole_files import replace_file
 
 if TYPE_CHECKING:
     from rackproof.core.versions import VersionSet

@@ -17,7 +17,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from rackproof.configure import ceph, clock, drives, files, kernel, mounts, network, packages, trust, units
-from rackproof.configure.asking import END, Question, ask_ahead
+from rackproof.configure.fact_prefetch import END, Question, ask_ahead
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 
 T = TypeVar("T")

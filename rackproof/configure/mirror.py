@@ -25,7 +25,7 @@ from rackproof.configure.health import kit
 from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
-from rackproof.configure.settings import Inputs, inputs
+from rackproof.configure.settings import Inputs, read_inputs
 from rackproof.configure.site import Site, settings_of
 from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
@@ -152,7 +152,7 @@ def _of_gpus(target: Target) -> Iterator[MirrorItem]:
     declared = site.architecture.gpu
     if declared is None or declared.count == 0 or site.settings.simulated_gpus:
         return
-    stack = inputs(site.node, "gpu_stack", GpuStack)
+    stack = read_inputs(site.node, "gpu_stack", GpuStack)
     wanted = handing_out(site.architecture.containers, site.node.groups, stack)
     if "gpu" in site.node.groups:
         yield from _listed(target, gpu.container_toolkit(stack, wanted))
@@ -208,7 +208,7 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
     site = target.site
     around = replace(site.storage_around, locked=target.locked("clients"))
     clients = catalogue.clients_of(site.named_storage(), around, target.family, site.own_fsid, lambda _: b"")
-    whole = catalogue.whole(clients)
+    whole = catalogue.merge_clients(clients)
     locked = target.locked()
     for step in (*whole.install, *whole.ready, *whole.proofs):
         for name, version in step.brings:
@@ -237,7 +237,7 @@ def _of_kernel(text: str, release: str | None) -> str | None:
 @contributes("slurm")
 def _of_slurm(target: Target) -> Iterator[MirrorItem]:
     site = target.site
-    cluster = cluster_of(site.architecture, site.rack, inputs(site.node, "slurm", SlurmInputs))
+    cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, "slurm", SlurmInputs))
     if cluster is not None and is_member(cluster, site.node):
         # RHEL has none of its own: EPEL, or the inventory's repository.
         where = "" if target.family == "rhel" else DISTRIBUTION
@@ -279,7 +279,7 @@ def items_of(
         yield from of_versions(versions)
     for key, model in INPUTS.items():
         if key in node.data:
-            yield from of_inputs(inputs(node, key, _model(model)).model_dump(mode="json"), key)
+            yield from of_inputs(read_inputs(node, key, _model(model)).model_dump(mode="json"), key)
     try:
         site = Site(rack or Rack("", (node,)), architecture, node, settings_of(node, architecture))
         for target in _targets(site, versions, machine):

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import InventoryError as NoInventory
 
-from rackproof.configure.asking import END
+from rackproof.configure.fact_prefetch import END
 from rackproof.configure.facts import MachineFacts
 from rackproof.core.machine import Machine, parse_machine
 from rackproof.core.rack import Node, Rack

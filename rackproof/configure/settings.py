@@ -28,7 +28,7 @@ class Inputs(BaseModel):
 InputsT = TypeVar("InputsT", bound=Inputs)
 
 
-def inputs(node: Node, key: str, model: type[InputsT]) -> InputsT:
+def read_inputs(node: Node, key: str, model: type[InputsT]) -> InputsT:
     """What the inventory says under ``key``; all defaults where it says nothing.
 
     Raises InventoryError, one line that names the node, the key and the way out.

@@ -15,10 +15,10 @@ from pyinfra.context import host
 from rackproof import architectures
 from rackproof.configure import ceph, mounts, network
 from rackproof.configure.drives import Drive
-from rackproof.configure.settings import NodeSettings, inputs, node_settings
+from rackproof.configure.settings import NodeSettings, node_settings, read_inputs
 from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import inputs as storage_inputs
-from rackproof.configure.storage.client import Around, Named, NoClient
+from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient
 from rackproof.configure.storage.nfs import shared_transport
 from rackproof.core.architecture import Architecture, Ceph, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
@@ -102,16 +102,16 @@ class Site:
         return drive
 
     @property
-    def storage_around(self) -> Around:
+    def storage_around(self) -> ClientNode:
         """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
         try:
-            said = inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
+            said = read_inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
         except InventoryError as error:
             raise DeployError(str(error)) from None
         roles = [role for storage in self.client_storage().values() for role in storage.client_roles]
         role = next((role for role in roles if self.has_role(role)), None)
         lossless = self.architecture.fabric.lossless if self.architecture.fabric else None
-        return Around(
+        return ClientNode(
             node=self.node.name,
             index=self.rack.group(role).index(self.node) if role else 0,
             addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
@@ -120,10 +120,11 @@ class Site:
             inputs=said,
         )
 
-    def named_storage(self) -> tuple[Named, ...]:
+    def named_storage(self) -> tuple[NamedStorage, ...]:
         """What this node mounts, with the addresses that serve it."""
+        addresses = self.rack.storage_addresses
         return tuple(
-            Named(name, storage, self.rack.storage_addresses(storage.servers, storage.server_role, storage.managed))
+            NamedStorage(name, storage, addresses(storage.servers, storage.server_role, storage.managed))
             for name, storage in self.client_storage().items()
         )
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import yaml
 
+from rackproof.atomic_write import replace_file
 from rackproof.core.evidence import CheckOutcome
 from rackproof.core.nearest import suggestion
 from rackproof.errors import LabError
 from rackproof.lab import monitor
 from rackproof.lab.rack import Lab
 from rackproof.lab.state import FAULTS as FILE
-from rackproof.whole_files import replace_file
 
 ALL = "all"
 SCRIPT_TIMEOUT_S = 300

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackproof.atomic_write import replace_file
 from rackproof.errors import LabError
 from rackproof.lab import keeper, monitor, seed, state
 from rackproof.lab.accel import choose
 from rackproof.lab.image import Image, ensure_image
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
-from rackproof.whole_files import replace_file
 
 BOOT_TIMEOUT_S = {"tcg": 900.0, "kvm": 120.0}
 POWEROFF_S = 60.0

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rackproof.atomic_write import replace_file
 from rackproof.errors import LabError
 from rackproof.lab.keeper import PIDFILE
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec
-from rackproof.whole_files import replace_file
 
 FOLDER = ".lab"
 RACK = "rack.json"

@@ -40,7 +40,7 @@ class Live(Protocol):
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult: ...
 
 
-class Wanted(BaseException):
+class QuestionsNeeded(BaseException):
     """Ends a question whose answers are not recorded yet. Not an Exception: a question must not swallow it."""
 
     def __init__(self, commands: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class RecordingReader:
             if self.lost is not None:
                 return self._unanswered(command, self.lost)
             if self._trying:
-                raise Wanted([command])
+                raise QuestionsNeeded([command])
             result = self._missed(command)
             if result is None:
                 return self._unanswered(command, self.lost or f"not in the recording: {command}")
@@ -157,14 +157,14 @@ class RecordingReader:
         if self._trying and self.lost is None:
             missing = [command for command in commands if command not in self._known]
             if missing:
-                raise Wanted(missing)
+                raise QuestionsNeeded(missing)
 
     def missing(self, question: Question) -> tuple[str, ...]:
         """The commands that a question needs next and that are not recorded; none when it has all it needs."""
         self._trying = True
         try:
             question()
-        except Wanted as wanted:
+        except QuestionsNeeded as wanted:
             return wanted.commands
         except Exception:
             return ()  # it has what it needs to fail; whoever asks it in earnest will see why

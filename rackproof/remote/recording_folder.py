@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rackproof import __version__
+from rackproof.atomic_write import replace_file
 from rackproof.errors import RunError
 from rackproof.remote.recording import Recording
-from rackproof.whole_files import replace_file
 
 COMPRESSED_FROM = 1024 * 1024
 """Bytes of JSON from which on a recording is compressed."""

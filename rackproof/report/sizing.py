@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rackproof.core.sizing import words
 from rackproof.core.sizing.answers import Memo
 from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve, latency_against_load, throughput_against_gpus
-from rackproof.core.sizing.hangs import described
 from rackproof.core.sizing.model import Phase, Stage
+from rackproof.core.sizing.sensitivity import described
 from rackproof.core.sizing.view import title_of
 from rackproof.report.plots import WIDTH, Line, Tick, nice_ticks
 from rackproof.report.quantities import significant

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rackproof.atomic_write import replace_file
 from rackproof.core.bodies import fault
 from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, Frozen, Kind, Record, link_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redact_bytes, redacted
-from rackproof.whole_files import replace_file
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"

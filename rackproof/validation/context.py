@@ -16,7 +16,7 @@ from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.inventory import load_rack
-from rackproof.remote import learnt
+from rackproof.remote import command_cache
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, Gathering, Question, RecordingReader, gather
 from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Fleet
@@ -38,7 +38,7 @@ class Context:
     owned: bool = False
     """The fleet belongs to this context and is closed with it."""
     _gathering: Gathering | None = None
-    _learnt: learnt.Learnt | None = None
+    _cache: command_cache.CommandCache | None = None
 
     def given(self, case: Case) -> dict[str, Any]:
         """Everything that a check can ask for, by name."""
@@ -58,23 +58,23 @@ class Context:
         return result_of(case, self.arch, error, seen)
 
     def gather(self, questions: dict[str, list[Question]], subject: str = "") -> None:
-        """Read beforehand what the questions need. ``subject`` says what they are about; see learnt.subject_of.
+        """Read beforehand what the questions need. ``subject`` says what they are about; see command_cache.subject_of.
 
         With it, nodes are asked at once what they were asked the last time.
         """
         if self.fleet is None:
             return
-        self._learnt = learnt.load(subject) if subject else None
-        kinds = {node.name: learnt.kind_of(node) for node in self.rack.nodes}
-        remembered = {n.name: self._learnt.commands(n) for n in self.rack.nodes} if self._learnt else {}
+        self._cache = command_cache.load(subject) if subject else None
+        kinds = {node.name: command_cache.kind_of(node) for node in self.rack.nodes}
+        remembered = {n.name: self._cache.commands(n) for n in self.rack.nodes} if self._cache else {}
         self._gathering = gather(self.fleet, self.readers, questions, kinds=kinds, remembered=remembered)
 
     def remember(self) -> None:
         """Keep what was asked for the next time."""
-        if self._learnt is not None:
+        if self._cache is not None:
             used = {name: list(reader.used) for name, reader in self.readers.items() if reader.lost is None}
-            self._learnt.remember(self.rack.nodes, used)
-            self._learnt.save()
+            self._cache.remember(self.rack.nodes, used)
+            self._cache.save()
 
     def reading(self) -> list[str]:
         """What reading the nodes took, and what is to be said about it, for a person; one line each."""
@@ -82,7 +82,7 @@ class Context:
         commands, misses = sum(len(r.used) for r in readers), sum(r.misses for r in readers)
         trips = self._gathering.trips if self._gathering is not None else 0
         times = "1 round trip" if trips == 1 else f"{trips} round trips"
-        note = self._learnt.note if self._learnt is not None else ""
+        note = self._cache.note if self._cache is not None else ""
         line = f"{commands} commands, {times} a node, {misses} asked for unexpectedly"
         return [line, note] if note else [line]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rackproof.atomic_write import replace_file
 from rackproof.core.architecture.base import Metadata
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
 from rackproof.validation.junit import render_checks
-from rackproof.whole_files import replace_file
 
 
 def exit_status(results: Sequence[CheckResult]) -> int:

@@ -19,7 +19,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack, fold
 from rackproof.errors import EXIT_USAGE, EvidenceWriteError, RackproofError, RunError
-from rackproof.remote import learnt
+from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording
@@ -194,7 +194,7 @@ class Validation:
                     questions.setdefault(case.node.name, []).append(partial(call, function, self.context.given(case)))
             try:
                 arch = self.context.arch.model_dump_json()
-                self.context.gather(questions, learnt.subject_of(checks.items(), arch))
+                self.context.gather(questions, command_cache.subject_of(checks.items(), arch))
             except RackproofError as error:
                 self._abort(error)
             outcome = yield

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from rackproof.core.evidence import CheckResult
-from rackproof.remote import learnt
+from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
 from rackproof.validation.checks import Check
 from rackproof.validation.context import Context
@@ -26,7 +26,7 @@ def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
         for function, case in chosen:
             questions.setdefault(case.node.name, []).append(partial(call, function, context.given(case)))
         functions = {case.check.id: function for function, case in chosen}
-        context.gather(questions, learnt.subject_of(functions.items(), context.arch.model_dump_json()))
+        context.gather(questions, command_cache.subject_of(functions.items(), context.arch.model_dump_json()))
     for function, case in chosen:
         yield context.evaluate(function, case)
     context.remember()

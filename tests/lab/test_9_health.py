@@ -80,12 +80,12 @@ def asked_by_slurm(converged: Rack, command: Command, tmp_path: Path, wheels: st
         "slurm": {"health_check": PROGRAM},
     }
     architecture.write_text(yaml.safe_dump(document, sort_keys=False))
-    wishes = (
+    inputs = (
         f"architecture={architecture}",
         f'health_check={{"install": true, "wheelhouse": "{wheels}", "time_limit_s": 900, "tags": ["base", "mount"]}}',
         'slurm={"health_check_interval_s": 120}',
     )
-    data = [word for wish in wishes for word in ("--data", wish)]
+    data = [word for wish in inputs for word in ("--data", wish)]
     try:
         done = command("rackproof", "deploy", INVENTORY, "--quiet", *data, timeout=INSTALL_S)
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]

@@ -11,11 +11,11 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "rackproof"
 
 INNER = {"errors", "core", "parse"}
-REACH = INNER | {"whole_files", "inventory", "inventory_reader", "architectures", "remote", "version_sets"}
+REACH = INNER | {"atomic_write", "inventory", "inventory_reader", "architectures", "remote", "version_sets"}
 LAYERS: dict[str, set[str]] = {
     # what a part of the package may import from the others
     "errors": set(),
-    "whole_files": set(),
+    "atomic_write": set(),
     "core": {"errors"},
     "parse": {"core", "errors"},
     "architectures": {"core", "errors"},
@@ -23,7 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "inventory": {"core", "errors", "inventory_reader"},
     "inventory_reader": {"core", "errors"},
     "inventories": INNER,
-    "remote": INNER | {"whole_files"},
+    "remote": INNER | {"atomic_write"},
     "lab": REACH,
     "configure": REACH,
     "validation": REACH | {"run"},

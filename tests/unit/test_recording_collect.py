@@ -13,7 +13,7 @@ import pytest
 
 from rackproof.remote import batch, collect
 from rackproof.remote.batch import script, unpack
-from rackproof.remote.collect import PATIENCE, RecordingReader, Wanted, fetch, gather
+from rackproof.remote.collect import PATIENCE, QuestionsNeeded, RecordingReader, fetch, gather
 from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
 
 TOLD = """printf 'a\\0b\\377\\n'; echo complaint >&2; exit 3"""
@@ -309,7 +309,7 @@ def test_a_question_cannot_swallow_that_it_lacks_an_answer() -> None:
 
     assert reader.missing(question) == ("uname",)
     assert seen == []
-    assert not issubclass(Wanted, Exception)
+    assert not issubclass(QuestionsNeeded, Exception)
 
 
 # Round trips

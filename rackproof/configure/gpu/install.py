@@ -24,7 +24,7 @@ OTHERS: Final = ("nouveau", "nova_core")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedDriver:
     """The driver of one node as it shall be."""
 
     choice: Choice
@@ -65,9 +65,9 @@ class DriverPlan:
 def wanted(
     choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
     hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True, locked: Sequence[str] = (),
-) -> Wanted:  # fmt: skip
+) -> WantedDriver:  # fmt: skip
     """``locked``: packages of a version set, ``NAME VERSION``, which are installed before the driver is looked at."""
-    return Wanted(
+    return WantedDriver(
         choice=choice,
         packages=tuple(found),
         stream=names.stream(machine, choice) if streams else None,
@@ -91,7 +91,7 @@ def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
     return digest.hexdigest()
 
 
-def plan_driver(target: Wanted, state: GpuState) -> DriverPlan:
+def plan_driver(target: WantedDriver, state: GpuState) -> DriverPlan:
     """What has to be done, in the order of ``script``."""
     reasons: list[str] = []
     missing = tuple(each for each in target.packages if not each.satisfied_by(state.packages.get(each.name)))
@@ -139,7 +139,7 @@ def mismatch(loaded: str, installed: str) -> str:
     return f"driver {loaded} loaded, {installed} installed"
 
 
-def _marks(target: Wanted, state: GpuState) -> list[str]:
+def _marks(target: WantedDriver, state: GpuState) -> list[str]:
     """What only a reboot brings about, while all packages are there."""
     marks: list[str] = []
     held = sorted({name for name in state.drivers.values() if name in OTHERS})
@@ -172,7 +172,7 @@ def options_differ(options: Mapping[str, str], parameters: Mapping[str, str]) ->
     return tuple(different)
 
 
-def in_force(target: Wanted, state: GpuState) -> bool:
+def in_force(target: WantedDriver, state: GpuState) -> bool:
     """The declared driver is loaded, and no reboot is waited for before it can be used."""
     return state.loaded is not None and not _marks(target, state) and "nvidia" in state.modules
 
@@ -197,12 +197,12 @@ def dmabuf_problem(state: GpuState) -> str | None:
     )
 
 
-def fabric_manager(target: Wanted) -> Package | None:
+def fabric_manager(target: WantedDriver) -> Package | None:
     kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
     return next((each for each in target.packages if each.name.startswith(kinds)), None)
 
 
-def _as_the_driver(target: Wanted, state: GpuState) -> tuple[Package, ...]:
+def _as_the_driver(target: WantedDriver, state: GpuState) -> tuple[Package, ...]:
     """The fabric manager in the driver's version, where only a branch is declared and it has another one by now."""
     found = fabric_manager(target)
     have = state.packages.get(found.name) if found else None

@@ -77,7 +77,7 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
 
 
 @operation()
-def driver(target: install.Wanted, machine: Machine) -> Commands:
+def driver(target: install.WantedDriver, machine: Machine) -> Commands:
     """Install the driver, rebuild the initial file system, load what is not loaded, say what needs a reboot."""
     found = host.get_fact(
         facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
@@ -100,7 +100,7 @@ def driver(target: install.Wanted, machine: Machine) -> Commands:
         host.noop(f"{target.choice.label} is in force")
 
 
-def _usable(target: install.Wanted, machine: Machine) -> bool | None:
+def _usable(target: install.WantedDriver, machine: Machine) -> bool | None:
     """Whether the declared driver can be used; before the run, whether it will be. None where nobody can say."""
     found = host.get_fact(
         facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
@@ -113,7 +113,7 @@ def _usable(target: install.Wanted, machine: Machine) -> bool | None:
 
 
 @operation()
-def driver_units(wanted: Sequence[Unit], target: install.Wanted, machine: Machine) -> Commands:
+def driver_units(wanted: Sequence[Unit], target: install.WantedDriver, machine: Machine) -> Commands:
     """As ``operations.units``; services of a driver that waits for a reboot are enabled and start with it."""
     usable = _usable(target, machine)
     if usable is None:
@@ -124,7 +124,7 @@ def driver_units(wanted: Sequence[Unit], target: install.Wanted, machine: Machin
 
 
 @operation()
-def gpudirect_dmabuf(target: install.Wanted, machine: Machine) -> Commands:
+def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> Commands:
     """Fail where DMA-BUF is promised and what is in force does not offer it. Changes nothing.
 
     Before a reboot that is waited for nobody can say: it may bring kernel, driver or network stack.
@@ -192,7 +192,7 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
 
 
 @operation()
-def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.Wanted, machine: Machine) -> Commands:
+def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriver, machine: Machine) -> Commands:
     """Load nvidia-fs, and fail where gdscheck does not say that every promised file system is reached directly."""
     usable = _usable(target, machine)
     if usable is None:

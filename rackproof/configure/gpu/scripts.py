@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT
-from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, Wanted, fabric_manager
+from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, WantedDriver, fabric_manager
 from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
 from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
@@ -59,7 +59,7 @@ def kept_packages(install: Sequence[Package], hold: Sequence[str], family: str) 
     return tuple(hold_line(name, family) for name in held_by(install, hold, family, wanted_=True))
 
 
-def kept(plan: DriverPlan, target: Wanted, machine: Machine) -> tuple[tuple[str, ...], tuple[Later, ...]]:
+def kept(plan: DriverPlan, target: WantedDriver, machine: Machine) -> tuple[tuple[str, ...], tuple[Later, ...]]:
     """What the journal needs before ``script``, and of which files only the script knows what they become."""
     lines = list(kept_packages(plan.install, plan.hold, machine.family))
     unknown: list[Later] = []
@@ -72,15 +72,15 @@ def kept(plan: DriverPlan, target: Wanted, machine: Machine) -> tuple[tuple[str,
     return tuple(lines), tuple(unknown)
 
 
-def _needs_non_free(target: Wanted, machine: Machine) -> bool:
+def _needs_non_free(target: WantedDriver, machine: Machine) -> bool:
     return target.choice.source == "distribution" and machine.os_id == "debian"
 
 
-def _copies_fabric_unit(plan: DriverPlan, target: Wanted) -> bool:
+def _copies_fabric_unit(plan: DriverPlan, target: WantedDriver) -> bool:
     return plan.fabric_unit or bool(plan.install and target.choice.fabric_manager)
 
 
-def script(plan: DriverPlan, target: Wanted, machine: Machine) -> str:
+def script(plan: DriverPlan, target: WantedDriver, machine: Machine) -> str:
     """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
     debian = machine.family == "debian"
@@ -249,7 +249,7 @@ def _fabric_unit_lines() -> list[str]:
     ]
 
 
-def _fabric_manager_lines(target: Wanted, machine: Machine) -> list[str]:
+def _fabric_manager_lines(target: WantedDriver, machine: Machine) -> list[str]:
     """Whichever versions a branch has brought: the fabric manager refuses NVSwitches with a driver of another one.
 
     One that a version set brings is compared there.
@@ -268,7 +268,7 @@ def _fabric_manager_lines(target: Wanted, machine: Machine) -> list[str]:
     ]
 
 
-def _force_lines(plan: DriverPlan, target: Wanted, machine: Machine) -> list[str]:
+def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> list[str]:
     """Verify what is installed for the running kernel, and bring it into force or say what stands in the way."""
     choice, release = target.choice, target.release
     kernel = f"kernel {release}" if release else "the running kernel $(uname -r)"

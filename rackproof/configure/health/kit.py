@@ -16,7 +16,7 @@ from typing import Any
 
 from rackproof.configure.health.inputs import HealthInputs
 from rackproof.configure.health.requirements import LOCK, Pinned, pinned, title
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Slurm
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node, Rack
@@ -70,7 +70,7 @@ def applies(slurm: Slurm | None, node: Node) -> bool:
 
 def inputs_of(node: Node, virtual: bool) -> HealthInputs:
     """On a virtual rack the kit is installed only where the inventory says so. Raises InventoryError."""
-    chosen = inputs(node, "health_check", HealthInputs)
+    chosen = read_inputs(node, "health_check", HealthInputs)
     if virtual and "install" not in chosen.model_fields_set:
         return chosen.model_copy(update={"install": False})
     return chosen

@@ -16,7 +16,7 @@ from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
 from rackproof.configure.nic.stack import Source
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.versions.repositories import mirrored
 from rackproof.configure.versions.site import platform_here, version_inputs
@@ -75,7 +75,7 @@ class Declared:
 def nic_stack(node: Node) -> NicStack:
     """The inventory's ``nic_stack``. Raises DeployError, one line."""
     try:
-        return inputs(node, KEY, NicStack)
+        return read_inputs(node, KEY, NicStack)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

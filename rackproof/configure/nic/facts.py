@@ -24,7 +24,7 @@ class PortStates(Answer[dict[str, ports.PortState]]):
 class FirmwareStates(Answer[firmware.FirmwareState]):
     """Versions and settings of firmware, the boot, and pending marks."""
 
-    def command(self, wanted: Sequence[firmware.Wanted]) -> str:
+    def command(self, wanted: Sequence[firmware.WantedFirmware]) -> str:
         return complete(firmware.state_command(wanted))
 
     def parse(self, lines: list[str]) -> firmware.FirmwareState:

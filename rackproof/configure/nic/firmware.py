@@ -27,7 +27,7 @@ class Contradiction(FirmwareProblem):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFirmware:
     """What the architecture says about the firmware of one adapter."""
 
     slot: str
@@ -38,7 +38,7 @@ class Wanted:
     settings: Mapping[str, str] | None = None
 
 
-def merged(one: Wanted, other: Wanted) -> Wanted:
+def merged(one: WantedFirmware, other: WantedFirmware) -> WantedFirmware:
     """What two declarations, of two ports perhaps, say of the one adapter that they share. Raises Contradiction."""
     both = f"{one.name} ({one.slot}) and {other.name} ({other.slot}) share one adapter"
     version = stricter(one.version, other.version)
@@ -94,7 +94,7 @@ class FirmwareState:
     adapters: Mapping[str, AdapterState]
 
 
-def state_command(wanted: Sequence[Wanted]) -> str:
+def state_command(wanted: Sequence[WantedFirmware]) -> str:
     """Ask every adapter's tools in one go; ``mst…`` are the names of the same tools in distributions."""
     command = (
         'tool() { for t in "$@"; do command -v "$t" 2>/dev/null && return; done; echo false; }; '
@@ -192,7 +192,7 @@ class FirmwarePlan:
 
 
 def plan_firmware(
-    wanted: Sequence[Wanted], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
+    wanted: Sequence[WantedFirmware], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
 ) -> FirmwarePlan:
     """What has to be written, and which reboots are waited for. ``proxy``: for loading images.
 
@@ -218,7 +218,7 @@ def plan_firmware(
 
 
 def _version_plan(
-    wanted: Wanted, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image], proxy: str | None
+    wanted: WantedFirmware, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image], proxy: str | None
 ) -> FirmwarePlan:
     if wanted.version is None or good_version(adapter.running, wanted.version):
         return FirmwarePlan()
@@ -249,7 +249,7 @@ def _version_plan(
     )
 
 
-def _burn(wanted: Wanted, image: Image, reason: str, proxy: str | None) -> str:
+def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) -> str:
     """Load the image to a temporary file, verify it, write it, and read the flash back."""
     slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
     through = f"--proxy {shlex.quote(proxy)} " if proxy else ""
@@ -271,7 +271,7 @@ def _burn(wanted: Wanted, image: Image, reason: str, proxy: str | None) -> str:
     )
 
 
-def _settings_plan(wanted: Wanted, adapter: AdapterState, state: FirmwareState) -> FirmwarePlan:
+def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: FirmwareState) -> FirmwarePlan:
     if not wanted.settings:
         return FirmwarePlan()
     who = f"{wanted.name} ({wanted.slot})"
@@ -322,7 +322,7 @@ def _settings_plan(wanted: Wanted, adapter: AdapterState, state: FirmwareState) 
     return FirmwarePlan((*remember, reboot_mark(reason)), (f"{who}: {'; '.join(waiting)}",))
 
 
-def not_taken(wanted: Sequence[Wanted], state: FirmwareState | None) -> list[str]:
+def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> list[str]:
     """Settings that the next boot does not have although they were just written."""
     if state is None:
         return ["firmware settings could not be read back"]

@@ -12,7 +12,7 @@ from rackproof.configure.nic.firmware import (
     AdapterState,
     Contradiction,
     FirmwareState,
-    Wanted,
+    WantedFirmware,
     good_version,
     stricter,
 )
@@ -76,11 +76,11 @@ def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
     return image.version if image else entry.version
 
 
-def asked(chosen: Sequence[Wanted], found: Iterable[Adapter], locked: Locked) -> list[Wanted]:
+def asked(chosen: Sequence[WantedFirmware], found: Iterable[Adapter], locked: Locked) -> list[WantedFirmware]:
     """What the architecture declares, and all other adapters that the set may mean."""
     declared = {each.slot.rpartition(".")[0] for each in chosen}
     further = (
-        Wanted(adapter.slot, f"{adapter.kind} {adapter.slot}")
+        WantedFirmware(adapter.slot, f"{adapter.kind} {adapter.slot}")
         for device, adapter in devices_of(found).items()
         if device not in declared and may_be_meant(adapter.kind, locked)
     )
@@ -88,8 +88,8 @@ def asked(chosen: Sequence[Wanted], found: Iterable[Adapter], locked: Locked) ->
 
 
 def with_locked(
-    wanted: Sequence[Wanted], state: FirmwareState, found: Iterable[Adapter], locked: Locked
-) -> list[Wanted]:
+    wanted: Sequence[WantedFirmware], state: FirmwareState, found: Iterable[Adapter], locked: Locked
+) -> list[WantedFirmware]:
     """The same with the set's version where an image brings it, or the flash has it and waits for a reset.
 
     An adapter that has neither is for ``compare`` to name, at the end. Raises Contradiction.
@@ -101,7 +101,7 @@ def with_locked(
     ]
 
 
-def _one(wanted: Wanted, adapter: AdapterState | None, kind: str, locked: Locked) -> Wanted:
+def _one(wanted: WantedFirmware, adapter: AdapterState | None, kind: str, locked: Locked) -> WantedFirmware:
     psid = adapter.psid if adapter else None
     version = locked_version(psid, kind, locked)
     if version is None:

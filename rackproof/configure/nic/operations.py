@@ -310,7 +310,7 @@ def _slots_of(
     rails: Sequence[network.Port],
     slots: Mapping[str, str],
     present: Sequence[network.Link],
-) -> tuple[list[firmware.Wanted], list[str]]:
+) -> tuple[list[firmware.WantedFirmware], list[str]]:
     """One entry an adapter, with what all its ports declare, and names that stand for none. Raises Contradiction."""
     known = dict(slots)
     for rail in rails:
@@ -325,7 +325,7 @@ def _slots_of(
             # Its name may be another port's until it has its own.
             known.pop(rail.name, None)
             known.pop(rail.rdma, None)
-    chosen: dict[str, firmware.Wanted] = {}
+    chosen: dict[str, firmware.WantedFirmware] = {}
     unknown = []
     for purpose, names, version, settings in wanted:
         for k, name in enumerate(names):
@@ -334,7 +334,7 @@ def _slots_of(
                 unknown.append(f"{name} ({purpose})")
                 continue
             label = name if name != slot else f"{purpose} port {k}"
-            device, found = slot.rpartition(".")[0], firmware.Wanted(slot, label, version, settings)
+            device, found = slot.rpartition(".")[0], firmware.WantedFirmware(slot, label, version, settings)
             chosen[device] = firmware.merged(chosen[device], found) if device in chosen else found
     return list(chosen.values()), unknown
 

@@ -28,7 +28,7 @@ _HUGE = ("hugepagesz", "hugepages")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedArguments:
     """What the kernel shall be started with, and without. Ordered: hugepagesz and hugepages belong together."""
 
     required: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def _is(argument: str, pattern: str) -> bool:
     return "=" not in pattern or argument.partition("=")[2] == pattern.partition("=")[2]
 
 
-def missing(wanted: Wanted, arguments: Sequence[str]) -> tuple[str, ...]:
+def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...]:
     """What a command line lacks or has too much, in words."""
     problems = [each for each in wanted.required if name_of(each) not in _HUGE and not _in(each, arguments)]
     huge = tuple(each for each in wanted.required if name_of(each) in _HUGE)
@@ -92,7 +92,7 @@ def hugepage_arguments(hugepages_kib: dict[int, int]) -> tuple[str, ...]:
 
 def wanted(
     required: Sequence[str], forbidden: Sequence[str], proposed: Sequence[str], huge: Sequence[str] = ()
-) -> Wanted:
+) -> WantedArguments:
     """What was promised, and of the proposals those that contradict no promise.
 
     Raises ValueError when something is promised and forbidden.
@@ -109,7 +109,7 @@ def wanted(
         for each in proposed
         if name_of(each) not in (taken - _REPEATED) and not any(_is(each, other) for other in forbidden)
     ]
-    return Wanted(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
+    return WantedArguments(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
 
 
 # What the node says
@@ -185,7 +185,7 @@ class CmdlinePlan:
     """The running kernel does not have what the next one will."""
 
 
-def dropin_text(want: Wanted) -> str:
+def dropin_text(want: WantedArguments) -> str:
     """Shell text that grub-mkconfig reads: words of ours and forbidden ones go out, then what is required comes in."""
     patterns = [*want.forbidden, *_replaced(want.required)]
     cases = "|".join(
@@ -229,7 +229,7 @@ def _replaced(required: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def plan(want: Wanted, found: BootLoader) -> CmdlinePlan:
+def plan(want: WantedArguments, found: BootLoader) -> CmdlinePlan:
     """What differs, for the next boot and now.
 
     Raises NoBootLoader when something has to be changed and nobody knows how.
@@ -260,7 +260,7 @@ def plan(want: Wanted, found: BootLoader) -> CmdlinePlan:
     return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *mine), bool(now or stale))
 
 
-def _owned(want: Wanted, found: BootLoader) -> tuple[str, ...]:
+def _owned(want: WantedArguments, found: BootLoader) -> tuple[str, ...]:
     """Whether what the kit has put there is something else than it would put there now."""
     if found.tool == "grub":
         expected = dropin_text(want) if want else None
@@ -268,7 +268,7 @@ def _owned(want: Wanted, found: BootLoader) -> tuple[str, ...]:
     return () if found.note == want.required else (NOTE,)
 
 
-def _stale(want: Wanted, found: BootLoader) -> tuple[str, ...]:
+def _stale(want: WantedArguments, found: BootLoader) -> tuple[str, ...]:
     """What the kit had put there, is no longer wanted, and is in force still."""
     if found.tool == "grubby":
         gone = [each for each in found.note if each not in want.required]
@@ -279,7 +279,7 @@ def _stale(want: Wanted, found: BootLoader) -> tuple[str, ...]:
     return tuple(each for each in gone if each in found.running)
 
 
-def _grub(want: Wanted) -> list[str]:
+def _grub(want: WantedArguments) -> list[str]:
     """The file is written beside and moved; when no menu can be made of it, the file is again as it was.
 
     The menu itself is replaced by update-grub, or stays.
@@ -301,7 +301,7 @@ def _grub(want: Wanted) -> list[str]:
     return lines
 
 
-def _grubby(want: Wanted, found: BootLoader) -> list[str]:
+def _grubby(want: WantedArguments, found: BootLoader) -> list[str]:
     """All kernels, and what new ones inherit. What the kit added before and is not wanted now goes out first."""
     gone = [each for each in found.note if each not in want.required]
     out = tuple(dict.fromkeys((*gone, *want.forbidden, *(x for x in _replaced(want.required) if "=" not in x))))

@@ -36,7 +36,7 @@ TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
 
 
 @operation()
-def kernel_arguments(wanted: cmdlines.Wanted) -> Commands:
+def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
     """Bring the boot loader's arguments to what is wanted; a mark says that only a reboot makes them true."""
     found = host.get_fact(facts.BootLoader)
     if found is None:
@@ -56,7 +56,7 @@ def kernel_arguments(wanted: cmdlines.Wanted) -> Commands:
         host.noop("the next boot has all arguments" + (", this one has not" if plan.reboot else ""))
 
 
-def _kept_arguments(wanted: cmdlines.Wanted, found: cmdlines.BootLoader) -> tuple[str, ...]:
+def _kept_arguments(wanted: cmdlines.WantedArguments, found: cmdlines.BootLoader) -> tuple[str, ...]:
     """What a rollback needs: the kit's own file, and where there is none to make the rest from, the arguments."""
     marks = mark_lines((f"{REBOOT}{cmdlines.REASON}", *((GRUB,) if found.tool == "grub" else ())))
     if found.tool == "grub":

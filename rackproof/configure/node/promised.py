@@ -14,24 +14,24 @@ from rackproof.core.architecture.expectations import NOTHING
 from rackproof.errors import InventoryError
 
 
-def limits(system: System, wishes: NodeInputs) -> dict[str, int | str | None]:
+def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
     """Name in limits.conf: value, None to leave it alone. Raises InventoryError for a contradiction."""
     promised = system.limits or Limits.model_construct()
     found: dict[str, int | str | None] = {"memlock": system.limits_memlock}
     for name in ("nofile", "nproc", "stack"):
-        found[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(promised, name), wishes, name)
+        found[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(promised, name), inputs, name)
     return found
 
 
-def limited_services(system: System, wishes: NodeInputs) -> tuple[str, ...]:
+def limited_services(system: System, inputs: NodeInputs) -> tuple[str, ...]:
     """Services that get the limits in a drop-in of their own."""
     promised = system.limits.services if system.limits else ()
-    return tuple(dict.fromkeys((*wishes.limited_services, *promised)))
+    return tuple(dict.fromkeys((*inputs.limited_services, *promised)))
 
 
-def users(system: System, wishes: NodeInputs) -> tuple[User, ...]:
+def users(system: System, inputs: NodeInputs) -> tuple[User, ...]:
     """Accounts to make. Raises InventoryError for a contradiction."""
-    own = {user.name: user for user in wishes.users}
+    own = {user.name: user for user in inputs.users}
     joined: dict[str, User] = {}
     for user in system.users:
         has = own.get(user.name, User(name=user.name))
@@ -40,20 +40,20 @@ def users(system: System, wishes: NodeInputs) -> tuple[User, ...]:
             for key in ("uid", "groups", "shell", "ssh_keys", "sudo")
         }
         joined[user.name] = has.model_copy(update=values)
-    everybody = (*joined.values(), *(user for user in wishes.users if user.name not in joined))
+    everybody = (*joined.values(), *(user for user in inputs.users if user.name not in joined))
     numbers = [user.uid for user in everybody if user.uid is not None]
     if twice := next((uid for uid in numbers if numbers.count(uid) > 1), None):
         raise InventoryError(f"node.users: uid {twice} is another account's in the architecture's system.users")
     return everybody
 
 
-def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], wishes: NodeInputs) -> NodeInputs:
+def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], inputs: NodeInputs) -> NodeInputs:
     """The inventory's ``scratch_…`` with what the architecture promises of the array.
 
     Raises InventoryError for a contradiction, and where the drives are too many or too few.
     """
     if promised is None:
-        return wishes
+        return inputs
     if len(drives) != promised.drives:
         raise InventoryError(
             f"scratch_drives: the architecture promises an array of {promised.drives} drives, the inventory names"
@@ -62,11 +62,11 @@ def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], wishes: No
     keys = {"path": "mountpoint", "fstype": "fstype", "label": "label", "chunk_kib": "chunk_kib"}
     values = {
         f"scratch_{own}": _one(
-            f"node.scratch_{own}", f"scratch.{key}", getattr(promised, key), wishes, f"scratch_{own}"
+            f"node.scratch_{own}", f"scratch.{key}", getattr(promised, key), inputs, f"scratch_{own}"
         )
         for own, key in keys.items()
     }
-    return wishes.model_copy(update=values)
+    return inputs.model_copy(update=values)
 
 
 def checked_only(
@@ -85,12 +85,12 @@ def checked_only(
     return f"checked, not set: {', '.join(found)}; a version set that has them (versions_lock) sets them, or the site"
 
 
-def _one(where: str, promise: str, promised: Any, wishes: NodeInputs | User, key: str) -> Any:
+def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key: str) -> Any:
     """What is promised, else what the inventory says."""
-    said = getattr(wishes, key)
+    said = getattr(inputs, key)
     if promised in NOTHING:
         return said
-    if key in wishes.model_fields_set and said != promised:
+    if key in inputs.model_fields_set and said != promised:
         raise InventoryError(
             f"{where}: the architecture's {promise} says {promised}, the inventory {said}; say it once"
         )

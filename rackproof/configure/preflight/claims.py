@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pyinfra.context import host
 
 from rackproof.configure import facts
-from rackproof.configure.asking import Kept
 from rackproof.configure.ceph import CephPlan
 from rackproof.configure.drives import Drive
+from rackproof.configure.fact_prefetch import Kept
 from rackproof.configure.network import words_of
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.facts import Foreign

@@ -15,9 +15,9 @@ from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof.configure import facts
-from rackproof.configure.exchange import due as exchanges
-from rackproof.configure.exchange.facts import DriverUse
-from rackproof.configure.exchange.use import BUSY, obstacle
+from rackproof.configure.driver_swap import pending
+from rackproof.configure.driver_swap.facts import DriverUse
+from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
@@ -45,7 +45,7 @@ from rackproof.configure.preflight.problem import (
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
@@ -84,7 +84,7 @@ class Security(facts.Answer[security.SecurityState]):
 def preflight_inputs(site: Site) -> PreflightInputs:
     """The inventory's ``preflight``. Raises DeployError, one line."""
     try:
-        found = inputs(site.node, "preflight", PreflightInputs)
+        found = read_inputs(site.node, "preflight", PreflightInputs)
         check_accepted(found.accept, RULES)
     except InventoryError as error:
         raise DeployError(str(error)) from None
@@ -96,7 +96,7 @@ def read_all_inputs(site: Site) -> None:
     try:
         for key in MODELS:
             if site.node.data.get(key) is not None:
-                inputs(site.node, key, model_of(key))
+                read_inputs(site.node, key, model_of(key))
     except InventoryError as error:
         raise DeployError(str(error)) from None
 
@@ -156,10 +156,10 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
     if found is None:
         return (unread("SELinux, firewalld and AppArmor"),)
     try:
-        slurm = inputs(site.node, "slurm", SlurmInputs)
+        slurm = read_inputs(site.node, "slurm", SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
-    ports = declared_here().addressed() if exchanges.has_adapters(site) else site.ports
+    ports = declared_here().addressed() if pending.has_adapters(site) else site.ports
     return tuple(security.problems(found, site.architecture, site.node, ports, slurm))
 
 
@@ -178,7 +178,7 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         found += (
             [unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
         )
-    if exchanges.has_adapters(site):
+    if pending.has_adapters(site):
         declared = declared_here()
         found += of_ports(declared.ports, machine, declared.stack.adapters)
         if declared.drivers:
@@ -190,7 +190,7 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
             )
     if any(each.id == UNREAD for each in found):
         return found
-    return [*found, *_busy(site, exchanges.due(site, machine, state, drivers))]
+    return [*found, *_busy(site, pending.pending_swaps(site, machine, state, drivers))]
 
 
 def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
@@ -229,12 +229,12 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     found: list[Problem] = []
     try:
         if declared := site.real_gpus:
-            stack = inputs(site.node, "gpu_stack", GpuStack)
+            stack = read_inputs(site.node, "gpu_stack", GpuStack)
             platform = platform_here()
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
             found += node_checks.gpu_problems(machine, declared, stack, locked)
-        if exchanges.has_adapters(site):
-            nic_stack = inputs(site.node, "nic_stack", NicStack)
+        if pending.has_adapters(site):
+            nic_stack = read_inputs(site.node, "nic_stack", NicStack)
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None

@@ -49,7 +49,7 @@ class Reboot:
     node: str
     line: Line
     clock: Clock
-    wishes: RebootInputs
+    inputs: RebootInputs
     why: Sequence[str]
     kernel: str | None = None
     slurm: bool = False
@@ -131,7 +131,7 @@ class Reboot:
             self.drained = True
         else:
             self.say(f"drained by somebody else ({found.reason or 'no reason given'}), stays so after the reboot")
-        deadline = self.clock.now() + self.wishes.drain_limit_s
+        deadline = self.clock.now() + self.inputs.drain_limit_s
         told = False
         while True:
             good, said = self.line.ask(drain.jobs_command(self.node), drain.COMMAND_S + 10)
@@ -141,11 +141,11 @@ class Reboot:
             if self.clock.now() >= deadline:
                 who = f"jobs {', '.join(jobs)} run" if jobs else "squeue does not say which jobs run"
                 back = self._undo_drain()
-                raise NotRebooted(f"not rebooted: {who} after {self.wishes.drain_limit_s:g} s of waiting{back}")
+                raise NotRebooted(f"not rebooted: {who} after {self.inputs.drain_limit_s:g} s of waiting{back}")
             if jobs and not told:
                 told = True
                 self.say(f"waiting for jobs {', '.join(jobs)}")
-            self.clock.sleep(self.wishes.poll_s)
+            self.clock.sleep(self.inputs.poll_s)
 
     def _undo_drain(self) -> str:
         if not self.drained:
@@ -157,8 +157,8 @@ class Reboot:
         return "; given back to Slurm" if good else "; it is still drained: scontrol update State=RESUME"
 
     def _give_back(self) -> None:
-        if self.health_check and self.wishes.health_check:
-            limit = self.wishes.health_limit_s
+        if self.health_check and self.inputs.health_check:
+            limit = self.inputs.health_limit_s
             good, said = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
             if not good:
                 last = said.strip().splitlines()[-1:] or ["no answer"]
@@ -186,10 +186,10 @@ class Reboot:
 
     def _wait(self, before: RebootState, began: float) -> None:
         """Until a kernel with another boot id answers."""
-        deadline = began + self.wishes.limit_s
+        deadline = began + self.inputs.limit_s
         last = "it answered until the order and not since"
         while self.clock.now() < deadline:
-            self.clock.sleep(self.wishes.poll_s)
+            self.clock.sleep(self.inputs.poll_s)
             if not self.line.connect():
                 last = "it went down and does not answer over ssh: look at its console"
                 continue
@@ -200,11 +200,11 @@ class Reboot:
             self.line.drop()
             if found and self.clock.now() - began > DOWN_S:
                 raise NotRebooted(f"ordered to reboot {DOWN_S} s ago and did not: {last}{self._stays_out()}")
-        raise NotRebooted(f"not back within {self.wishes.limit_s:g} s of the order: {last}{self._stays_out()}")
+        raise NotRebooted(f"not back within {self.inputs.limit_s:g} s of the order: {last}{self._stays_out()}")
 
     def _up(self, began: float) -> RebootState:
         """Units have had their time; a failed one is a check's business."""
-        left = max(30.0, self.wishes.limit_s - (self.clock.now() - began))
+        left = max(30.0, self.inputs.limit_s - (self.clock.now() - began))
         _, said = self.line.ask(f"timeout {left:.0f} systemctl is-system-running --wait", left + 30)
         state = said.strip().splitlines()[-1:] or ["unknown"]
         if state[0] not in ("running", "degraded"):

@@ -49,7 +49,7 @@ _failed: WeakKeyDictionary[State, list[str]] = WeakKeyDictionary()
 @operation()
 def reboot(
     mode: Mode,
-    wishes: RebootInputs,
+    inputs: RebootInputs,
     kernel: str | None = None,
     slurm: bool = False,
     health_check: str | None = None,
@@ -72,7 +72,7 @@ def reboot(
         node=host.name,
         line=PyinfraLine(host, _rights()),
         clock=Clock(time.monotonic, gevent.sleep),
-        wishes=wishes,
+        inputs=inputs,
         why=why,
         kernel=kernel,
         slurm=slurm,
@@ -103,7 +103,7 @@ def reboot(
         )
         return
     before = _failed.setdefault(host.state, [])
-    if len(before) > wishes.max_failures:
+    if len(before) > inputs.max_failures:
         yield from refuse(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
         return
     yield FunctionCommand(_carry_out, (work, found), {})

@@ -14,7 +14,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state, host
 
-from rackproof.configure.asking import Aside
+from rackproof.configure.fact_prefetch import Aside
 from rackproof.configure.rollback.journal import KEEP, Journal
 from rackproof.configure.run_lock import Holder, take_script
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackproof.configure.asking import Timely
+from rackproof.configure.fact_prefetch import Timely
 from rackproof.configure.facts import Answer, complete
 from rackproof.configure.slurm import nodes, registration
 

@@ -10,7 +10,7 @@ import shlex
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import Mount
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import BeeGfs
 from rackproof.configure.storage.install import kernel_headers, module, software
 from rackproof.configure.storage.steps import Step
@@ -30,11 +30,11 @@ echo 'the client has no program that builds its module' >&2; exit 1"""
 """Compiles, and starts nothing: the service would mount what its own list names."""
 
 
-def configuration(named: Named) -> str:
+def configuration(named: NamedStorage) -> str:
     return f"/etc/beegfs/rackproof-{named.name}.conf"
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     named.first_servers("BeeGFS is mounted from its management node")
     return (
         simple_mount(
@@ -47,7 +47,7 @@ def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     )
 
 
-def client(named: Named, around: Around, family: str, secret: bytes | None = None) -> Client:
+def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes | None = None) -> Client:
     """Raises NoClient when nothing says how connections are authenticated."""
     inputs = around.inputs.beegfs
     if not inputs.auth and not inputs.auth_disabled:
@@ -80,16 +80,16 @@ def client(named: Named, around: Around, family: str, secret: bytes | None = Non
     )
 
 
-def _packages(version: int, named: Named) -> dict[str, str]:
+def _packages(version: int, named: NamedStorage) -> dict[str, str]:
     names = ["beegfs-client", "beegfs-tools"] if version >= 8 else ["beegfs-client", "beegfs-helperd", "beegfs-utils"]
     return dict.fromkeys([*names, *(["libbeegfs-ib"] if named.storage.transport == "rdma" else [])], "")
 
 
-def _list(named: Named, kind: str) -> str:
+def _list(named: NamedStorage, kind: str) -> str:
     return f"/etc/beegfs/rackproof-{named.name}-{kind}"
 
 
-def text(named: Named, around: Around) -> str:
+def text(named: NamedStorage, around: ClientNode) -> str:
     """beegfs-client.conf; keys are those of 8, and of 7.3 and later."""
     inputs = around.inputs.beegfs
     rdma = named.storage.transport == "rdma"
@@ -148,7 +148,7 @@ def _build() -> Step:
     )
 
 
-def _transport(named: Named) -> Step:
+def _transport(named: NamedStorage) -> Step:
     """What the client counts of its connections; a server that nothing was asked of has none yet."""
     wanted = "RDMA" if named.storage.transport == "rdma" else "TCP"
     other = "TCP" if wanted == "RDMA" else "RDMA"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rackproof.configure.mounts import Mount
 from rackproof.configure.storage import beegfs, cephfs, daos, local, lustre, multipath, nfs, scale, weka
-from rackproof.configure.storage.client import Around, Client, Named, NoClient
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
 from rackproof.core.architecture import Storage
 
 _PARALLEL = {
@@ -23,7 +23,7 @@ Secrets = Callable[[str], bytes | None]
 """The secret of ``beegfs`` or ``cephfs``."""
 
 
-def mounts_of(named: Named, around: Around, own_fsid: str | None = None) -> tuple[Mount, ...]:
+def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = None) -> tuple[Mount, ...]:
     """Raises NoClient, one line, for what cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":
@@ -37,14 +37,14 @@ def mounts_of(named: Named, around: Around, own_fsid: str | None = None) -> tupl
     raise NoClient(f"{named.name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
 
 
-def asks_machine(storages: Sequence[Storage], around: Around) -> bool:
+def asks_machine(storages: Sequence[Storage], around: ClientNode) -> bool:
     """Whether what is needed depends on the distribution of the node."""
     vendors = any(storage.class_ == "parallel" and storage.fstype in VENDORS for storage in storages)
     return vendors or (around.inputs.nfs.driver != "kernel" and any(s.class_ == "nfs" for s in storages))
 
 
 def clients_of(
-    storages: Sequence[Named], around: Around, family: str, own_fsid: str | None, secrets: Secrets
+    storages: Sequence[NamedStorage], around: ClientNode, family: str, own_fsid: str | None, secrets: Secrets
 ) -> tuple[Client, ...]:
     """What the node needs for all its storage. ``family`` matters where ``asks_machine``.
 
@@ -76,7 +76,7 @@ def clients_of(
     return tuple(found)
 
 
-def whole(clients: Sequence[Client]) -> Client:
+def merge_clients(clients: Sequence[Client]) -> Client:
     """All of them as one. Two file systems of one kind share packages, services and repositories."""
     files = {entry.path: entry for client in clients for entry in client.files}
     units = {unit.name: unit for client in clients for unit in client.units}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rackproof.configure.files import RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, Mount
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 
 PORT = 3300
 KEY = "storage_clients.cephfs"
 
 
-def mounts(named: Named, around: Around, own_fsid: str | None) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tuple[Mount, ...]:
     """``own_fsid``: of the cluster that the architecture itself has, None without one."""
     inputs = around.inputs.cephfs
     fsid = own_fsid or inputs.fsid
@@ -36,7 +36,7 @@ def mounts(named: Named, around: Around, own_fsid: str | None) -> tuple[Mount, .
     return (simple_mount(named, what=f"{user}@{fsid}.{named.storage.source}=/", kind="ceph", options=options),)
 
 
-def client(named: Named, around: Around, own_fsid: str | None, secret: bytes | None) -> Client:
+def client(named: NamedStorage, around: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
     if own_fsid:
         return Client(modules=("ceph",))  # its key comes from its server
     if not around.inputs.cephfs.secret:

@@ -19,7 +19,7 @@ class NoClient(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClientNode:
     """The node that mounts, as far as storage cares."""
 
     node: str
@@ -55,7 +55,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedStorage:
     """A storage and what the architecture calls it."""
 
     name: str
@@ -84,7 +84,7 @@ def mounted_test(mountpoint: str, fstype: str) -> str:
 
 
 def simple_mount(
-    named: Named, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
+    named: NamedStorage, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
     timeout_s: int | None = None, seen: str | None = None,
 ) -> Mount:  # fmt: skip
     """A network mount by mount(8). ``seen``: pattern of its source in /proc/mounts, where that is not ``what``."""

@@ -9,7 +9,7 @@ import json
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount, systemd_escape
-from rackproof.configure.storage.client import Around, Client, Named, NoClient
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
 from rackproof.configure.storage.install import software
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -20,11 +20,11 @@ KEY = "storage_clients.daos"
 CERTIFICATES = "/etc/daos/certs"
 
 
-def service(named: Named) -> str:
+def service(named: NamedStorage) -> str:
     return f"rackproof-dfuse-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     storage = named.storage
     if storage.source.count("/") != 1:
         raise NoClient(f"{named.name}: storage.{named.name}.source: DAOS wants POOL/CONTAINER, actual {storage.source}")
@@ -38,7 +38,7 @@ def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _unit(named: Named, around: Around) -> str:
+def _unit(named: NamedStorage, around: ClientNode) -> str:
     inputs = around.inputs.daos
     pool, container = named.storage.source.split("/")
     words = ["--foreground"]
@@ -74,7 +74,7 @@ TimeoutSec=60
 """
 
 
-def client(named: Named, around: Around, family: str) -> Client:
+def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     inputs = around.inputs.daos
     entries: list[Entry] = []
     steps: list[Step] = []
@@ -104,7 +104,7 @@ def client(named: Named, around: Around, family: str) -> Client:
     )
 
 
-def agent(named: Named, around: Around) -> str:
+def agent(named: NamedStorage, around: ClientNode) -> str:
     """daos_agent.yml. JSON is YAML: what needs quoting is quoted."""
     inputs = around.inputs.daos
     servers = named.first_servers("DAOS is reached over its access points")
@@ -130,7 +130,7 @@ def _limits() -> str:
     return "# Managed by rackproof: RDMA pins what it registers.\n[Service]\nLimitMEMLOCK=infinity\n"
 
 
-def _transport(named: Named) -> Step:
+def _transport(named: NamedStorage) -> Step:
     """Providers of the servers, as the agent hands them to every client: ``ofi+verbs;ofi_rxm``, ``ucx+dc_x`` …"""
     fast, slow = "verbs|ucx\\+(dc|rc|ud)|cxi", "tcp|sockets"
     wanted, other = (fast, slow) if named.storage.transport == "rdma" else (slow, fast)

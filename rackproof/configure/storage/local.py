@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rackproof.configure.mounts import Mount
-from rackproof.configure.storage.client import Named
+from rackproof.configure.storage.client import NamedStorage
 
 
-def mounts(named: Named) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage) -> tuple[Mount, ...]:
     storage = named.storage
     keys = {option.split("=")[0] for option in storage.options}
     return (

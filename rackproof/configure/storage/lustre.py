@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import Lustre
 from rackproof.configure.storage.install import (
     fetch,
@@ -58,7 +58,7 @@ TimeoutStartSec=120
 """An LNet without its network is no LNet: a mount that stands on it would wait for its servers for minutes."""
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     network = network_name(named, around.inputs.lustre)
     servers = named.first_servers("Lustre is mounted from its management server (MGS)")
     # Failover partners of one MGS; several addresses of one node would be separated by commas.
@@ -71,13 +71,13 @@ def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def network_name(named: Named, inputs: Lustre) -> str:
+def network_name(named: NamedStorage, inputs: Lustre) -> str:
     if named.storage.transport is None and not inputs.network:
         raise NoClient(f"{named.name}: storage.{named.name}.transport: Lustre needs to know, tcp or rdma")
     return inputs.network or ("o2ib" if named.storage.transport == "rdma" else "tcp")
 
 
-def client(named: Named, around: Around, family: str) -> Client:
+def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     inputs = around.inputs.lustre
     network = network_name(named, inputs)
     entries: list[Entry] = []
@@ -99,7 +99,7 @@ def client(named: Named, around: Around, family: str) -> Client:
     )
 
 
-def options(network: str, around: Around) -> str:
+def options(network: str, around: ClientNode) -> str:
     """modprobe.d: read once, when the module is loaded."""
     inputs = around.inputs.lustre
     interfaces = inputs.interfaces or around.interfaces
@@ -176,7 +176,7 @@ def _modules_package() -> Step:
     )
 
 
-def _transport(named: Named, network: str) -> Step:
+def _transport(named: NamedStorage, network: str) -> Step:
     """Every connection of this file system to a data or metadata target is on the declared network."""
     source = shlex.quote(f"{named.storage.source}-")
     ask = f"timeout -k 2 15 lctl get_param -n osc.{source}'*'.import mdc.{source}'*'.import"

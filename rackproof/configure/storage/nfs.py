@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import Mount
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, in_turn
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, in_turn
 from rackproof.configure.storage.inputs import Cache, Nfs
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -21,7 +21,7 @@ CACHE_CONF = "/etc/cachefilesd.conf"
 RDMA_PORT = 20049
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     """Raises NoClient when no server is known, or several mounts would be one connection."""
     storage, inputs = named.storage, around.inputs.nfs
     servers = named.first_servers("NFS is mounted from a server")
@@ -39,7 +39,7 @@ def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _mount(named: Named, around: Around, where: str, server: str, servers: Sequence[str]) -> Mount:
+def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, servers: Sequence[str]) -> Mount:
     storage, inputs = named.storage, around.inputs.nfs
     host = f"[{server}]" if ":" in server else server
     # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
@@ -127,7 +127,7 @@ def shared_transport(mounts: Sequence[Mount]) -> str | None:
     return None
 
 
-def client(named: Sequence[Named], around: Around) -> Client:
+def client(named: Sequence[NamedStorage], around: ClientNode) -> Client:
     """What all NFS mounts of a node need together."""
     inputs = around.inputs.nfs
     storages = [each.storage for each in named]

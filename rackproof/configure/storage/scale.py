@@ -10,7 +10,7 @@ import shlex
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import Mount, systemd_escape
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, mounted_test
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, mounted_test
 from rackproof.configure.storage.inputs import Scale
 from rackproof.configure.storage.install import fetch, kernel_headers, place, software
 from rackproof.configure.storage.steps import Step
@@ -21,11 +21,11 @@ KEY = "storage_clients.scale"
 ACTIVE = f"timeout -k 2 15 {BIN}/mmgetstate -Y | awk -F: '$3 != \"HEADER\"{{print $9}}' | grep -qx active"
 
 
-def service(named: Named) -> str:
+def service(named: NamedStorage) -> str:
     return f"rackproof-gpfs-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     storage = named.storage
     return (
         Mount(
@@ -43,7 +43,7 @@ _WAIT = (
 """systemd makes one dollar sign of two."""
 
 
-def _unit(named: Named) -> str:
+def _unit(named: NamedStorage) -> str:
     """mmmount knows options and servers from the cluster; a mount unit would have to repeat them."""
     storage = named.storage
     options = f" -o {','.join(storage.options)}" if storage.options else ""
@@ -65,7 +65,7 @@ TimeoutSec=120
 """
 
 
-def client(named: Named, around: Around, family: str) -> Client:
+def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     inputs = around.inputs.scale
     entries: list[Entry] = []
     steps: list[Step] = []
@@ -110,7 +110,7 @@ def _debian(name: str) -> str:
     return name.replace("_", "-").lower()
 
 
-def _membership(named: Named, around: Around) -> list[Step]:
+def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
     """Raises NoClient when joining is declared and nobody is named to ask."""
     inputs = around.inputs.scale
     member = Step(
@@ -132,7 +132,7 @@ def _membership(named: Named, around: Around) -> list[Step]:
     return steps
 
 
-def _remote(named: Named, inputs: Scale, asked: str) -> Step:
+def _remote(named: NamedStorage, inputs: Scale, asked: str) -> Step:
     if not (inputs.remote_cluster and inputs.remote_contacts and inputs.remote_key):
         raise NoClient(f"{named.name}: {KEY}: join remote needs remote_cluster, remote_contacts and remote_key")
     name, device = named.storage.source, inputs.remote_device or named.storage.source
@@ -152,7 +152,7 @@ def _remote(named: Named, inputs: Scale, asked: str) -> Step:
     )
 
 
-def _verbs(named: Named, inputs: Scale, node: str) -> tuple[Step, ...]:
+def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
     """verbs settings, compared with what the daemon has, not with what was stored."""
     if named.storage.transport != "rdma":
         return ()
@@ -184,7 +184,7 @@ def _verbs(named: Named, inputs: Scale, node: str) -> tuple[Step, ...]:
     )
 
 
-def _proofs(named: Named) -> tuple[Step, ...]:
+def _proofs(named: NamedStorage) -> tuple[Step, ...]:
     mounted = Step(
         name=f"Mount of {named.name}",
         holds=mounted_test(named.storage.mountpoint, "gpfs"),

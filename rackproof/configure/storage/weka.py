@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from rackproof.configure.mounts import Mount
-from rackproof.configure.storage.client import Around, Client, Named, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import Download, Weka
 from rackproof.configure.storage.install import FETCH, place
 from rackproof.configure.storage.steps import Step
@@ -20,7 +20,7 @@ SERVICE_CONF = "/etc/wekaio/service.conf"
 KEY = "storage_clients.weka"
 
 
-def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     inputs = around.inputs.weka
     backends = named.first_servers("WEKA is mounted from its backends")
     options = [f"net={net}" for net in _net(named, around)]
@@ -46,7 +46,7 @@ def mounts(named: Named, around: Around) -> tuple[Mount, ...]:
     )
 
 
-def _net(named: Named, around: Around) -> tuple[str, ...]:
+def _net(named: NamedStorage, around: ClientNode) -> tuple[str, ...]:
     inputs = around.inputs.weka
     if named.storage.transport == "rdma" and "udp" in inputs.net:
         raise NoClient(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
@@ -56,7 +56,7 @@ def _net(named: Named, around: Around) -> tuple[str, ...]:
     return net
 
 
-def client(named: Named, around: Around, family: str) -> Client:
+def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     """Raises NoClient without the checksum of the installer."""
     inputs = around.inputs.weka
     download = installer(named, inputs)
@@ -86,7 +86,7 @@ def client(named: Named, around: Around, family: str) -> Client:
     )
 
 
-def installer(named: Named, inputs: Weka) -> Download:
+def installer(named: NamedStorage, inputs: Weka) -> Download:
     backend = named.first_servers("WEKA is installed from its backends")[0]
     url = f"http://{backend}:{inputs.install_port}/dist/v1/install"
     if not inputs.install_sha256:

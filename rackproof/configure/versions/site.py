@@ -57,7 +57,7 @@ class VersionInputs(settings.Inputs):
 def version_inputs(node: Node) -> VersionInputs:
     """The inventory's ``versions``. Raises DeployError, one line."""
     try:
-        return settings.inputs(node, "versions", VersionInputs)
+        return settings.read_inputs(node, "versions", VersionInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

@@ -23,7 +23,7 @@ from rackproof.core.judging.gates import wanted_companions
 from rackproof.core.judging.members import Members
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
-from rackproof.core.judging.select import Index, Wanted
+from rackproof.core.judging.select import Index, WantedConditions
 from rackproof.core.status import Status, outcome_of
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import RunError
@@ -59,7 +59,7 @@ def judge_records(architecture: Architecture, records: Iterable[Record], own_arc
         return _judge(architecture, run, index, checks, stages, own_architecture)
 
 
-def _wanted(architecture: Architecture) -> Wanted:
+def _wanted(architecture: Architecture) -> WantedConditions:
     others = [way for criterion in architecture.criteria for way in criterion.any_of]
     bars = [*(criterion.pass_ for criterion in architecture.criteria), *(way.pass_ for way in others)]
     quantities: list[Quantity | Curve | Reference] = [
@@ -69,7 +69,7 @@ def _wanted(architecture: Architecture) -> Wanted:
         *architecture.curves,
         *architecture.outliers,
     ]
-    return Wanted(
+    return WantedConditions(
         wanted_conditions(quantity.conditions for quantity in quantities),
         wanted_companions(quantity.gates for quantity in quantities),
     )

@@ -51,7 +51,7 @@ class Absent(NamedTuple):
     records: tuple[int, ...] = ()
 
 
-class Wanted(NamedTuple):
+class WantedConditions(NamedTuple):
     """What beside the samples an architecture asks for; the rest of a measurement is not kept."""
 
     conditions: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
 class Index:
     """Measurements by what they answer."""
 
-    def __init__(self, measurements: Iterable[Measurement] = (), wanted: Wanted = Wanted()) -> None:  # noqa: B008
+    def __init__(self, measurements: Iterable[Measurement] = (), wanted: WantedConditions = WantedConditions()) -> None:  # noqa: B008
         self._wanted = wanted
         self._conditions: dict[str, Mapping[str, Any]] = {}
         self._by_subject: dict[tuple[str, str, str], dict[tuple[Labels, frozenset[str]], Answer]] = {}

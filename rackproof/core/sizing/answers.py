@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rackproof.core.architecture import Architecture
 from rackproof.core.sizing import job_answers, rack_answers
 from rackproof.core.sizing.answer import Answer
-from rackproof.core.sizing.hangs import Ask, with_dependences
 from rackproof.core.sizing.inputs import Inputs
 from rackproof.core.sizing.pointers import pointers
+from rackproof.core.sizing.sensitivity import Ask, with_dependences
 from rackproof.core.sizing.view import View
 
 ASKS: dict[str, Ask] = {

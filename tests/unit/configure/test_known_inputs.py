@@ -50,7 +50,7 @@ def test_settings_of_a_node_are_described() -> None:
 
 
 def read_keys() -> set[str]:
-    """Keys of mappings that the code reads: the second argument of ``inputs(node, "key", Model)``, or ``KEY``."""
+    """Keys of mappings that the code reads: the second argument of ``read_inputs(node, "key", Model)``, or ``KEY``."""
     found = set()
     for path in [*(ROOT / "rackproof" / "configure").rglob("*.py"), *(ROOT / "deploys").glob("*.py")]:
         tree = ast.parse(path.read_text())
@@ -63,7 +63,7 @@ def read_keys() -> set[str]:
         }
         for node in ast.walk(tree):
             name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
-            if isinstance(node, ast.Call) and name == "inputs" and len(node.args) == 3:
+            if isinstance(node, ast.Call) and name == "read_inputs" and len(node.args) == 3:
                 key = node.args[1]
                 if isinstance(key, ast.Constant):
                     found.add(str(key.value))

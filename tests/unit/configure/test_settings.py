@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.settings import Inputs, inputs, node_settings
+from rackproof.configure.settings import Inputs, node_settings, read_inputs
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
 
@@ -79,12 +79,12 @@ class Example(Inputs):
 
 
 def test_inputs_of_a_concern_have_defaults_and_refuse_what_nobody_knows() -> None:
-    assert inputs(Node("n", ()), "example", Example).depth == 3
-    assert inputs(Node("n", (), {"example": {"depth": 4}}), "example", Example).depth == 4
+    assert read_inputs(Node("n", ()), "example", Example).depth == 3
+    assert read_inputs(Node("n", (), {"example": {"depth": 4}}), "example", Example).depth == 4
     for data, message in (
         ({"example": {"dept": 4}}, r"^n: example\.dept: no such input; did you mean 'depth'\?$"),
         ({"example": {"depth": "x"}}, r"^n: example\.depth: input should be a valid integer"),
         ({"example": [4]}, r"^n: example: expected a mapping, actual list$"),
     ):
         with pytest.raises(InventoryError, match=message):
-            inputs(Node("n", (), data), "example", Example)
+            read_inputs(Node("n", (), data), "example", Example)

@@ -8,7 +8,7 @@ import pytest
 
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.nic.inputs import NicStack
-from rackproof.configure.settings import Inputs, inputs, node_settings
+from rackproof.configure.settings import Inputs, node_settings, read_inputs
 from rackproof.configure.storage.inputs import StorageClients
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
@@ -16,7 +16,7 @@ from rackproof.errors import InventoryError
 
 def complaint(key: str, model: type[Inputs], value: Any) -> str:
     with pytest.raises(InventoryError) as error:
-        inputs(Node("gpu-01", ("gpu",), {key: value}), key, model)
+        read_inputs(Node("gpu-01", ("gpu",), {key: value}), key, model)
     return str(error.value)
 
 

@@ -12,7 +12,7 @@ import yaml
 from rackproof import architectures
 from rackproof.configure.known_inputs import MODELS, misspelled, model_of
 from rackproof.configure.preflight.rack import rack_problems
-from rackproof.configure.settings import inputs, node_settings
+from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.core.rack import Rack
 from rackproof.core.versions.consistency import contradictions
 from rackproof.errors import VersionSetError
@@ -37,7 +37,7 @@ def test_every_mapping_fits_its_model(rack: Rack) -> None:
     assert {"gpu_stack", "nic_stack", "node", "storage_clients", "slurm"} <= set(first.data) & set(MODELS)
     for node in (first, rack.nodes[-1]):
         for key in MODELS:
-            inputs(node, key, model_of(key))
+            read_inputs(node, key, model_of(key))
     assert misspelled(first.data) == {}
 
 

@@ -13,7 +13,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.ceilings import Whole
 from rackproof.core.judging.members import Members
 from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
-from rackproof.core.judging.select import Index, Wanted
+from rackproof.core.judging.select import Index, WantedConditions
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
 from tests.unit.judging import GPU, NODES, architecture, criterion, judged, measurement, run_info, verdicts
@@ -435,7 +435,7 @@ class TestShares:
     def asked(self, reference: dict[str, Any], taken: Measurement) -> Number | NoNumber:
         of = Reference.model_validate(SHARE["of"] | reference)  # type: ignore[operator]
         made = architecture(criterion(scope="rack", **{"pass": SHARE}))
-        wanted = Wanted(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
+        wanted = WantedConditions(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
         numbers = Numbers(Index([taken], wanted), Members(made, run_info().nodes))
         return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
 
@@ -460,7 +460,7 @@ class TestShares:
         """True and 1 are equal, and a condition that is the one is not the other."""
         made = architecture(criterion())
         taken = measurement("gpu-01", 30.0, conditions={"direct": True})
-        numbers = Numbers(Index([taken], Wanted(frozenset({"direct"}))), Members(made, run_info().nodes))
+        numbers = Numbers(Index([taken], WantedConditions(frozenset({"direct"}))), Members(made, run_info().nodes))
         ask = Question("storage.read_bandwidth", Scope.NODE, frozenset({("storage", "nfs")}), Statistic.MEDIAN)
         found = [numbers.remembering(replace(ask, conditions=(("direct", c),)))(["gpu-01"]) for c in (True, 1)]
         assert [type(number) for number in found] == [Number, NoNumber]

@@ -61,7 +61,7 @@ def test_every_deploy_has_its_validators() -> None:
     """Modules of one name: what is set, and whether it is so."""
     actions = {
         "cluster",
-        "exchange",
+        "driver_swap",
         "preflight",
         "reboot",
         "rollback",

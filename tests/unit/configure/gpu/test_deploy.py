@@ -68,7 +68,7 @@ def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
     return Site(Rack(name, nodes), architecture, nodes[0], node_settings(nodes[0], architecture.rails)), machine, state
 
 
-def plan(name: str, **data: object) -> tuple[Site, gpu_driver.Plan, install.Wanted, dict[str, str], GpuState]:
+def plan(name: str, **data: object) -> tuple[Site, gpu_driver.Plan, install.WantedDriver, dict[str, str], GpuState]:
     site, machine, state = written(name, **data)
     made = gpu_driver.plan_of(site, machine)
     entries = gpu_driver.files(site, made)

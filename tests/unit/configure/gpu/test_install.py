@@ -10,7 +10,7 @@ import pytest
 from rackproof.configure.gpu import install, packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, Wanted, plan_driver
+from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, WantedDriver, plan_driver
 from rackproof.configure.gpu.scripts import script
 from rackproof.configure.gpu.state import GpuState
 from rackproof.core.machine import Machine
@@ -31,14 +31,14 @@ EMPTY = GpuState(
 )  # fmt: skip
 
 
-def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> Wanted:
+def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> WantedDriver:
     stack = GpuStack.model_validate({} if target is DEBIAN else {"driver": VERSION})
     choice = choose(target, promised(1), stack)
     found = (*packages.driver(target, choice), *packages.fabric(target, choice))
     return install.wanted(choice, target, found, [], options, hold=True, modules=modules)
 
 
-def converged(target: Wanted) -> GpuState:
+def converged(target: WantedDriver) -> GpuState:
     module = KernelModule(target.choice.version or "535.261.03", target.choice.flavour == "open")
     versioned = [each for each in target.packages if each.version]
     return replace(

@@ -11,7 +11,7 @@ from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports, settings
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.ports import Contradiction
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
@@ -201,7 +201,7 @@ def test_vlans_of_an_infiniband_port_are_refused() -> None:
 )
 def test_inputs_of_a_port(stack: dict[str, Any], says: str) -> None:
     with pytest.raises(InventoryError, match=f"gpu-01: nic_stack.*{says}"):
-        inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
 
 
 @pytest.mark.parametrize("mac", [GUID, f"00:00:10:29:fe:80:00:00:00:00:00:00:{GUID}"])
@@ -211,7 +211,7 @@ def test_infiniband_ports_are_not_bonded(mac: str) -> None:
     with pytest.raises(
         InventoryError, match=r"gpu-01: nic_stack\.bonds\.bond0: .* InfiniBand ports are not bonded here"
     ):
-        inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
     named = {
         "ports": {"ib0": {"link_layer": "InfiniBand", "mac": GUID}, "ib1": {"link_layer": "InfiniBand", "path": "p"}},
         "bonds": {"bond0": {"ports": ["ib0", "ib1"]}},

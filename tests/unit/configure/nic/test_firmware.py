@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rackproof.configure.nic.firmware import (
     FirmwareProblem,
     FirmwareState,
-    Wanted,
+    WantedFirmware,
     good_version,
     not_taken,
     parse_state,
@@ -64,8 +64,8 @@ def answer(
     return parse_state(text.splitlines())
 
 
-def wanted(version: str | None = None, **settings: str) -> list[Wanted]:
-    return [Wanted(SLOT, "rail0", version, settings or None)]
+def wanted(version: str | None = None, **settings: str) -> list[WantedFirmware]:
+    return [WantedFirmware(SLOT, "rail0", version, settings or None)]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_read_back_of_the_next_boot() -> None:
 
 
 def test_the_question_is_a_program() -> None:
-    command = state_command([Wanted(SLOT, "rail0", "1", {"A B": "1"}), Wanted("0000:1b:00.0", "x")])
+    command = state_command([WantedFirmware(SLOT, "rail0", "1", {"A B": "1"}), WantedFirmware("0000:1b:00.0", "x")])
     assert subprocess.run(["sh", "-n"], input=command, text=True, check=False).returncode == 0
     out = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60).stdout
     state = parse_state(out.splitlines())

@@ -11,7 +11,7 @@ from pyinfra.api.exceptions import DeployError
 
 from deploys import fabric, rdma_connectx, versions
 from rackproof.configure import mirror
-from rackproof.configure.exchange import due
+from rackproof.configure.driver_swap import pending
 from rackproof.configure.nic import declared as nic_declared
 from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
@@ -176,12 +176,12 @@ def test_drivers_that_a_node_does_not_need_are_not_asked_about(
     architecture, node = cases.architecture(), cases.node()
     here = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
     needed = replace(declared(site(ports={"front0": FRONT})), ports=(), drivers=drivers)
-    for module in (due, preflight):
+    for module in (pending, preflight):
         monkeypatch.setattr(module, "declared_here", lambda: needed)
         monkeypatch.setattr(module, "packages_here", lambda part: ())
         monkeypatch.setattr(module, "platform_here", lambda: None)
-    monkeypatch.setattr(due, "_target", lambda *given: None)
-    assert due.due(here, cases.machine(), None, None) == found
+    monkeypatch.setattr(pending, "_target", lambda *given: None)
+    assert pending.pending_swaps(here, cases.machine(), None, None) == found
     host = StubHost({preflight.StackState: None})
     with at(host):
         problems = preflight._in_the_way(here, cases.machine(), Claims())

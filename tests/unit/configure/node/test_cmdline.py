@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.node import cmdline
-from rackproof.configure.node.cmdline import BootLoader, NoBootLoader, Wanted
+from rackproof.configure.node.cmdline import BootLoader, NoBootLoader, WantedArguments
 from rackproof.core.machine import Machine, Pci
 
-WANT = Wanted(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
+WANT = WantedArguments(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
 H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
 
 
@@ -35,7 +35,7 @@ def test_what_a_command_line_lacks(line: str, problems: tuple[str, ...]) -> None
 
 
 def test_huge_pages_count_in_their_order() -> None:
-    want = Wanted(("hugepagesz=1G", "hugepages=16"))
+    want = WantedArguments(("hugepagesz=1G", "hugepages=16"))
     assert cmdline.missing(want, ["hugepagesz=1G", "hugepages=16"]) == ()
     assert cmdline.missing(want, ["hugepages=16", "hugepagesz=1G"]) == ("hugepagesz=1G hugepages=16",)
     assert cmdline.missing(want, ["hugepagesz=2M", "hugepages=8", "hugepagesz=1G", "hugepages=16"])
@@ -105,11 +105,11 @@ def test_the_mark_goes_when_the_running_kernel_has_it() -> None:
 
 def test_what_is_no_longer_wanted_goes_and_needs_a_reboot() -> None:
     found = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", *DROPIN_LINES)
-    plan = cmdline.plan(Wanted(), found)
+    plan = cmdline.plan(WantedArguments(), found)
     assert f"rm -f {cmdline.DROPIN}" in plan.script
     assert "update-grub" in plan.script
     assert plan.reboot
-    gone = cmdline.plan(Wanted(), state("running ro", "tool grub", "entry ro"))
+    gone = cmdline.plan(WantedArguments(), state("running ro", "tool grub", "entry ro"))
     assert (gone.script, gone.reboot) == ("", False)
 
 
@@ -155,7 +155,7 @@ def test_the_drop_in_replaces_and_never_repeats(default: str, common: str, expec
 
 
 def test_several_of_a_name_that_may_be_there_several_times_stay() -> None:
-    want = Wanted(("pci=disable_acs_redir=pci:0:0",))
+    want = WantedArguments(("pci=disable_acs_redir=pci:0:0",))
     found = source(cmdline.dropin_text(want), "pci=realloc=off pci=disable_acs_redir=pci:0:0", "console=tty0")
     assert found == ["console=tty0", "pci=realloc=off", "pci=disable_acs_redir=pci:0:0"]
 
@@ -204,7 +204,7 @@ def test_grubby_takes_out_what_the_kit_had_put_in(tmp_path: Path) -> None:
 
 
 def test_a_grubby_without_effect_is_an_error(tmp_path: Path) -> None:
-    plan = cmdline.plan(Wanted(("nosmt",)), state("running ro", "tool grubby", "entry ro"))
+    plan = cmdline.plan(WantedArguments(("nosmt",)), state("running ro", "tool grubby", "entry ro"))
     done = run(plan.script, tmp_path, grubby=GRUBBY)
     assert done.returncode == 1
     assert "would start without nosmt" in done.stderr

@@ -35,10 +35,10 @@ def test_an_inventory_that_says_another_limit_is_told_so() -> None:
 
 def test_accounts_are_joined_by_name() -> None:
     system = System(users=(Promised(name="ops", uid=6000, groups=("docker",), sudo="ALL=(ALL) ALL"),))
-    wishes = NodeInputs(
+    inputs = NodeInputs(
         users=(User(name="ops", password_from="HASH", ssh_keys=("ssh-rsa AAAA me",)), User(name="guest"))
     )
-    ops, guest = promised.users(system, wishes)
+    ops, guest = promised.users(system, inputs)
     assert (ops.uid, ops.groups, ops.sudo) == (6000, ("docker",), "ALL=(ALL) ALL")
     assert (ops.password_from, ops.ssh_keys) == ("HASH", ("ssh-rsa AAAA me",))
     assert guest == User(name="guest")
@@ -65,7 +65,7 @@ def test_the_array_is_the_architectures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drives", "wishes", "complaint"),
+    ("drives", "inputs", "complaint"),
     [
         ((), NodeInputs(), "an array of 4 drives, the inventory names none"),
         (DRIVES[:3], NodeInputs(), "the inventory names 3"),
@@ -73,10 +73,10 @@ def test_the_array_is_the_architectures() -> None:
     ],
 )
 def test_an_array_that_cannot_be_as_promised_is_refused(
-    drives: tuple[str, ...], wishes: NodeInputs, complaint: str
+    drives: tuple[str, ...], inputs: NodeInputs, complaint: str
 ) -> None:
     with pytest.raises(InventoryError, match=complaint):
-        promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), drives, wishes)
+        promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), drives, inputs)
 
 
 def test_what_is_checked_and_set_by_nobody_is_said() -> None:

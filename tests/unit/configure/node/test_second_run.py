@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.node import operations, settings
-from rackproof.configure.node.cmdline import Wanted
+from rackproof.configure.node.cmdline import WantedArguments
 from rackproof.configure.node.settings import blacklist_text
 from tests.unit.configure.loop import SYSTEMCTL, Shell, carried_out, left_alone
 from tests.unit.configure.node.test_cmdline import WANT
@@ -171,7 +171,7 @@ def test_arguments_of_the_kernel(node: Folder, tool: str) -> None:
         node.program("grubby", GRUBBY)
         node.write("/boot/arguments", "ro quiet iommu=off\n")
         menu = "/boot/arguments"
-    for wanted in (WANT, Wanted(("iommu=pt", "nosmt")), Wanted()):
+    for wanted in (WANT, WantedArguments(("iommu=pt", "nosmt")), WantedArguments()):
         given = {"wanted": wanted}
         assert carried_out(operations.kernel_arguments, node.shell, **given)
         assert all(word in node.read(menu) for word in wanted.required)
@@ -197,9 +197,9 @@ def test_a_wish_that_is_withdrawn_before_the_reboot_asks_for_none(node: Folder) 
     node.shell("update-grub")
     (node.root / "bin/grubby").unlink(missing_ok=True)
     mark = node.root / "run/rackproof/pending/reboot:kernel arguments"
-    assert carried_out(operations.kernel_arguments, node.shell, wanted=Wanted(("nosmt",)))
+    assert carried_out(operations.kernel_arguments, node.shell, wanted=WantedArguments(("nosmt",)))
     assert mark.exists()
-    assert carried_out(operations.kernel_arguments, node.shell, wanted=Wanted())
+    assert carried_out(operations.kernel_arguments, node.shell, wanted=WantedArguments())
     assert "nosmt" not in node.read("/boot/grub/grub.cfg")
     assert not mark.exists()
-    left_alone(operations.kernel_arguments, node.shell, wanted=Wanted())
+    left_alone(operations.kernel_arguments, node.shell, wanted=WantedArguments())

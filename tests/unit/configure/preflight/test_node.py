@@ -13,8 +13,8 @@ import pytest
 from rackproof.configure import facts
 from rackproof.configure import operations as common
 from rackproof.configure.ceph import CephState
+from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive
-from rackproof.configure.exchange.use import Use
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.mounts import Mount, Mounted
 from rackproof.configure.network import Link, Port
@@ -331,7 +331,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         patch.object(operations, "packages_here", lambda part: PACKAGES),
         patch.object(operations, "declared_here", lambda: declared),
         patch.object(operations, "judged", lambda *given: []),
-        patch.object(operations.exchanges, "due", lambda *given: ()),
+        patch.object(operations.pending, "pending_swaps", lambda *given: ()),
     ):
         found = judged(operations.of_node(site, GIVEN, CLAIMS))
         host.facts = dict.fromkeys(host.facts)
@@ -364,7 +364,7 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
         at(host),
         patch.object(operations, "packages_here", lambda part: ()),
         patch.object(operations, "declared_here", lambda: declared),
-        patch.object(operations.exchanges, "due", lambda *given: due),
+        patch.object(operations.pending, "pending_swaps", lambda *given: due),
     ):
         found = operations._in_the_way(site, cases.machine(), Claims())
     assert [problem.id for problem in found] == said

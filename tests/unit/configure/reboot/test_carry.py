@@ -78,10 +78,10 @@ class Played:
         self.now += seconds
 
     def reboot(self, **more: object) -> Reboot:
-        wishes = RebootInputs(limit_s=600, drain_limit_s=300)
+        inputs = RebootInputs(limit_s=600, drain_limit_s=300)
         arguments: dict[str, object] = {"slurm": False, "health_check": None, **more}
         say: Callable[[str], None] = self.said.append
-        return Reboot("gpu-01", self, Clock(lambda: self.now, self.sleep), wishes, ("kernel arguments",), say=say,
+        return Reboot("gpu-01", self, Clock(lambda: self.now, self.sleep), inputs, ("kernel arguments",), say=say,
                       **arguments)  # type: ignore[arg-type]  # fmt: skip
 
 

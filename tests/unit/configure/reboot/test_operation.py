@@ -24,7 +24,7 @@ WAITS = RebootState("a-boot-id", "6.8", marks=("kernel arguments", "huge pages")
 def commands(host: StubHost, **more: Any) -> list[Any]:
     with at(host):
         host.current_op_global_arguments = {"_sudo": True, "_timeout": 900, "name": "x"}  # type: ignore[attr-defined]
-        arguments = {"mode": Mode.REFUSED, "wishes": RebootInputs(), **more}
+        arguments = {"mode": Mode.REFUSED, "inputs": RebootInputs(), **more}
         return list(operations.reboot._inner(**arguments))  # type: ignore[attr-defined]
 
 
@@ -126,7 +126,7 @@ def test_after_a_failure_the_next_batch_is_left_alone() -> None:
     operations._failed[host.state] = ["gpu-01"]  # type: ignore[index]
     (command,) = commands(host, mode=Mode.ALLOWED)
     assert "not rebooted: gpu-01 did not come back well" in command.get_raw_value()
-    (command,) = commands(host, mode=Mode.ALLOWED, wishes=RebootInputs(max_failures=1))
+    (command,) = commands(host, mode=Mode.ALLOWED, inputs=RebootInputs(max_failures=1))
     assert isinstance(command, FunctionCommand)
 
 

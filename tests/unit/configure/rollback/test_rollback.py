@@ -154,13 +154,13 @@ def trees(draw: st.DrawFn) -> dict[str, tuple[str, str]]:
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> list[tuple[str, str | None, str, bool]]:
+def inputs(draw: st.DrawFn) -> list[tuple[str, str | None, str, bool]]:
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
     return [(name, draw(st.none() | CONTENTS), draw(MODES), draw(st.booleans())) for name in names]
 
 
 @settings(max_examples=12, deadline=None)
-@given(trees(), st.lists(wishes(), min_size=1, max_size=3))
+@given(trees(), st.lists(inputs(), min_size=1, max_size=3))
 def test_applied_and_undone_is_as_before(
     tree: dict[str, tuple[str, str]], runs: list[list[tuple[str, str | None, str, bool]]]
 ) -> None:

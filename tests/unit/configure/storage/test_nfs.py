@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.configure.files import RemoteFile
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage import catalogue, cephfs, nfs
-from rackproof.configure.storage.client import Around, Named, NoClient, in_turn
+from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient, in_turn
 from rackproof.configure.storage.inputs import KEY, Secret, StorageClients
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import parse_holding
@@ -25,16 +25,16 @@ from tests.unit.configure.storage.vendor import Bench
 FOUR = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 
 
-def isilon(servers: tuple[str, ...] = FOUR, **more: Any) -> Named:
+def isilon(servers: tuple[str, ...] = FOUR, **more: Any) -> NamedStorage:
     plain: dict[str, Any] = {
         "class": "nfs", "mountpoint": "/mnt/isilon", "fstype": "nfs", "source": "/ifs", "servers": servers,
         "transport": "tcp", "mounts_per_client": 4, "options": ["vers=3", "nolock", "hard"],
     }  # fmt: skip
-    return Named("isilon", Storage.model_validate({**plain, **more}), servers)
+    return NamedStorage("isilon", Storage.model_validate({**plain, **more}), servers)
 
 
-def at(index: int = 0, **said: Any) -> Around:
-    return Around("gpu-01", index, inputs=StorageClients.model_validate(said))
+def at(index: int = 0, **said: Any) -> ClientNode:
+    return ClientNode("gpu-01", index, inputs=StorageClients.model_validate(said))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_ceph_cluster_of_somebody_else() -> None:
     storage = Storage.model_validate(
         {"class": "parallel", "mountpoint": "/mnt/c", "fstype": "ceph", "source": "fs", "servers": FOUR[:2]}
     )
-    other = Named("c", storage, FOUR[:2])
+    other = NamedStorage("c", storage, FOUR[:2])
     said = {"cephfs": {"fsid": "f-1", "user": "train", "secret": {"environment": "X"}, "ms_mode": "secure"}}
     (mount,) = catalogue.mounts_of(other, at(**said))
     assert mount.what == "train@f-1.fs=/"
@@ -168,7 +168,7 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
 )
 def test_a_wrong_input_is_one_line_that_names_it(said: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InventoryError) as caught:
-        inputs(Node("gpu-01", ("gpu",), {KEY: said}), KEY, StorageClients)
+        read_inputs(Node("gpu-01", ("gpu",), {KEY: said}), KEY, StorageClients)
     assert str(caught.value).startswith("gpu-01: storage_clients")
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)

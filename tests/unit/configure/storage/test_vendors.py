@@ -13,7 +13,7 @@ import pytest
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.storage import beegfs, catalogue, daos, lustre, multipath, scale, weka
-from rackproof.configure.storage.client import Around, Named, NoClient
+from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient
 from rackproof.configure.storage.inputs import Download, Nfs, StorageClients
 from rackproof.configure.storage.steps import Step, script_of
 from rackproof.core.architecture import Storage
@@ -22,15 +22,15 @@ from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
 SUM = "0" * 64
 
 
-def named(fstype: str, source: str, **more: Any) -> Named:
+def named(fstype: str, source: str, **more: Any) -> NamedStorage:
     servers = tuple(more.pop("servers", ("10.0.0.1", "10.0.0.2")))
     plain = {"class": "parallel", "mountpoint": "/mnt/x", "fstype": fstype, "source": source, "servers": servers}
-    return Named("x", Storage.model_validate({**plain, **more}), servers)
+    return NamedStorage("x", Storage.model_validate({**plain, **more}), servers)
 
 
-def around(**inputs: Any) -> Around:
+def around(**inputs: Any) -> ClientNode:
     said = StorageClients.model_validate(inputs)
-    return Around("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=said)
+    return ClientNode("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=said)
 
 
 WEKA = named("wekafs", "default", transport="rdma")
@@ -61,7 +61,7 @@ ALL = [
 
 @pytest.mark.parametrize("family", ["debian", "rhel"])
 @pytest.mark.parametrize(("storage", "inputs"), ALL)
-def test_every_script_and_every_test_is_shell(storage: Named, inputs: dict[str, Any], family: str) -> None:
+def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dict[str, Any], family: str) -> None:
     (client,) = catalogue.clients_of([storage], around(**inputs), family, None, lambda kind: b"s")
     steps = (*client.install, *client.ready, *client.proofs)
     assert len(steps) >= 3
@@ -97,7 +97,7 @@ def test_every_script_and_every_test_is_shell(storage: Named, inputs: dict[str, 
         (named("zfs", "pool"), {}, "no rule to mount"),
     ],
 )
-def test_what_is_missing_is_named_before_anything_is_touched(storage: Named, inputs: Any, says: str) -> None:
+def test_what_is_missing_is_named_before_anything_is_touched(storage: NamedStorage, inputs: Any, says: str) -> None:
     def plan() -> None:
         catalogue.mounts_of(storage, around(**inputs))
         catalogue.clients_of([storage], around(**inputs), "debian", None, lambda kind: None)
@@ -256,7 +256,7 @@ def test_vast_without_a_source_is_refused_while_planning() -> None:
 # BeeGFS
 
 
-def text_of(storage: Named, **inputs: Any) -> dict[str, str]:
+def text_of(storage: NamedStorage, **inputs: Any) -> dict[str, str]:
     lines = beegfs.text(storage, around(beegfs=inputs)).splitlines()
     return dict(line.split(" = ", 1) if not line.endswith(" =") else (line[:-2], "") for line in lines if " =" in line)
 
@@ -282,7 +282,7 @@ REPOSITORY = {"source": "http://h/repo", "key": {"url": "http://h/key", "sha256"
     ],
 )
 def test_what_a_version_set_brings_is_asked_of_no_other_repository(
-    storage: Named, inputs: dict[str, Any], locked: list[str], family: str
+    storage: NamedStorage, inputs: dict[str, Any], locked: list[str], family: str
 ) -> None:
     def steps(names: list[str], version: str = "1.0") -> str:
         node = replace(around(**inputs), locked=dict.fromkeys(names, version))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_who_holds_the_package_managers_lock_is_named(tmp_path: Path) -> None:
         "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True);"
         " time.sleep(60)"
     )
-    with subprocess.Popen(["python3", "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout is not None
             holder.stdout.readline()
@@ -122,5 +123,5 @@ def test_who_holds_the_package_managers_lock_is_named(tmp_path: Path) -> None:
             said = refusal(run_with(tmp_path, script, {}))
         finally:
             holder.terminate()
-    assert said.startswith(f"the package manager is locked by process {holder.pid} (python3 -c ")
+    assert said.startswith(f"the package manager is locked by process {holder.pid} ({sys.executable} -c ")
     assert run_with(tmp_path, script, {}).returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.whole_files import replace_file
+from rackproof.atomic_write import replace_file
 
 
 @pytest.mark.parametrize("durable", [False, True])

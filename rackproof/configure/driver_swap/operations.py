@@ -6,9 +6,9 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
-from rackproof.configure.exchange import use
-from rackproof.configure.exchange.due import due_here
-from rackproof.configure.exchange.facts import DriverUse
+from rackproof.configure.driver_swap import gpu_users
+from rackproof.configure.driver_swap.facts import DriverUse
+from rackproof.configure.driver_swap.pending import pending_swaps_here
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operations import Commands, refuse, unreadable
 from rackproof.configure.reboot import drain
@@ -24,7 +24,7 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     ``accepted``: somebody said that whoever works there may be disturbed.
     """
     machine = machine_here()
-    due = due_here(site, machine) if machine is not None else None
+    due = pending_swaps_here(site, machine) if machine is not None else None
     if due is None:
         yield from unreadable("what of driver and network stack is installed")
         return
@@ -38,7 +38,7 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     # What the health check drained it may give back at any moment.
     if found.node is None or found.node.by_deploy or ("DRAIN" in found.node.states and not found.node.ours):
         # Without a controller's word a node that runs slurmd has jobs that nobody knows.
-        refused = None if accepted else use.obstacle(found, due, drains=True)
+        refused = None if accepted else gpu_users.obstacle(found, due, drains=True)
         if refused:
             yield from refuse("; ".join(refused))
         else:
@@ -53,6 +53,6 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     if found is None:
         yield StringCommand(drain.undo_script(host.name, before))
         yield from unreadable("who works with the driver")
-    elif not accepted and (refused := use.obstacle(found, due, drains=True)):
+    elif not accepted and (refused := gpu_users.obstacle(found, due, drains=True)):
         yield StringCommand(drain.undo_script(host.name, before))
         yield from refuse(f"in Slurm as before, nothing was exchanged: {'; '.join(refused)}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from rackproof.configure.exchange import operations
-from rackproof.configure.exchange.use import BUSY
+from rackproof.configure.driver_swap import operations
+from rackproof.configure.driver_swap.gpu_users import BUSY
 from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.site import here
 
 
 @deploy("Exchange of drivers")
-def exchange() -> None:
+def driver_swap() -> None:
     site = here()
     if site.real_gpus and site.in_slurm:
         operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)

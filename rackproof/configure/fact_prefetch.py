@@ -1,8 +1,8 @@
 """Questions of a run in one round trip: what a node of this kind was asked last time is asked with the first question.
 
-``host.get_fact(facts.X, …)`` stays the way to ask. The first question of a node takes along all those that nodes of its
-kind were asked by the last run of the same deploy (kept like the validators' commands, see
-``rackproof.remote.learnt``). What comes back waits for the questions that it answers. An answer is handed out only
+Deploys ask with ``host.get_fact(facts.X, …)`` as usual. The first question of a node takes along all questions that
+nodes of its kind were asked by the last run of the same deploy (``rackproof.remote.command_cache`` keeps them). An
+answer waits for its question and is handed out only
 
 * to exactly the question that was put to the node, with the same arguments (user, environment, folder, limit);
 * once: who asks again (somebody who waits for something, say) asks the node, unless it was ``Kept``;
@@ -43,7 +43,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 import rackproof
 from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.rack import Node
-from rackproof.remote import batch, learnt
+from rackproof.remote import batch, command_cache
 
 AGE_S = 60.0
 """Seconds that an answer may wait for its question, once all that were asked with it are here."""
@@ -93,7 +93,7 @@ class Aside(StringCommand):
 class _Run:
     """What all nodes of one run share."""
 
-    learnt: learnt.Learnt
+    cache: command_cache.CommandCache
     changes: int = 0
     """Counts beginnings and ends of whatever is no question, on all nodes."""
     used: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -251,7 +251,7 @@ class AskAhead:
         if self._seen is not None:
             self._window = 1 if self._seen != self._run.changes else min(2 * self._window, sys.maxsize)
         self._seen = self._run.changes
-        listed = self._run.learnt.commands(self._run.nodes[self._host.name])
+        listed = self._run.cache.commands(self._run.nodes[self._host.name])
         done = self._asked[self._state.current_stage]
         after = [each for each in listed if each not in done]
         return [str(command), *after[: self._window - 1]]
@@ -264,9 +264,9 @@ def ask_ahead(state: State, host: Host) -> None:
     """See to it that this run asks ahead. Costs nothing from the second call on."""
     if state in _runs:
         return
-    run = _runs[state] = _Run(learnt.load(_subject()))
-    if run.learnt.note:
-        logger.debug(run.learnt.note)
+    run = _runs[state] = _Run(command_cache.load(_subject()))
+    if run.cache.note:
+        logger.debug(run.cache.note)
     for each in host.inventory:
         # All of them at once: a change is a change of the run, whether its node was asked anything or not.
         run.nodes[each.name] = Node(each.name, tuple(group for group in each.groups if group != "all"))
@@ -314,12 +314,12 @@ def _left(run: _Run, state: State, name: str) -> None:
         for name, asked in run.used.items()
         if name not in failed
     }
-    before = dict(run.learnt.kinds), dict(run.learnt.nodes)
-    run.learnt.remember(run.nodes.values(), used)
-    if (run.learnt.kinds, run.learnt.nodes) != before:
-        run.learnt.save()
-        if run.learnt.note:
-            logger.debug(run.learnt.note)
+    before = dict(run.cache.kinds), dict(run.cache.nodes)
+    run.cache.remember(run.nodes.values(), used)
+    if (run.cache.kinds, run.cache.nodes) != before:
+        run.cache.save()
+        if run.cache.note:
+            logger.debug(run.cache.note)
 
 
 def _alone(arguments: Mapping[str, Any]) -> bool:

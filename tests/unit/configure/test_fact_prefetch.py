@@ -20,7 +20,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host, ctx_state
 
-from rackproof.configure import asking
+from rackproof.configure import fact_prefetch
 from rackproof.configure.facts import Answer, complete
 
 
@@ -38,7 +38,7 @@ class Ahead(Content):
     """The same question, by somebody who looks ahead."""
 
     def command(self, path: str) -> str:
-        return asking.Kept(super().command(path))
+        return fact_prefetch.Kept(super().command(path))
 
 
 class Shell(SSHConnector):
@@ -209,7 +209,7 @@ def test_an_answer_that_was_kept_does_not_outlive_a_change(known: Rack, files: l
 def test_answers_grow_old(known: Rack, files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     known.ask(files[0])
     files[1].write_text("new\n")
-    monkeypatch.setattr(asking, "AGE_S", 0.0)
+    monkeypatch.setattr(fact_prefetch, "AGE_S", 0.0)
     assert known.ask(files[1]) == ("new",)
 
 
@@ -258,7 +258,7 @@ def test_a_cut_off_answer_is_not_believed(known: Rack, files: list[Path]) -> Non
 def test_questions_that_hang_cost_their_limit_once(
     known: Rack, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LIMIT_S", 3.0)
+    monkeypatch.setattr(fact_prefetch, "LIMIT_S", 3.0)
     files[3].unlink()
     subprocess.run(["mkfifo", str(files[3])], check=True)
     assert [known.ask(path) for path in (*files[:3], files[4])] == [("a",), ("b",), ("c",), ("e",)]
@@ -303,7 +303,7 @@ def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
     for path in files:
         off.ask(path)
     assert off.trips() == len(files)
-    assert {arguments["_timeout"] for _, arguments in off.nodes["gpu-01"].ran} == {asking.TIMEOUT_S}
+    assert {arguments["_timeout"] for _, arguments in off.nodes["gpu-01"].ran} == {fact_prefetch.TIMEOUT_S}
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -315,8 +315,8 @@ def test_a_connection_without_a_word_is_given_up(files: list[Path], together: bo
         for node in quiet.nodes.values():
             node.client = SimpleNamespace(get_transport=lambda: transport)  # type: ignore[assignment]
         quiet.ask(files[0])
-        assert said == [asking.KEEPALIVE_S] * len(quiet.nodes)
-        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == asking.LOSS_S * 1000
+        assert said == [fact_prefetch.KEEPALIVE_S] * len(quiet.nodes)
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == fact_prefetch.LOSS_S * 1000
         quiet.state.inventory.get_host("gpu-01").connector.connect()  # type: ignore[union-attr]
         assert len(said) == len(quiet.nodes) + 1
 
@@ -341,7 +341,7 @@ def test_other_connectors_are_left_alone() -> None:
     state = State(inventory, Config())
     (host,) = inventory
     before = host.connector
-    asking.ask_ahead(state, host)
+    fact_prefetch.ask_ahead(state, host)
     assert host.connector is before
 
 
@@ -359,7 +359,7 @@ def test_a_question_about_a_moment_is_always_asked_then(known: Rack, files: list
     known.ask(files[0])  # and all others with it
     host = known.state.inventory.get_host("gpu-01")
     assert host is not None
-    clock = asking.Timely(f"date +%s%N; echo {asking.END}")
+    clock = fact_prefetch.Timely(f"date +%s%N; echo {fact_prefetch.END}")
     with ctx_state.use(known.state), ctx_host.use(host):
         said = [host.run_shell_command(clock)[1].stdout_lines[0] for _ in range(2)]
     assert said[0] != said[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.core.rack import Node
-from rackproof.remote import learnt
+from rackproof.remote import command_cache
 from rackproof.remote.collect import Question, RecordingReader, gather
 from rackproof.remote.command import CommandResult
 from tests.unit.test_recording_collect import Shell, Shells, Unreachable
@@ -25,18 +25,18 @@ def check_b() -> None: ...
 
 
 def test_a_list_is_the_same_for_nodes_of_a_kind_and_has_what_is_a_nodes_own(caches_of_their_own: Path) -> None:
-    first = learnt.load("a" * 64)
+    first = command_cache.load("a" * 64)
     assert (first.commands(NODES[0]), first.note) == ((), "")
     used = {node.name: ["uname -r", f"ls /sys/{node.name}", "id"] for node in NODES[:3]}
     first.remember(NODES, used)
     first.save()
     assert first.note == ""
 
-    again = learnt.load("a" * 64)
+    again = command_cache.load("a" * 64)
     assert again.commands(NODES[0]) == ("uname -r", "id", "ls /sys/gpu-01")
     assert again.commands(NODES[3]) == ("uname -r", "id")  # was not asked yet
     assert again.commands(Node("storage-01", ("storage",))) == ()
-    assert learnt.load("b" * 64).commands(NODES[0]) == ()
+    assert command_cache.load("b" * 64).commands(NODES[0]) == ()
 
     again.remember(NODES, {"gpu-04": ["uname -r"]})
     assert again.commands(NODES[0]) == ("uname -r", "ls /sys/gpu-01")
@@ -60,25 +60,25 @@ def test_a_list_is_the_same_for_nodes_of_a_kind_and_has_what_is_a_nodes_own(cach
     ],
 )
 def test_a_damaged_list_is_none_and_says_so(text: str) -> None:
-    kept = learnt.load("c" * 64)
+    kept = command_cache.load("c" * 64)
     kept.path.parent.mkdir(parents=True, exist_ok=True)
     kept.path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    found = learnt.load("c" * 64)
+    found = command_cache.load("c" * 64)
     assert found.commands(NODES[0]) == ()
     assert "damaged" in found.note
     assert "\n" not in found.note
     found.remember(NODES, {"gpu-01": ["id"]})
     found.save()
-    assert learnt.load("c" * 64).commands(NODES[0]) == ("id",)
+    assert command_cache.load("c" * 64).commands(NODES[0]) == ("id",)
 
 
 def test_a_list_that_others_may_write_to_is_not_run_on_nodes() -> None:
-    kept = learnt.load("d" * 64)
+    kept = command_cache.load("d" * 64)
     kept.remember(NODES, {"gpu-01": ["id"]})
     kept.save()
     assert kept.path.stat().st_mode & 0o077 == 0
     kept.path.chmod(0o666)
-    found = learnt.load("d" * 64)
+    found = command_cache.load("d" * 64)
     assert found.commands(NODES[0]) == ()
     assert found.note.endswith("not used, others may write to it")
 
@@ -86,7 +86,7 @@ def test_a_list_that_others_may_write_to_is_not_run_on_nodes() -> None:
 def test_a_cache_that_cannot_be_written_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    found = learnt.load("e" * 64)
+    found = command_cache.load("e" * 64)
     found.remember(NODES, {"gpu-01": ["id"]})
     found.save()
     assert "cannot be kept" in found.note
@@ -94,19 +94,28 @@ def test_a_cache_that_cannot_be_written_is_a_note(tmp_path: Path, monkeypatch: p
 
 def test_old_lists_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(learnt, "KEPT", 2)
+    monkeypatch.setattr(command_cache, "KEPT", 2)
     for age, name in enumerate("xyz"):
-        found = learnt.load(name * 64)
+        found = command_cache.load(name * 64)
         found.save()
         if found.path.exists():
             os.utime(found.path, (1000 + age, 1000 + age))
-    assert sorted(path.name[0] for path in learnt.folder().iterdir()) == ["y", "z"]
+    assert sorted(path.name[0] for path in command_cache.folder().iterdir()) == ["y", "z"]
 
 
 def test_another_question_another_text_or_another_architecture_is_another_list() -> None:
-    one = learnt.subject_of([("a", check_a)], "arch")
-    assert one == learnt.subject_of([("a", check_a)], "arch")
-    assert len({one, learnt.subject_of([("b", check_b)], "arch"), learnt.subject_of([("a", check_a)], "other")}) == 3
+    one = command_cache.subject_of([("a", check_a)], "arch")
+    assert one == command_cache.subject_of([("a", check_a)], "arch")
+    assert (
+        len(
+            {
+                one,
+                command_cache.subject_of([("b", check_b)], "arch"),
+                command_cache.subject_of([("a", check_a)], "other"),
+            }
+        )
+        == 3
+    )
 
 
 # Gathering with what is remembered
@@ -195,7 +204,7 @@ def test_trips_in_which_something_hangs_do_not_cost_the_answers_of_the_next_ones
 
 
 def test_the_file_is_readable() -> None:
-    kept = learnt.load("f" * 64)
+    kept = command_cache.load("f" * 64)
     kept.remember(NODES, {"gpu-01": ["printf '%s\\n' é"]})
     kept.save()
     assert json.loads(kept.path.read_text(encoding="utf-8"))["kinds"] == {"gpu": ["printf '%s\\n' é"]}

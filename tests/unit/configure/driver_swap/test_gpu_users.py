@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.exchange.use import Use, listed, obstacle, parse_use, use_command
+from rackproof.configure.driver_swap.gpu_users import Use, listed, obstacle, parse_use, use_command
 from rackproof.configure.reboot.drain import SlurmNode
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import rackproof
+from rackproof.atomic_write import replace_file
 from rackproof.core.rack import Node
-from rackproof.whole_files import replace_file
 
 SCHEMA = "rackproof.commands/v1"
 KEPT = 50
@@ -61,7 +61,7 @@ def subject_of(questions: Iterable[tuple[str, Callable[..., Any]]], *context: st
 
 
 @dataclass
-class Learnt:
+class CommandCache:
     """Commands by kind of node, and by node. ``note`` says why a file that is there is not used, in one line."""
 
     path: Path
@@ -101,26 +101,26 @@ class Learnt:
             self.note = f"the list of commands cannot be kept for the next time: {error}"
 
 
-def load(subject: str) -> Learnt:
+def load(subject: str) -> CommandCache:
     """What is known about a subject; nothing, with a note, where the file cannot be used."""
-    learnt = Learnt(folder() / f"{subject[:40]}.json")
+    cache = CommandCache(folder() / f"{subject[:40]}.json")
     try:
-        with learnt.path.open(encoding="utf-8") as file:
+        with cache.path.open(encoding="utf-8") as file:
             facts = os.fstat(file.fileno())
             if facts.st_uid != os.geteuid() or facts.st_mode & _FOREIGN:
-                learnt.note = f"{learnt.path}: not used, others may write to it"
-                return learnt
+                cache.note = f"{cache.path}: not used, others may write to it"
+                return cache
             document = json.load(file)
         if document["schema"] != SCHEMA:
             raise ValueError(f"schema {document['schema']}")
         kinds, nodes = _lists(document["kinds"]), _lists(document["nodes"])
     except FileNotFoundError:
-        return learnt
+        return cache
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        learnt.note = f"{learnt.path}: not used, it is damaged ({type(error).__name__})"
-        return learnt
-    learnt.kinds, learnt.nodes = kinds, nodes
-    return learnt
+        cache.note = f"{cache.path}: not used, it is damaged ({type(error).__name__})"
+        return cache
+    cache.kinds, cache.nodes = kinds, nodes
+    return cache
 
 
 def _lists(plain: Any) -> dict[str, list[str]]:

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from rackproof.configure.exchange import due, operations
-from rackproof.configure.exchange.facts import DriverUse
-from rackproof.configure.exchange.use import Use
+from rackproof.configure.driver_swap import operations, pending
+from rackproof.configure.driver_swap.facts import DriverUse
+from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.gpu.facts import GpuFacts
 from rackproof.configure.nic.stack import Module
 from rackproof.configure.reboot import drain
@@ -48,7 +48,7 @@ class Changing(StubHost):
 def out(host: Changing, found: tuple[str, ...] | None = DUE, accepted: bool = False) -> list[str]:
     with (
         patch.object(operations, "machine_here", cases.machine),
-        patch.object(operations, "due_here", lambda site, machine: found),
+        patch.object(operations, "pending_swaps_here", lambda site, machine: found),
     ):
         return run(operations.out_of_slurm, host, site=site(), accepted=accepted)
 
@@ -161,10 +161,10 @@ SET = Platform(
 def asked(
     monkeypatch: pytest.MonkeyPatch, facts: dict[type, Any], locked: bool = True, **data: Any
 ) -> tuple[tuple[str, ...] | None, StubHost]:
-    host = StubHost({due.AskStack: stack_state(), GpuFacts: EMPTY, **facts})
+    host = StubHost({pending.AskStack: stack_state(), GpuFacts: EMPTY, **facts})
     of_all = (*LOCKED["network"], *LOCKED["driver"], LockedPackage("libnccl2", "2", "nccl"))
-    monkeypatch.setattr(due, "packages_here", lambda part: {**LOCKED, "all": of_all}[part] if locked else ())
-    monkeypatch.setattr(due, "platform_here", lambda: SET if locked else None)
+    monkeypatch.setattr(pending, "packages_here", lambda part: {**LOCKED, "all": of_all}[part] if locked else ())
+    monkeypatch.setattr(pending, "platform_here", lambda: SET if locked else None)
     if "nic_stack" in data:  # beside what the rack says of its ports
         data["nic_stack"] = {**cases.node().data["nic_stack"], **data["nic_stack"]}
     here = site(**data)
@@ -172,7 +172,7 @@ def asked(
     monkeypatch.setattr("rackproof.configure.nic.declared.machine_here", cases.machine)
     monkeypatch.setattr("rackproof.configure.nic.declared.platform_here", lambda: None)
     with at(host):
-        return due.due_here(here, cases.machine()), host
+        return pending.pending_swaps_here(here, cases.machine()), host
 
 
 def packages(**changes: tuple[str, ...]) -> dict[type, Any]:
@@ -207,17 +207,17 @@ def test_a_restart_of_openibd_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {**old.modules, "mlx5_core": Module("A", "B", "/lib/modules/x/updates/dkms/mlx5_core.ko")}
     old = replace(old, modules=modules, openibd=True)
     for by, expected in (("restart", ("openibd is restarted with other modules",)), ("reboot", ())):
-        facts = {**packages(), due.AskStack: old}
+        facts = {**packages(), pending.AskStack: old}
         assert asked(monkeypatch, facts, nic_stack={"source": "doca", "drivers_by": by})[0] == expected
 
 
 def test_an_ofed_that_goes_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {**packages(), due.AskStack: stack_state(ofed="5.8-4.1.5.0")}
+    facts = {**packages(), pending.AskStack: stack_state(ofed="5.8-4.1.5.0")}
     for allowed, expected in ((True, ("OFED 5.8-4.1.5.0 is removed",)), (False, ())):
         assert asked(monkeypatch, facts, nic_stack={"source": "inbox", "remove_old": allowed})[0] == expected
 
 
-@pytest.mark.parametrize("fact", [PackageStates, due.AskStack])
+@pytest.mark.parametrize("fact", [PackageStates, pending.AskStack])
 def test_what_is_not_answered_is_not_nothing(monkeypatch: pytest.MonkeyPatch, fact: type) -> None:
     assert asked(monkeypatch, {**packages(), fact: None})[0] is None
     assert asked(monkeypatch, {GpuFacts: None}, locked=False)[0] is None

@@ -15,7 +15,7 @@ from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.nic import stack
 from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters_here
 from rackproof.configure.nic.facts import StackState as AskStack
-from rackproof.configure.settings import inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.site import packages_here, platform_here
@@ -41,7 +41,7 @@ def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: st
     )
 
 
-def of_driver(target: install.Wanted, state: GpuState) -> tuple[str, ...]:
+def of_driver(target: install.WantedDriver, state: GpuState) -> tuple[str, ...]:
     """Without a version set."""
     return tuple(
         _becomes(each.name, state.packages.get(each.name, ""), each.version or "what the repository has")
@@ -64,7 +64,7 @@ def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
     return (*removed, *(("openibd is restarted with other modules",) if restarted else ()))
 
 
-def due(
+def pending_swaps(
     site: Site, machine: Machine, installed: PackageState | None, drivers: stack.StackState | None
 ) -> tuple[str, ...] | None:
     """On the node at hand, a sentence each; None where it does not say. ``installed`` and ``drivers`` as it answered.
@@ -95,22 +95,22 @@ def due(
     return tuple(found)
 
 
-def due_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
-    """As ``due``, with its questions."""
+def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
+    """As ``pending_swaps``, with its questions."""
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     names = [each.name for each in packages_here("all")]
     installed = host.get_fact(PackageStates, names=names, family=machine.family) if names else None
-    return due(site, machine, installed, host.get_fact(AskStack) if has_adapters(site) else None)
+    return pending_swaps(site, machine, installed, host.get_fact(AskStack) if has_adapters(site) else None)
 
 
-def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted | None:
+def _target(site: Site, machine: Machine, release: str | None) -> install.WantedDriver | None:
     """The driver as the inventory wants it, as far as its packages go; None for GPUs that no driver serves."""
     declared = site.real_gpus
     if declared is None:
         return None
     try:
-        said = inputs(site.node, "gpu_stack", GpuStack)
+        said = read_inputs(site.node, "gpu_stack", GpuStack)
         choice = choose(machine, declared, said)
     except InventoryError as error:
         raise DeployError(str(error)) from None
