@@ -19,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rackproof.core.rack import Node
+from rackproof.evidence.recordings import read_recordings
 from rackproof.remote.recording import Recording
-from rackproof.validation.recordings import read_recordings, write_recordings
+from rackproof.remote.recording_folder import write_recordings
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = ROOT / "tests" / "data" / "recordings" / "virtual-rack"

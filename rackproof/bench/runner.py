@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.errors import RemoteError
+from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
-from rackproof.run.session import Session
 
 
 def finished_steps(records: Iterable[Record]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
-from rackproof.run.session import Session
+from rackproof.evidence.session import Session
 
 Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 

@@ -11,9 +11,9 @@ from rackproof.core.compare import compare as compared
 from rackproof.core.evidence import Record
 from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
 from rackproof.errors import RunError
+from rackproof.evidence.folder import REPORTS, find_run, info_of, stored_architecture
+from rackproof.evidence.store import EVIDENCE, lost_outputs, read_trusted
 from rackproof.report.comparison import show, to_json
-from rackproof.run.folder import REPORTS, find_run, info_of, stored_architecture
-from rackproof.run.store import EVIDENCE, lost_outputs, read_trusted
 
 
 @click.command()

@@ -10,10 +10,10 @@ from rackproof.core.evidence import REBOOT_REQUIRED, Kind
 from rackproof.core.rack import fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
+from rackproof.evidence.folder import REPORTS, new_run
+from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.run.converge import CLUSTER, INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
-from rackproof.run.folder import REPORTS, new_run
-from rackproof.run.store import EvidenceStore
 
 
 @click.command()

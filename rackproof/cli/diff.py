@@ -9,11 +9,11 @@ import click
 
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_OK
+from rackproof.evidence.recordings import read_recordings
 from rackproof.remote.difference import Difference, differences
 from rackproof.remote.drift import Deviation, deviations
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_recording
-from rackproof.validation.recordings import read_recordings
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -22,13 +22,13 @@ from rackproof.core.judging.judge import judge_records
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.evidence.folder import info_of
+from rackproof.evidence.store import lost_outputs, read_raw
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
 from rackproof.report.sizing_summary import sizing_summary
-from rackproof.run.folder import info_of
-from rackproof.run.store import lost_outputs, read_raw
 
 VerdictKind = Literal["check", "criterion"]
 

@@ -13,9 +13,9 @@ from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK, InventoryError
 from rackproof.remote.collect import fetch
 from rackproof.remote.drift import QUESTIONS
 from rackproof.remote.recording import Recording
+from rackproof.remote.recording_folder import write_recordings
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
-from rackproof.validation.recordings import write_recordings
 from rackproof.validation.run import validators_folder
 from rackproof.validation.survey import survey
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.deploy import deploy
-from rackproof.run.folder import REPORTS
+from rackproof.evidence.folder import REPORTS
 
 DEPLOY = "deploys/rollback.py"
 

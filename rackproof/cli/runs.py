@@ -18,12 +18,12 @@ from rackproof.cli.progress import display
 from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
+from rackproof.evidence.folder import REPORTS, changed_since, find_run, info_of, new_run, stored_architecture
+from rackproof.evidence.store import EVIDENCE, read_records, read_trusted
 from rackproof.inventory import load_rack
 from rackproof.report.certificate import Certificate
 from rackproof.run.display import Silent
-from rackproof.run.folder import REPORTS, changed_since, find_run, info_of, new_run, stored_architecture
 from rackproof.run.stages import Run
-from rackproof.run.store import EVIDENCE, read_records, read_trusted
 
 RUN_LOG = "run.log"
 FOLDER = click.Path(path_type=Path, file_okay=False)

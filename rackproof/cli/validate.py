@@ -11,7 +11,7 @@ from rackproof.cli.local import local_run, tell
 from rackproof.cli.runs import FOLDER, executed, finish, prepare
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
-from rackproof.run.folder import REPORTS
+from rackproof.evidence.folder import REPORTS
 from rackproof.run.stages import Run
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks

@@ -1,1 +1,1 @@
-"""A run: its evidence on disk, its stages, its progress."""
+"""A run: its stages, the deploys and their progress."""

@@ -13,14 +13,14 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import finished_steps, run_steps
 from rackproof.bench.step import Step
-from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Record
+from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Kind, Record
 from rackproof.core.rack import Rack, fold
+from rackproof.evidence.folder import check_resumable, earlier_seconds, finished_stages, info_of, run_info
+from rackproof.evidence.session import Session
+from rackproof.evidence.store import EvidenceStore, read_records
 from rackproof.remote.ssh import Fleet
 from rackproof.run.converge import INTERRUPTED, converge
 from rackproof.run.display import STAGES, Display
-from rackproof.run.folder import check_resumable, deploy_checks, earlier_seconds, finished_stages, info_of, run_info
-from rackproof.run.session import Session
-from rackproof.run.store import EvidenceStore, read_records
 from rackproof.validation.run import run_validators
 from rackproof.validation.selection import EVERYTHING, Selection
 
@@ -168,3 +168,28 @@ class Run:
         run_steps(session, self.folder.name, steps, self._steps_done, self._say, show)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
+
+
+def deploy_checks(record: DeployRecord) -> list[CheckResult]:
+    """The deploy's outcome as one check a node, so that a rack that did not converge is never certified."""
+    results = []
+    for node in record.nodes:
+        if not node.reached:
+            outcome, message = CheckOutcome.UNMEASURED, node.reason or "not reached"
+        elif node.failed:
+            outcome, message = (
+                CheckOutcome.FAILED,
+                f"expected no failed operation, actual {len(node.failed)}: {node.reason}",
+            )
+        elif node.reason or not record.ok:
+            outcome, message = CheckOutcome.UNMEASURED, node.reason or record.reason or "the deploy did not finish"
+        else:
+            outcome, message = CheckOutcome.PASSED, f"{len(node.changed)} changes, {node.unchanged} operations without"
+        results.append(
+            CheckResult(
+                check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
+                protects="A node that did not take its whole configuration fails later and elsewhere.",
+                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read what fails first.",
+            )
+        )  # fmt: skip
+    return results

@@ -15,6 +15,7 @@ from rackproof.core.evidence import CheckResult
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError, InventoryError
+from rackproof.evidence.recordings import read_recordings
 from rackproof.inventory import load_rack
 from rackproof.remote import command_cache
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, Gathering, Question, RecordingReader, gather
@@ -22,7 +23,6 @@ from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation.evaluate import Case, call, result_of
-from rackproof.validation.recordings import read_recordings
 from rackproof.validation.selection import EVERYTHING, Selection, refuse_malformed, tags_of
 
 

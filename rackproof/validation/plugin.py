@@ -23,12 +23,12 @@ from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording
+from rackproof.remote.recording_folder import write_recordings
 from rackproof.validation import terminal
 from rackproof.validation.checks import Check, check_of
 from rackproof.validation.context import Embedding, open_context, selected
 from rackproof.validation.evaluate import Case, call, result_of
 from rackproof.validation.outcome import exit_status, write_junit
-from rackproof.validation.recordings import write_recordings
 from rackproof.validation.selection import refuse_unknown
 
 _VALIDATION = "rackproof-validation"

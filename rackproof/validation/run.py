@@ -10,7 +10,7 @@ import pytest
 
 from rackproof.core.evidence import CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
-from rackproof.run.session import Session
+from rackproof.evidence.session import Session
 from rackproof.validation.context import Embedding, live_context
 from rackproof.validation.selection import EVERYTHING, Selection
 

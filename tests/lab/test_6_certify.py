@@ -17,9 +17,9 @@ import yaml
 
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Rack
+from rackproof.evidence.store import read_records
 from rackproof.lab.rack import Lab, UpOptions
 from rackproof.remote.ssh import Fleet
-from rackproof.run.store import read_records
 from tests.lab.conftest import INVENTORY, ROOT, Command
 
 ARCHITECTURE = ROOT / "architectures" / "virtual-rack.yaml"

@@ -12,9 +12,9 @@ from rackproof.architectures import load
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import NodeUnreachable
+from rackproof.evidence.session import Session
+from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
-from rackproof.run.session import Session
-from rackproof.run.store import EvidenceStore
 
 Answer = Callable[[str, str], CommandResult | None]
 

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rackproof.core.evidence import Kind
+from rackproof.evidence.store import EvidenceStore, read_raw, read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import MARK, redact, redact_bytes, redacted
 from rackproof.run.converge import Transcript
-from rackproof.run.store import EvidenceStore, read_raw, read_records
 
 NVME = "ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n"
 CEPHX = "AQ" + "Bvz1FnAAAAABAAj8dWYb2mP3TSKlK0VJkzXg=="

@@ -15,9 +15,9 @@ from rackproof.bench.runner import finished_steps, run_steps
 from rackproof.bench.step import Step
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import ArchitectureError
+from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
-from rackproof.run.store import read_records
 from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
 
 DATA = Path(__file__).parents[2] / "data" / "tools"

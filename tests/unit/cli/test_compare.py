@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rackproof.cli.compare import compare
 from rackproof.core.evidence import Kind
 from rackproof.errors import ArchitectureError, RunError
-from rackproof.run.store import EVIDENCE, EvidenceStore, read_records
+from rackproof.evidence.store import EVIDENCE, EvidenceStore, read_records
 from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info
 
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from rackproof.cli import deploy as command
 from rackproof.core.evidence import DeployRecord, Kind, NodeChanges
 from rackproof.core.rack import Node, Rack
+from rackproof.evidence.store import read_records
 from rackproof.run.converge import INTERRUPTED, Converged
-from rackproof.run.store import read_records
 
 RACK = Rack("inv.py", (Node("gpu-01", ("gpu",)), Node("gpu-02", ("gpu",))))
 

@@ -15,7 +15,7 @@ from rackproof.architectures import parse
 from rackproof.cli.main import cli
 from rackproof.core.evidence import Kind
 from rackproof.errors import RackproofError
-from rackproof.run.store import EVIDENCE, EvidenceStore
+from rackproof.evidence.store import EVIDENCE, EvidenceStore
 from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info
 
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)

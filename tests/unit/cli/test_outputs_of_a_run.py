@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from rackproof.cli.main import cli
 from rackproof.core.evidence import Kind
-from rackproof.run.store import RAW, EvidenceStore
+from rackproof.evidence.store import RAW, EvidenceStore
 from tests.unit.cli.test_judge import TEXT, here
 from tests.unit.judging import GPU, NODES, check, measurement, run_info
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from rackproof.cli import runs
 from rackproof.cli.validate import validate
 from rackproof.core.evidence import Kind
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import write_recordings
 from rackproof.run import stages
-from rackproof.run.store import read_records
 from tests.unit.fakes import FakeFleet, lab_rack, said
 
 CHECKS = """\

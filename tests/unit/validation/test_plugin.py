@@ -275,8 +275,8 @@ from rackproof.architectures import load
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import EvidenceWriteError, RackproofError
 from rackproof.remote.command import CommandResult
-from rackproof.run.session import Session
-from rackproof.run.store import EvidenceStore, read_records
+from rackproof.evidence.session import Session
+from rackproof.evidence.store import EvidenceStore, read_records
 from rackproof.validation.run import run_validators
 from rackproof.validation.selection import EVERYTHING, Selection
 

@@ -10,14 +10,15 @@ import pytest
 from rackproof.core.evidence import Kind, NodeInfo, RunInfo
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
+from rackproof.evidence.recordings import read_recordings
+from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
+from rackproof.remote.recording_folder import write_recordings
 from rackproof.remote.redaction import redacted
-from rackproof.run.store import EvidenceStore
 from rackproof.validation.context import Context, open_context
 from rackproof.validation.known import load_checks
-from rackproof.validation.recordings import read_recordings, write_recordings
 from rackproof.validation.survey import survey
 
 INFO = RunInfo(

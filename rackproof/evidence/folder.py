@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rackproof import __version__, architectures
 from rackproof.architectures import LoadedArchitecture
-from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Kind, NodeInfo, Record, RunInfo
+from rackproof.core.evidence import Kind, NodeInfo, Record, RunInfo
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, RunError
-from rackproof.run.store import EVIDENCE, read_raw, read_records, utc_now
+from rackproof.evidence.store import EVIDENCE, read_raw, read_records, utc_now
 
 REPORTS = "reports"
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
@@ -127,28 +127,3 @@ def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
         if "bench" in times:
             return times
     return {}
-
-
-def deploy_checks(record: DeployRecord) -> list[CheckResult]:
-    """The deploy's outcome as one check a node, so that a rack that did not converge is never certified."""
-    results = []
-    for node in record.nodes:
-        if not node.reached:
-            outcome, message = CheckOutcome.UNMEASURED, node.reason or "not reached"
-        elif node.failed:
-            outcome, message = (
-                CheckOutcome.FAILED,
-                f"expected no failed operation, actual {len(node.failed)}: {node.reason}",
-            )
-        elif node.reason or not record.ok:
-            outcome, message = CheckOutcome.UNMEASURED, node.reason or record.reason or "the deploy did not finish"
-        else:
-            outcome, message = CheckOutcome.PASSED, f"{len(node.changed)} changes, {node.unchanged} operations without"
-        results.append(
-            CheckResult(
-                check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
-                protects="A node that did not take its whole configuration fails later and elsewhere.",
-                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read what fails first.",
-            )
-        )  # fmt: skip
-    return results

@@ -11,8 +11,8 @@ import pytest
 
 from rackproof.core.evidence import Kind
 from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.evidence.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
 from rackproof.remote.command import CommandResult
-from rackproof.run.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
 
 
 def fill(folder: Path, count: int) -> None:
@@ -74,7 +74,7 @@ def test_a_full_disk_is_one_clear_error_and_earlier_evidence_stays_readable(
         def full(handle: int) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("rackproof.run.store.os.fsync", full)
+        monkeypatch.setattr("rackproof.evidence.store.os.fsync", full)
         with pytest.raises(EvidenceWriteError, match="No space left on device") as caught:
             store.append(Kind.NOTE, {"text": "lost"})
         assert "--resume" in str(caught.value)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Rack
+from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redacted
 from rackproof.remote.ssh import Fleet, Server
-from rackproof.run.store import EvidenceStore
 
 
 @dataclass

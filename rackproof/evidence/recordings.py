@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rackproof.core.evidence import CommandRecord, Kind, RunInfo
+from rackproof.core.evidence import CommandRecord, Kind
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
+from rackproof.evidence.folder import info_of
+from rackproof.evidence.store import EVIDENCE, read_raw, read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
-from rackproof.remote.recording_folder import read_folder, write_recordings
-from rackproof.run.store import EVIDENCE, read_raw, read_records
-
-__all__ = ["read_recordings", "recordings_of_run", "write_recordings"]
+from rackproof.remote.recording_folder import read_folder
 
 STAGE = "validate"
 
@@ -28,9 +27,7 @@ def recordings_of_run(folder: Path) -> list[Recording]:
     Nodes have no data: addresses do not go into evidence. Raises RunError.
     """
     records = read_records(folder)
-    if not records or records[0].kind is not Kind.RUN:
-        raise RunError(f"{folder}: the run has no first record; it was ended before it began")
-    info = RunInfo.model_validate(records[0].body)
+    info = info_of(records)
     results: dict[str, list[CommandResult]] = {node.name: [] for node in info.nodes}
     validating = False
     for record in records:
