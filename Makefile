@@ -3,8 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-APT := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs openssh-client cpio python3-venv
-COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio
+APT := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs openssh-client cpio python3-venv shellcheck
+COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio shellcheck
 UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 export UV_PYTHON_DOWNLOADS := never
@@ -35,10 +35,12 @@ system:
 	@$(UV) sync -q --frozen
 	@touch $@
 
-lint: .venv/.ready ## ruff and mypy
+lint: .venv/.ready ## ruff, mypy and shellcheck
+	@command -v shellcheck >/dev/null || $(MAKE) --no-print-directory system
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
+	@$(RUN) python -m tests.shellcheck
 
 test-unit: .venv/.ready ## tests without network and rack, in seconds
 	@$(RUN) pytest tests/unit -q -n auto

@@ -16,6 +16,7 @@ LAYERS: dict[str, set[str]] = {
     # From the ground up: what each part of the package imports, all of it from above its own line.
     "errors": set(),
     "atomic_write": set(),
+    "shell": set(),
     "core": {"errors"},
     "parse": {"core"},
     "architectures": {"core", "errors"},
@@ -27,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "remote"},
-    "configure": {"architectures", "core", "errors", "parse", "remote", "version_sets"},
+    "configure": {"architectures", "core", "errors", "parse", "remote", "shell", "version_sets"},
     "bench": {"core", "errors", "evidence", "parse", "remote"},
     "validation": {"architectures", "atomic_write", "core", "errors", "evidence", "inventory", "parse", "remote"},
     "run": {"architectures", "bench", "core", "errors", "evidence", "remote", "validation"},

@@ -24,7 +24,7 @@ from rackproof.errors import InventoryError
 
 PARTS = ("rackproof", "validators", "architectures", "pyproject.toml")
 """Of the checkout, what checks need."""
-SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf")
+SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf", ".sh")
 NOT_NEEDED = ("pyinfra",)
 """Dependencies of deploying and certifying only."""
 DATA_KEYS = (

@@ -27,7 +27,7 @@ check() {
 	case $found in
 	'') return 0 ;;
 	none) echo "no PCI device has access control, or setpci (pciutils) is missing" >&2; return 1 ;;
-	*) echo "access control is still on: $(echo $found)" >&2; return 1 ;;
+	*) echo "access control is still on: $(printf '%s' "$found" | tr '\n' ' ')" >&2; return 1 ;;
 	esac
 }
 

@@ -6,10 +6,9 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.core.architecture import Fabric, Lossless, Nic
@@ -25,11 +24,10 @@ CONNECTIONS: Final = ("tos", "roce_mode", "traffic_class")
 """Settings of the RDMA device, not of the port: the ports of an adapter in a bond have one device together."""
 
 
-@lru_cache(maxsize=3)
 def script(name: str) -> str:
-    """A program that runs on nodes (``port``, ``rdma-names``, ``acs``). That of ports also asks for their state, before
-    it is installed."""
-    return files("rackproof.configure.nic").joinpath(f"{name}.sh").read_text(encoding="utf-8")
+    """A program that is installed on nodes: ``port``, ``rdma-names`` or ``acs``. ``port`` also answers
+    ``state_command``, which does not need it to be installed."""
+    return shell.program(__name__, name)
 
 
 class Contradiction(ValueError):

@@ -1,0 +1,81 @@
+"""``python -m tests.shellcheck``: shellcheck over every shell file of the checkout, and over templates of programs.
+
+Templates are rendered first, with each of their sample values.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rackproof.configure.gpu.tuning import Tuning
+from rackproof.configure.render import Templates
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATES = ROOT / "templates"
+_CONTAINER = {
+    "host_root": "/var/lib/root",
+    "shared": ["/usr", "/etc"],
+    "mountpoints": ["/mnt/a", "/mnt/b"],
+    "selinux": True,
+}
+SAMPLES: dict[str, list[dict[str, Any]]] = {
+    "nvidia-smi": [{"recordings": "/usr/local/share/gpu"}],
+    "rackproof-container": [_CONTAINER | {"runtime": each} for each in ("podman", "docker", "enroot")],
+    "rackproof-gpu": [
+        {"tuning": Tuning(ecc=False, mig=False)},
+        {"tuning": Tuning(700.0, (2619, 1980), (1200, 1980), (2619,), True, True, ("3g.71gb", "4g.71gb"), reset=True)},
+    ],
+    "rackproof-health": [
+        {"node": "gpu-01", "directory": "/opt/kit", "time_limit": 60, "arguments": ["--local"], "drain_on": drain_on}
+        for drain_on in ([], ["failed", "timeout"])
+    ],
+    "rackproof-idle-limit": [{"bytes": r"\002"}],
+    "rackproof-irq-affinity": [{"root": "/"}],
+    "rackproof-mounts": [{"mounts": [{"unit": "mnt-a.mount"}]}],
+    "rackproof-read-ahead": [{"wanted": {"/mnt/a": 1024}}],
+}
+"""Values of the templates below ``usr/local/bin`` and ``usr/local/sbin``, by name of the program."""
+_SHELL = re.compile(r"#!.*\b(sh|bash)$")
+
+
+def tracked() -> Iterator[Path]:
+    """Shell files that git knows, but for templates: by suffix, or by their interpreter."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.suffix == ".sh":
+            yield path
+        elif not path.suffix and path.is_file():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                if _SHELL.match(file.readline().rstrip()):
+                    yield path
+
+
+def rendered(folder: Path) -> Iterator[Path]:
+    """Shell programs among the templates, as they land on nodes."""
+    templates = Templates(TEMPLATES)
+    for path in sorted(TEMPLATES.glob("usr/local/*bin/*.j2")):
+        if not _SHELL.match(path.read_text(encoding="utf-8").partition("\n")[0]):
+            continue
+        program = path.name.removesuffix(".j2")
+        for number, values in enumerate(SAMPLES[program]):
+            text = templates.text(str(path.relative_to(TEMPLATES).with_suffix("")), **values)
+            target = folder / f"{program}.{number}.sh"
+            target.write_text(text, encoding="utf-8")
+            yield target
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [*tracked(), *rendered(Path(folder))]
+        sys.exit(subprocess.run(["shellcheck", "--norc", "--", *map(str, paths)], cwd=ROOT).returncode)
+
+
+if __name__ == "__main__":
+    main()
