@@ -13,9 +13,12 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.chrony import Source, Tracking, parse_chrony_sources, parse_chrony_tracking
+from rackproof.parse.kernel import parse_sysctl
+from rackproof.parse.packages import parse_apt_config, parse_installed_packages
+from rackproof.parse.sysfs import parse_choice
+from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import apt_settings, chosen, installed_packages, properties, sysctl_values
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
 TRACKING = "chronyc -n -c tracking"
@@ -50,7 +53,9 @@ def tracking(host: Host) -> Tracking:
     hint="Run the deploy again and read apt's answer; a package that was removed by hand comes back.",
 )
 def test_packages(host: Host, arch: Architecture, node: Node) -> None:
-    missing = [name for name in declared_packages(arch, node) if name not in installed_packages(read(host, PACKAGES))]
+    missing = [
+        name for name in declared_packages(arch, node) if name not in parse_installed_packages(read(host, PACKAGES))
+    ]
     if missing:
         raise AssertionError(f"expected to be installed, actual missing: {', '.join(missing)}")
 
@@ -135,7 +140,7 @@ def test_memlock_login(host: Host, arch: Architecture) -> None:
 )
 def test_memlock_services(host: Host, arch: Architecture) -> None:
     memlock = arch.system.limits_memlock
-    shown = properties(read(host, MANAGER))
+    shown = parse_systemctl_show(read(host, MANAGER))
     expected = "infinity" if memlock == "unlimited" else str(int(memlock) * 1024)
     expect(_property(shown[0], "DefaultLimitMEMLOCK"), expected, "locked memory of services (bytes)")
 
@@ -155,7 +160,7 @@ def _property(shown: dict[str, str], key: str) -> str:
 )
 def test_sysctl(host: Host, arch: Architecture, item: str) -> None:
     keys = " ".join(shlex.quote(key) for key in arch.system.sysctl)
-    values = sysctl_values(read(host, f"sysctl -e -- {keys}"))
+    values = parse_sysctl(read(host, f"sysctl -e -- {keys}"))
     expect(values.get(item, "no such key in this kernel"), " ".join(arch.system.sysctl[item].split()))
 
 
@@ -166,7 +171,7 @@ def test_sysctl(host: Host, arch: Architecture, item: str) -> None:
     hint="cat /sys/kernel/mm/transparent_hugepage/enabled; tuned or a kernel argument may set it again.",
 )
 def test_transparent_hugepages(host: Host, arch: Architecture) -> None:
-    expect(chosen(read(host, THP)), arch.system.transparent_hugepages)
+    expect(parse_choice(read(host, THP)), arch.system.transparent_hugepages)
 
 
 @check(
@@ -197,7 +202,7 @@ def test_cpu_governor(host: Host, arch: Architecture) -> None:
 )
 def test_updates_stopped(host: Host) -> None:
     command = f"systemctl show --property=Id,LoadState,ActiveState,UnitFileState -- {' '.join(UPDATERS)}"
-    shown = properties(read(host, command))
+    shown = parse_systemctl_show(read(host, command))
     if len(shown) != len(UPDATERS):
         raise ParseError("systemctl", f"answered for {len(shown)} of {len(UPDATERS)} units")
     problems = []
@@ -220,7 +225,7 @@ def test_apt_periodic(host: Host) -> None:
     text = read(host, APT)
     if text.strip() == "no apt":
         return
-    expect(apt_settings(text).get("APT::Periodic::Enable", "unset"), "0", "APT::Periodic::Enable")
+    expect(parse_apt_config(text).get("APT::Periodic::Enable", "unset"), "0", "APT::Periodic::Enable")
 
 
 @check(
@@ -230,7 +235,7 @@ def test_apt_periodic(host: Host) -> None:
     hint="systemctl --failed, then journalctl -u UNIT; systemctl reset-failed when it is history.",
 )
 def test_failed_units(host: Host) -> None:
-    shown = properties(read(host, MANAGER))
+    shown = parse_systemctl_show(read(host, MANAGER))
     count = _property(shown[0], "NFailedUnits")
     if not count.isdigit():
         raise ParseError("systemctl", f"no number of failed units: {count}")

@@ -6,8 +6,9 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.ceph import CephStatus, parse_ceph_pool_sizes, parse_ceph_status
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, Answer, CephStatus, answer_of, ceph_pool_sizes_of, ceph_status_of
 
 START_S = 3
 """So long the command itself may take beside waiting for the monitors."""
@@ -40,7 +41,7 @@ def answer(host: Host, arch: Architecture, question: str) -> Answer:
     command = (
         f"timeout -k 1 {limit + START_S:g} ceph --connect-timeout {limit:g} {question} -f json 2>/dev/null{STATUS}"
     )
-    found = answer_of("ceph", read(host, command))
+    found = parse_answer("ceph", read(host, command))
     if found.not_run:
         raise Unmeasured(f"ceph: exit status {found.status}")
     return found
@@ -50,7 +51,7 @@ def status(host: Host, arch: Architecture) -> CephStatus:
     found = answer(host, arch, "-s")
     if found.status != 0:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
-    return ceph_status_of(found.body)
+    return parse_ceph_status(found.body)
 
 
 @check(
@@ -66,7 +67,7 @@ def test_answers(host: Host, arch: Architecture) -> None:
         raise AssertionError(
             f"expected an answer of the monitors within {limit_s(arch):g} s, actual none (exit status {found.status})"
         )
-    ceph_status_of(found.body)
+    parse_ceph_status(found.body)
 
 
 @check(
@@ -148,7 +149,7 @@ def test_pool_size(host: Host, arch: Architecture) -> None:
     if found.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
     prefix = f"{arch.ceph.filesystem}_"
-    pools = {name: size for name, size in ceph_pool_sizes_of(found.body).items() if name.startswith(prefix)}
+    pools = {name: size for name, size in parse_ceph_pool_sizes(found.body).items() if name.startswith(prefix)}
     if not pools:
         raise AssertionError(f"expected pools {prefix}*, actual none")
     expect_all(

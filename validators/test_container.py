@@ -11,6 +11,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Containers, Storage
 from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.containers import (
     INSIDE,
     Inside,
@@ -26,7 +27,6 @@ from rackproof.parse.containers import (
 )
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, Answer, answer_of
 
 LIMIT = "timeout -k 2 60"
 # Nothing of podman runs before it is asked, so it starts everything itself; that takes its time on a slow node.
@@ -91,7 +91,7 @@ def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when there is no such program, or it may not be asked."""
-    found = answer_of(tool, read(host, command))
+    found = parse_answer(tool, read(host, command))
     if found.not_run:
         raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
     if "permission denied" in found.body.lower() and tool != "rackproof-container":

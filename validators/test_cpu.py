@@ -8,18 +8,11 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
+from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.cpu import FREQUENCY, IDLE_STATES, parse_frequency, parse_idle_states, parse_microcode
 from rackproof.parse.lscpu import Processors, parse_lscpu
 from rackproof.validation import Unmeasured, check, expect, read
-from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import cpu_of, says
-from rackproof.validation.system_answers import (
-    FREQUENCY,
-    IDLE_STATES,
-    answered,
-    frequency_of,
-    idle_states_of,
-    microcode_of,
-)
 
 LSCPU = "lscpu -J"
 MICROCODE = "sed -n 's/^microcode[^:]*: //p' /proc/cpuinfo | sort | uniq -c" + STATUS
@@ -114,12 +107,12 @@ def test_smt(host: Host, arch: Architecture, node: Node) -> None:
     hint="Update the firmware, or the package intel-microcode or amd64-microcode, then reboot.",
 )
 def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
-    answer = answered("/proc/cpuinfo", read(host, MICROCODE))
+    answer = successful_answer("/proc/cpuinfo", read(host, MICROCODE))
     expected = cpu_of(arch, node).microcode or ""
     least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
     wrong = [
         f"{found} on {count} processors"
-        for found, count in microcode_of(answer.body.splitlines()).items()
+        for found, count in parse_microcode(answer.body.splitlines()).items()
         if (int(found, 16) < revision if least else int(found, 16) != revision)
     ]
     if wrong:
@@ -137,7 +130,7 @@ def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
     limit = cpu_of(arch, node).idle_latency_max_us or 0
     deep = [
         f"{state.name} with {state.latency_us} us on {state.processors} processors"
-        for state in idle_states_of(read(host, IDLE_STATES))
+        for state in parse_idle_states(read(host, IDLE_STATES))
         if state.latency_us > limit and not state.disabled
     ]
     if deep:
@@ -152,7 +145,7 @@ def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
     hint="cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver; firmware setup: who controls the frequency.",
 )
 def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
-    expect(frequency_of(read(host, FREQUENCY)).driver, cpu_of(arch, node).frequency_driver, "frequency driver")
+    expect(parse_frequency(read(host, FREQUENCY)).driver, cpu_of(arch, node).frequency_driver, "frequency driver")
 
 
 @check(
@@ -163,7 +156,7 @@ def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
     hint="cat /sys/devices/system/cpu/intel_pstate/no_turbo or cpufreq/boost; firmware setup: turbo boost.",
 )
 def test_turbo(host: Host, arch: Architecture, node: Node) -> None:
-    found = frequency_of(read(host, FREQUENCY)).turbo
+    found = parse_frequency(read(host, FREQUENCY)).turbo
     if found is None:
         raise Unmeasured("the kernel has no switch for turbo")
     words = {True: "on", False: "off"}

@@ -13,11 +13,13 @@ from rackproof.core.architecture.expectations import rails_of
 from rackproof.core.port_names import rail_alias
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.kernel import parse_sysctl
 from rackproof.parse.netdev import NetDevice, parse_ip
+from rackproof.parse.ping import parse_ping
 from rackproof.parse.rdma import parse_rdma_link
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, Answer, answer_of, ping_of, sysctl_values
 
 LINKS = "ip -j addr show"
 RDMA = "rdma -j link show"
@@ -133,7 +135,7 @@ def test_mtu(host: Host, arch: Architecture, item: str) -> None:
 def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     names = ["all", *ports(arch, node, rack)]
     keys = [f"net.ipv4.conf.{name}.{key}" for name in names for key in PORT_SYSCTL]
-    values = sysctl_values(read(host, f"sysctl -e -- {' '.join(shlex.quote(key) for key in keys)}"))
+    values = parse_sysctl(read(host, f"sysctl -e -- {' '.join(shlex.quote(key) for key in keys)}"))
     wrong = []
     for key, expected in PORT_SYSCTL.items():
         found = [values.get(f"net.ipv4.conf.{name}.{key}") for name in ("all", item)]
@@ -220,10 +222,10 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
     present(host, item)
     lost: dict[str, float] = {}
     for name, command in commands.items():
-        answer = answer_of("ping", read(host, command))
+        answer = parse_answer("ping", read(host, command))
         if answer.status not in (0, 1):
             raise Unmeasured(_last(answer))
-        found = ping_of(answer.body)
+        found = parse_ping(answer.body)
         if found.sent != MANY:
             raise ParseError("ping", f"sent {found.sent} of {MANY} packets")
         lost[name] = 100 * (found.sent - found.received) / found.sent
@@ -260,10 +262,10 @@ def _ping(port: str, address: str, size: int) -> str:
 
 
 def _answers(host: Host, ping: str) -> bool:
-    answer = answer_of("ping", read(host, ping))
+    answer = parse_answer("ping", read(host, ping))
     if answer.status not in (0, 1):
         raise Unmeasured(_last(answer))
-    return "message too long" not in answer.body and ping_of(answer.body).received > 0
+    return "message too long" not in answer.body and parse_ping(answer.body).received > 0
 
 
 def _both_sizes(port: str, address: str, size: int) -> str:
@@ -314,7 +316,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
 def _resolved(host: Host, names: list[str]) -> dict[str, str]:
     """First address of every name: all at once while all resolve, one by one to find out which do not."""
     words = " ".join(shlex.quote(name) for name in names)
-    answer = answer_of("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
+    answer = parse_answer("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
     # The first line of each name carries its canonical name, further addresses do not.
     first = re.findall(r"(?m)^([\d.]+)\s+STREAM[ ]+\S+$", answer.body)
     if answer.status == 0 and len(first) == len(names):
@@ -343,7 +345,7 @@ def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     nodes = rack.group("gpu")
     peer = nodes[(nodes.index(node) + 1) % len(nodes)]
     command = f"ssh -n -o BatchMode=yes -o ConnectTimeout=10 %s true 2>&1{STATUS}"
-    answer = answer_of("ssh", read(host, command, peer.name))
+    answer = parse_answer("ssh", read(host, command, peer.name))
     if answer.not_run:
         raise Unmeasured(f"ssh {peer.name}: {_last(answer)}")
     refused = re.search(r"(?i)permission denied|host key|REMOTE HOST IDENTIFICATION|resolve hostname", answer.body)

@@ -11,24 +11,24 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Lossless
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError, dcb
+from rackproof.parse.answer import STATUS
 from rackproof.parse.ethtool import parse_ethtool_pause
+from rackproof.parse.gids import GIDS, parse_gids
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.answers import STATUS
-from rackproof.validation.gids import GIDS, gids_of, wrong_gid
-from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
-from rackproof.validation.nics import answered, ports_on
+from rackproof.validation.nics import answered, ports_on, wrong_gid
 
-CONGESTION = sysfs(
+CONGESTION = sysfs_command(
     "/sys/class/net",
     "*/ecn/roce_rp/enable/*", "*/ecn/roce_np/enable/*", "*/ecn/roce_np/cnp_dscp", "*/ecn/roce_np/cnp_802p_prio",
 )  # fmt: skip
 """As NVIDIA's driver packages show it; the kernel's own driver has no such files."""
-CNP_DEBUG = sysfs("/sys/kernel/debug/mlx5", "*/cc_params/np_cnp_dscp", "*/cc_params/np_cnp_prio")
+CNP_DEBUG = sysfs_command("/sys/kernel/debug/mlx5", "*/cc_params/np_cnp_dscp", "*/cc_params/np_cnp_prio")
 """Where the kernel's own driver shows congestion notifications, by PCI address."""
-CONNECTIONS = sysfs("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos", "*/ports/*/default_roce_mode")
-TRAFFIC_CLASS = sysfs("/sys/class/infiniband", "*/tc/*/traffic_class")
+CONNECTIONS = sysfs_command("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos", "*/ports/*/default_roce_mode")
+TRAFFIC_CLASS = sysfs_command("/sys/class/infiniband", "*/tc/*/traffic_class")
 POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
 PRIORITIES = range(8)
 
@@ -309,7 +309,7 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
 def test_gid(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
     index = promised(arch).gid_index or 0
-    table = gids_of(read(host, GIDS))
+    table = parse_gids(read(host, GIDS))
     wanted = f"RoCE v2 with an address as GID {index}"
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():

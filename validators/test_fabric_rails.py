@@ -9,9 +9,9 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.answer import STATUS
 from rackproof.parse.routes import parse_routes, parse_rules
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS
 from rackproof.validation.nics import answered
 
 RULES = "ip -j -4 rule show"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.nvidia_driver import (
     GPU_CLASSES,
     parse_bound,
@@ -17,7 +18,6 @@ from rackproof.parse.nvidia_driver import (
 )
 from rackproof.parse.nvidia_smi import ClockPair, Gpu, driver_numbers, parse_nvidia_smi, parse_nvidia_smi_list
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, answer_of
 from rackproof.validation.gpus import (
     DEVICES,
     KERNEL_MODULE,
@@ -73,7 +73,7 @@ def test_count(host: Host, arch: Architecture) -> None:
 )
 def test_on_bus(host: Host, arch: Architecture) -> None:
     gpu = promised(arch)
-    answer = answer_of("lspci", host.run(DEVICES).stdout)
+    answer = parse_answer("lspci", host.run(DEVICES).stdout)
     if answer.status != 0:
         raise Unmeasured(f"lspci: exit status {answer.status}")
     devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_CLASSES]
@@ -163,7 +163,7 @@ def test_driver(host: Host, arch: Architecture) -> None:
 )
 def test_kernel_module(host: Host) -> None:
     announce(host, KERNEL_MODULE, QUERY)
-    answer = answer_of("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
+    answer = parse_answer("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
     if answer.not_run or answer.timed_out:
         raise Unmeasured(f"cat: exit status {answer.status}")
     if answer.status != 0:
@@ -299,7 +299,7 @@ def test_mig_profiles(host: Host, arch: Architecture) -> None:
     hint="Hold /proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
 )
 def test_parameters(host: Host, arch: Architecture) -> None:
-    answer = answer_of("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
+    answer = parse_answer("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
     found = parse_parameters(answer.body)
@@ -323,7 +323,7 @@ def test_parameters(host: Host, arch: Architecture) -> None:
     hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows what a job has: its environment and ~/.nccl.conf go before it.",
 )
 def test_nccl(host: Host, arch: Architecture) -> None:
-    answer = answer_of("/etc/nccl.conf", host.run(NCCL).stdout)
+    answer = parse_answer("/etc/nccl.conf", host.run(NCCL).stdout)
     if answer.not_run or answer.timed_out:
         raise Unmeasured(f"cat: exit status {answer.status}")
     if answer.status != 0:
@@ -345,7 +345,7 @@ def test_nccl(host: Host, arch: Architecture) -> None:
     hint="lspci -nnk -d 10de:; blacklist the other driver, rebuild the initial file system, reboot.",
 )
 def test_bound(host: Host, arch: Architecture) -> None:
-    answer = answer_of("PCI drivers", host.run(BOUND).stdout)
+    answer = parse_answer("PCI drivers", host.run(BOUND).stdout)
     if answer.status != 0:
         raise Unmeasured(f"sh: exit status {answer.status}")
     bound = parse_bound(answer.body)

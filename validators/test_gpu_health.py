@@ -7,11 +7,11 @@ from collections import Counter
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.dcgm import parse_dcgm_diag
 from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.xid import parse_driver_log
 from rackproof.validation import Unmeasured, check
-from rackproof.validation.answers import STATUS, answer_of
 from rackproof.validation.gpus import (
     expect_each,
     expect_within,
@@ -194,7 +194,7 @@ def test_healthy(host: Host) -> None:
 )
 def test_xid(host: Host, arch: Architecture) -> None:
     """Since boot. Errors of applications (13, 31, 43, 45 …) are none of the machine's; see ``rackproof.parse.xid``."""
-    answer = answer_of("journalctl", host.run(DRIVER_LOG).stdout)
+    answer = parse_answer("journalctl", host.run(DRIVER_LOG).stdout)
     log = parse_driver_log(answer.body.splitlines())
     allowed = promised(arch).xid_allowed
     xids = Counter(
@@ -221,7 +221,7 @@ def test_xid(host: Host, arch: Architecture) -> None:
     hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on the empty node tells more.",
 )
 def test_dcgm(host: Host) -> None:
-    answer = answer_of("dcgmi", host.run(DIAG).stdout)
+    answer = parse_answer("dcgmi", host.run(DIAG).stdout)
     results = parse_dcgm_diag(answer.body)
     bad = [
         f"{result.test}{f' on GPU {result.gpus}' if result.gpus else ''}: {result.status} {result.says}".rstrip()

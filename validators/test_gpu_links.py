@@ -7,6 +7,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.topology import NoTopology, links_between, same_topology
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.gdscheck import parse_gdscheck
 from rackproof.parse.nvidia_driver import (
     SWITCH_CLASS,
@@ -17,9 +18,9 @@ from rackproof.parse.nvidia_driver import (
 from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.nvidia_topology import GpuLinks, parse_nvlink_status, parse_topology
 from rackproof.parse.nvlink_errors import parse_nvlink_errors
+from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import excerpt
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, answer_of, properties
 from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report, says
 
 MATRIX = "nvidia-smi topo -m"
@@ -159,7 +160,7 @@ def test_nvlink_errors(host: Host, arch: Architecture) -> None:
     hint="lspci -d 10de::0680; (rev ff) is gone from the bus; power-cycle the node once, then exchange the baseboard.",
 )
 def test_nvswitches(host: Host, arch: Architecture) -> None:
-    answer = answer_of("lspci", host.run(DEVICES).stdout)
+    answer = parse_answer("lspci", host.run(DEVICES).stdout)
     if answer.status != 0:
         raise Unmeasured(f"lspci: exit status {answer.status}")
     switches = [device for device in parse_nvidia_devices(answer.body) if device.device_class == SWITCH_CLASS]
@@ -201,14 +202,14 @@ def test_fabric(host: Host, arch: Architecture) -> None:
 )
 def test_fabric_manager(host: Host) -> None:
     announce(host, FABRIC_MANAGER, FABRIC_MANAGER_VERSION, QUERY)
-    units = properties(read(host, FABRIC_MANAGER))
+    units = parse_systemctl_show(read(host, FABRIC_MANAGER))
     if len(units) != 1 or {"LoadState", "ActiveState", "SubState"} - set(units[0]):
         raise Unmeasured("systemctl says nothing of nvidia-fabricmanager.service")
     unit = units[0]
     if unit["LoadState"] != "loaded":
         raise AssertionError(f"nvidia-fabricmanager.service: expected loaded, actual {unit['LoadState']}")
     expect(f"{unit['ActiveState']} ({unit['SubState']})", "active (running)", "nvidia-fabricmanager.service")
-    answer = answer_of("nv-fabricmanager", host.run(FABRIC_MANAGER_VERSION).stdout)
+    answer = parse_answer("nv-fabricmanager", host.run(FABRIC_MANAGER_VERSION).stdout)
     if answer.status != 0:
         raise Unmeasured(f"nv-fabricmanager: exit status {answer.status}")
     driver = report(host).driver
@@ -227,18 +228,18 @@ def test_fabric_manager(host: Host) -> None:
 )
 def test_gpudirect(host: Host, arch: Architecture) -> None:
     if promised(arch).gpudirect == "peermem":
-        answer = answer_of("/proc/modules", host.run(MODULES).stdout)
+        answer = parse_answer("/proc/modules", host.run(MODULES).stdout)
         if answer.status not in (0, 1):
             raise Unmeasured(f"grep: exit status {answer.status}")
         modules = _modules(answer.body)
         expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
         return
     announce(host, KERNEL_MODULE, DMABUF)
-    answer = answer_of("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
+    answer = parse_answer("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
     expect(parse_kernel_module(answer.body).open, True, "open kernel module")
-    symbols = answer_of("grep", host.run(DMABUF).stdout)
+    symbols = parse_answer("grep", host.run(DMABUF).stdout)
     if symbols.status not in (0, 1):
         raise Unmeasured(f"grep: exit status {symbols.status}")
     if symbols.status == 1:
@@ -265,7 +266,7 @@ def _modules(output: str) -> dict[str, str]:
     hint="gdscheck -p; nvidia-fs or the kernel's P2PDMA, the file system's own driver, IOMMU off or passthrough.",
 )
 def test_gds(host: Host, arch: Architecture) -> None:
-    answer = answer_of("gdscheck", host.run(GDSCHECK).stdout)
+    answer = parse_answer("gdscheck", host.run(GDSCHECK).stdout)
     if answer.not_run or answer.timed_out:
         raise Unmeasured(f"gdscheck: exit status {answer.status}")
     found = parse_gdscheck(answer.body)
@@ -293,7 +294,7 @@ def test_gds(host: Host, arch: Architecture) -> None:
     hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
 )
 def test_gds_fallback(host: Host, arch: Architecture) -> None:
-    answer = answer_of("gdscheck", host.run(GDSCHECK).stdout)
+    answer = parse_answer("gdscheck", host.run(GDSCHECK).stdout)
     if answer.not_run or answer.timed_out:
         raise Unmeasured(f"gdscheck: exit status {answer.status}")
     allowed = parse_gdscheck(answer.body).compat_mode

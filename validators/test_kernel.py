@@ -11,24 +11,22 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import NOTHING
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
-from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS
-from rackproof.validation.system_answers import (
-    HUGEPAGES,
+from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.dkms import parse_dkms_status
+from rackproof.parse.kernel import (
     SECURE_BOOT,
     VULNERABILITIES,
-    answered,
-    cmdline_of,
-    dkms_of,
-    hugepages_of,
     in_cmdline,
-    is_version,
-    modules_of,
-    secure_boot_of,
-    vulnerabilities_of,
+    parse_cmdline,
+    parse_modules,
+    parse_secure_boot,
+    parse_vulnerabilities,
 )
+from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
+from rackproof.parse.meminfo import HUGEPAGES, parse_hugepages
+from rackproof.parse.packages import is_version
+from rackproof.parse.text import whole_lines
+from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 
 RELEASE = "uname -r"
 CMDLINE = "cat /proc/cmdline" + STATUS
@@ -68,7 +66,7 @@ def test_kernel(host: Host, arch: Architecture) -> None:
 
 
 def arguments(host: Host) -> tuple[str, ...]:
-    return cmdline_of(answered("/proc/cmdline", read(host, CMDLINE)).body)
+    return parse_cmdline(successful_answer("/proc/cmdline", read(host, CMDLINE)).body)
 
 
 @check(
@@ -100,7 +98,7 @@ def test_cmdline_forbidden(host: Host, arch: Architecture) -> None:
 
 
 def module_states(host: Host) -> dict[str, str]:
-    return modules_of(answered("/proc/modules", read(host, MODULES)).body)
+    return parse_modules(successful_answer("/proc/modules", read(host, MODULES)).body)
 
 
 @check(
@@ -147,7 +145,7 @@ def test_dkms(host: Host, arch: Architecture) -> None:
     running = whole_lines("uname", read(host, RELEASE))[-1]
     if not re.fullmatch(r"\d+\.\d+\S*", running):
         raise ParseError("uname", f"no kernel release: {running}")
-    known = dkms_of(answered("dkms", read(host, DKMS)).body.splitlines())
+    known = parse_dkms_status(successful_answer("dkms", read(host, DKMS)).body.splitlines())
     problems = []
     for name in arch.system.dkms:
         of_name = [entry for entry in known if entry.name == name]
@@ -166,7 +164,7 @@ def test_dkms(host: Host, arch: Architecture) -> None:
 )
 def test_secure_boot(host: Host, arch: Architecture) -> None:
     words = {True: "on", False: "off"}
-    expect(words[secure_boot_of(read(host, SECURE_BOOT))], words[bool(arch.system.secure_boot)], "Secure Boot")
+    expect(words[parse_secure_boot(read(host, SECURE_BOOT))], words[bool(arch.system.secure_boot)], "Secure Boot")
 
 
 def kernel_messages(host: Host) -> tuple[Message, ...]:
@@ -174,10 +172,10 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
 
     Raises Unmeasured where the beginning is lost in both.
     """
-    messages = parse_kernel_log(answered("dmesg", read(host, KERNEL_LOG)).body)
+    messages = parse_kernel_log(successful_answer("dmesg", read(host, KERNEL_LOG)).body)
     if messages[0].seconds <= BEGINNING_S:
         return messages
-    kept = parse_kernel_log(answered("journalctl", read(host, JOURNAL)).body)
+    kept = parse_kernel_log(successful_answer("journalctl", read(host, JOURNAL)).body)
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
     return (*kept, *messages)
@@ -227,7 +225,7 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
                 f"expected mitigations=off on the kernel's command line, actual {said[-1] if said else 'not there'}"
             )
         return
-    found = vulnerabilities_of(read(host, VULNERABILITIES))
+    found = parse_vulnerabilities(read(host, VULNERABILITIES))
     expect_all(
         f"{name}: expected a mitigation, actual {state}"
         for name, state in found.items()
@@ -246,7 +244,7 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
     hint="hugepagesz= and hugepages= on the kernel's command line, or vm.nr_hugepages early at boot.",
 )
 def test_hugepages(host: Host, arch: Architecture) -> None:
-    found = hugepages_of(read(host, HUGEPAGES))
+    found = parse_hugepages(read(host, HUGEPAGES))
     expect_all(
         f"huge pages of {size} KiB: expected {count}, actual {found.get(size, 'no such size')}"
         for size, count in (arch.system.hugepages or {}).items()

@@ -8,12 +8,12 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
+from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
 from rackproof.parse.edac import EDAC, Controller, parse_edac
+from rackproof.parse.meminfo import parse_meminfo
 from rackproof.validation import Unmeasured, check, read
-from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import memory_of, says
-from rackproof.validation.system_answers import answered, meminfo_of
 
 MEMINFO = "cat /proc/meminfo"
 MODULES = "dmidecode -t 17" + STATUS
@@ -22,7 +22,7 @@ MIB_PER_GIB = 1024
 
 def slots(host: Host) -> tuple[MemoryModule, ...]:
     """All slots; some of them with a module. Raises Unmeasured where the firmware describes none."""
-    found = parse_memory_modules(answered("dmidecode", read(host, MODULES)).body)
+    found = parse_memory_modules(successful_answer("dmidecode", read(host, MODULES)).body)
     if not any(module.size_mib for module in found):
         raise Unmeasured("the firmware describes no memory module")
     return found
@@ -41,7 +41,7 @@ def installed(host: Host) -> list[MemoryModule]:
 )
 def test_size(host: Host, arch: Architecture, node: Node) -> None:
     memory = memory_of(arch, node)
-    found = meminfo_of(read(host, MEMINFO))["MemTotal"] * 1024 / 1e9
+    found = parse_meminfo(read(host, MEMINFO))["MemTotal"] * 1024 / 1e9
     allowed = memory.installed_gb * memory.tolerance_pct / 100
     if not abs(found - memory.installed_gb) <= allowed:
         raise AssertionError(

@@ -11,22 +11,30 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
+from rackproof.parse.answer import STATUS
 from rackproof.parse.ethtool import parse_ethtool_driver
+from rackproof.parse.gids import GIDS, parse_gids
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
+from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import announce, check, read
-from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import named
-from rackproof.validation.gids import GIDS, gids_of, wrong_gid
-from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
-from rackproof.validation.nics import answered, expect_in_order, expect_ports, judge_ports, meant_on, version_numbers
+from rackproof.validation.nics import (
+    answered,
+    expect_in_order,
+    expect_ports,
+    expected_ports_on,
+    judge_ports,
+    version_numbers,
+    wrong_gid,
+)
 
 DEVINFO = f"ibv_devinfo{STATUS}"
-MODES = sysfs("/sys/class/net", "*/mode")
-PKEYS = sysfs("/sys/class/infiniband", "*/ports/*/pkeys/*")
+MODES = sysfs_command("/sys/class/net", "*/mode")
+PKEYS = sysfs_command("/sys/class/infiniband", "*/ports/*/pkeys/*")
 FULL_MEMBER = 0x8000
 
 
@@ -49,7 +57,7 @@ def _by_slot(output: str) -> Mapping[str, PciDevice]:
     hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core: the card's seat, its riser, its power, its firmware.",
 )
 def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     if found.named:
         if found.missing:
             raise AssertionError(
@@ -74,7 +82,7 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="ip link and rdma link; cable and optics (mlxlink -m), the switch port; on InfiniBand the subnet manager.",
 )
 def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    _, found = meant_on(host, arch, node, item)
+    _, found = expected_ports_on(host, arch, node, item)
 
     def state(port: Port) -> str | None:
         if port.trouble:
@@ -95,7 +103,7 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="rdma link; udev gives both names at boot, from the PCI address or the port's MAC address.",
 )
 def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_in_order(found, nic.interfaces, lambda port: port.interface)
 
 
@@ -107,7 +115,7 @@ def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> No
     hint="Compare lspci -D with a node that is known good; the card, or its name in udev, is in the wrong place.",
 )
 def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_in_order(found, nic.slots, lambda port: port.slot)
 
 
@@ -119,7 +127,7 @@ def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="cat /sys/class/infiniband/DEVICE/device/numa_node; the slot, or the setting of NUMA nodes per socket.",
 )
 def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_in_order(found, nic.numa_nodes, lambda port: port.numa_node)
 
 
@@ -132,7 +140,7 @@ def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     pattern = nic.model or ""
 
     def model(port: Port) -> str | None:
@@ -150,7 +158,7 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="mlxlink -d DEVICE -m: cable, optics and the switch port's speed and splitting.",
 )
 def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     values = {port: f"{port.speed_gbps:g} Gb/s" for port in found.ports if port.speed_gbps and not port.trouble}
     expect_ports(found, f"{nic.speed_gbps:g} Gb/s", values.get)
 
@@ -163,7 +171,7 @@ def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="mlxconfig -d SLOT set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then mlxfwreset or a power cycle.",
 )
 def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_ports(found, nic.link_layer, lambda port: port.link_layer)
 
 
@@ -175,7 +183,7 @@ def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> No
     hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition decides.",
 )
 def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     if nic.link_layer == "Ethernet":
         expect_ports(found, nic.mtu, lambda port: port.mtu)
         return
@@ -193,8 +201,8 @@ def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
-    nic, found = meant_on(host, arch, node, item)
-    gids = gids_of(read(host, GIDS))
+    nic, found = expected_ports_on(host, arch, node, item)
+    gids = parse_gids(read(host, GIDS))
     index = nic.gid_index or 0
     values = {port: wrong_gid(port, gids, index) for port in found.ports}
     judge_ports(found, f"RoCE v2 with an address as GID {index}", values.get, lambda wrong: wrong == "")
@@ -208,7 +216,7 @@ def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="lspci -vv: LnkCap against LnkSta of the card and of the port above it; seat, riser, BIOS.",
 )
 def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_ports(found, nic.pcie_generation, lambda port: port.pcie_generation)
 
 
@@ -220,7 +228,7 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
     hint="lspci -vv: LnkCap against LnkSta; clean and reseat the card, exchange the riser or the cable.",
 )
 def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     expect_ports(found, nic.pcie_width, lambda port: port.pcie_width)
 
 
@@ -233,7 +241,7 @@ def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     values = {port: devices[port.slot or ""].max_read_request for port in found.ports if port.slot in devices}
     expect_ports(found, nic.max_read_request, values.get)
 
@@ -247,7 +255,7 @@ def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str)
 )
 def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     values = {port: devices[port.slot or ""].relaxed_ordering for port in found.ports if port.slot in devices}
     words = {True: "on", False: "off", None: None}
     expect_ports(found, words[nic.relaxed_ordering], lambda port: words[values.get(port)])
@@ -262,7 +270,7 @@ def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str)
 )
 def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, MODES)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     said = files(host, MODES)
     expect_ports(found, nic.ipoib_mode, lambda port: _line(said.get(f"{port.interface}/mode")))
 
@@ -276,7 +284,7 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, PKEYS)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     said = files(host, PKEYS)
     tables = {port: _pkeys(port, said) for port in found.ports}
     full = [pkey | FULL_MEMBER for pkey in nic.pkeys]
@@ -314,7 +322,7 @@ def _line(lines: tuple[str, ...] | None) -> str | None:
 )
 def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     values = {port: devices[port.slot or ""].max_payload for port in found.ports if port.slot in devices}
     expect_ports(found, nic.max_payload, values.get)
 
@@ -327,7 +335,7 @@ def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> N
     hint="mlxfwmanager, or flint -d SLOT query; a burnt image is in force after mlxfwreset or a power cycle.",
 )
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     wanted = nic.firmware or ""
     without = {port: _driver(port) for port in found.ports if port.firmware is None and port.interface}
     announce(host, *without.values())
@@ -363,7 +371,7 @@ def _firmware_query(slot: str, names: str) -> str:
     hint="mlxconfig -d SLOT -e query; set it, then mlxfwreset or a power cycle: a warm boot may not apply it.",
 )
 def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     wanted = nic.firmware_settings or {}
     names = " ".join(map(shlex.quote, wanted))
     commands = {port: _firmware_query(port.slot, names) for port in found.ports if port.slot}

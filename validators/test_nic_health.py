@@ -10,17 +10,17 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS
 from rackproof.parse.bonding import parse_bonds
 from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.mlxlink import parse_mlxlink
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import Unmeasured, announce, check, expect_all
-from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import hardware, named
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
-from rackproof.validation.nic_ports import GREP_DONE, INTERFACES, RDMA_DEVICES, Port, sysfs
-from rackproof.validation.nics import answered, judge_ports, meant_on
+from rackproof.validation.nics import answered, expected_ports_on, judge_ports
 
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose words are looked for in the kernel's log."""
@@ -28,7 +28,7 @@ BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##
 BASELINE = f"cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null{STATUS}"
 """Where link counters stood when acceptance began (``nic_stack: {zero_link_counters: true}``): the boot, the boot that
 it holds for, and ``NAME NUMBER`` lines."""
-COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
+COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 
 
 @check(
@@ -40,7 +40,7 @@ COUNTERS = sysfs("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_
 )
 def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     limits = nic.counters or {}
     known = rdma_counters(host)
     asked = [port for port in found.ports if port.interface and not limits.keys() <= known.get(_place(port), {}).keys()]
@@ -94,7 +94,7 @@ def _statistics(port: Port) -> str:
 )
 def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
     began = baseline(answered(host, BASELINE, "cat", (0, 1)).body)
     values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in found.ports}
@@ -136,7 +136,7 @@ def _since(counted: int | None, began: int) -> int | None:
     hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
 )
 def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     limit = nic.effective_ber_max or 0.0
     commands = {port: f"mlxlink -d {shlex.quote(port.slot)} -c{STATUS}" for port in found.ports if port.slot}
     announce(host, *commands.values())
@@ -158,7 +158,7 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, KERNEL_LOG)
-    nic, found = meant_on(host, arch, node, item)
+    nic, found = expected_ports_on(host, arch, node, item)
     allowed = nic.driver_messages_max or 0
     messages = kernel_messages(host)
     values = {

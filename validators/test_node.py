@@ -13,21 +13,18 @@ from rackproof.core.architecture import Architecture, Limits, User
 from rackproof.core.architecture.expectations import NOTHING, limited_services
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.text import excerpt, whole_lines
-from rackproof.validation import Unmeasured, check, expect_all, read
-from rackproof.validation.answers import properties
-from rackproof.validation.node_answers import (
-    INTERRUPTS,
+from rackproof.parse.accounts import Account, accounts_command, parse_accounts
+from rackproof.parse.interrupts import INTERRUPTS, parse_interrupts
+from rackproof.parse.limits import (
     LOGIN_LIMITS,
     PROCESS_LIMITS,
-    Account,
     daemon_limits_command,
-    daemon_limits_of,
-    interrupts_of,
-    login_limits_of,
-    users_command,
-    users_of,
+    parse_daemon_limits,
+    parse_login_limits,
 )
+from rackproof.parse.systemctl import parse_systemctl_show
+from rackproof.parse.text import excerpt, whole_lines
+from rackproof.validation import Unmeasured, check, expect_all, read
 
 NAMES = {"nofile": "open files", "nproc": "processes", "stack": "stack", "memlock": "locked memory"}
 UNITS = {"nofile": "", "nproc": "", "stack": " (KiB)", "memlock": " (KiB)"}
@@ -73,7 +70,7 @@ def limited(arch: Architecture, node: Node, rack: Rack) -> bool:
     hint="su -l root -c 'ulimit -a'; a later file in /etc/security/limits.d, or pam_limits missing in /etc/pam.d.",
 )
 def test_limits_login(host: Host, arch: Architecture) -> None:
-    found = login_limits_of(read(host, LOGIN_LIMITS))
+    found = parse_login_limits(read(host, LOGIN_LIMITS))
     expect_all(
         f"{NAMES[name]} of a login{UNITS[name]}, {kind}: expected {wanted}, actual {value}"
         for name, wanted in numbers(limits_of(arch)).items()
@@ -90,7 +87,7 @@ def test_limits_login(host: Host, arch: Architecture) -> None:
     hint="systemctl show --property=DefaultLimitNOFILE; systemctl daemon-reexec, then restart the services.",
 )
 def test_limits_services(host: Host, arch: Architecture) -> None:
-    shown = properties(read(host, MANAGER))
+    shown = parse_systemctl_show(read(host, MANAGER))
     if len(shown) != 1:
         raise ParseError("systemctl", "no answer of the manager")
     problems = []
@@ -121,7 +118,7 @@ def daemons(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 )
 def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) -> None:
     units = limited_services(arch, node.groups)
-    found = daemon_limits_of(read(host, daemon_limits_command(units)), units)[item]
+    found = parse_daemon_limits(read(host, daemon_limits_command(units)), units)[item]
     if not found.limits:
         raise Unmeasured(f"{item} is {found.state} and has no process; see service.active")
     wanted = numbers(limits_of(arch)) | {"memlock": str(arch.system.limits_memlock)}
@@ -144,7 +141,7 @@ def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) ->
 def test_users(host: Host, arch: Architecture) -> None:
     users = arch.system.users
     names = tuple(user.name for user in users)
-    found = users_of(read(host, users_command(names)), names)
+    found = parse_accounts(read(host, accounts_command(names)), names)
     problems = [problem for user in users for problem in _wrong_account(user, found.by_name[user.name])]
     if any(user.sudo for user in users) and found.sudoers_good is not True:
         actual = "refused by visudo -c" if found.sudoers_good is False else "no sudo"
@@ -188,7 +185,7 @@ def _key(line: str) -> tuple[str, ...]:
     hint="systemctl restart rackproof-irq-affinity; is irqbalance stopped? cat /proc/irq/N/effective_affinity_list.",
 )
 def test_irq_affinity(host: Host, arch: Architecture) -> None:
-    cards = [card for card in interrupts_of(read(host, INTERRUPTS)) if card.by_irq]
+    cards = [card for card in parse_interrupts(read(host, INTERRUPTS)) if card.by_irq]
     # A card without a place is near to all processors, as far as anybody knows.
     placed = [card for card in cards if card.numa_node >= 0]
     problems = []

@@ -11,20 +11,14 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import NOTHING
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, parse_answer, successful_answer
+from rackproof.parse.meminfo import parse_meminfo
+from rackproof.parse.packages import HOLDS, NOT_INSTALLED, is_version, parse_holds, parse_package_versions
+from rackproof.parse.sha256sum import parse_sha256sum
+from rackproof.parse.systemctl import parse_systemctl_show
+from rackproof.parse.tuned import parse_tuned_profile
 from rackproof.validation import check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, answer_of, properties
 from rackproof.validation.expected import hardware
-from rackproof.validation.system_answers import (
-    HOLDS,
-    NOT_INSTALLED,
-    answered,
-    hashes_of,
-    holds_of,
-    is_version,
-    meminfo_of,
-    tuned_profile_of,
-    versions_of,
-)
 
 MEMINFO = "cat /proc/meminfo"
 IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.service"
@@ -44,7 +38,7 @@ def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
 )
 def test_holds(host: Host, arch: Architecture) -> None:
     names = arch.system.holds
-    held = holds_of(answered("apt-mark", read(host, HOLDS + STATUS)).body.splitlines(), names)
+    held = parse_holds(successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines(), names)
     missing = [name for name in names if name not in held]
     if missing:
         raise AssertionError(f"expected on hold, actual not held: {', '.join(missing)}")
@@ -60,14 +54,14 @@ def test_holds(host: Host, arch: Architecture) -> None:
 def test_package_versions(host: Host, arch: Architecture) -> None:
     promised = arch.system.package_versions or {}
     names = " ".join(shlex.quote(name) for name in promised)
-    # Every name must be answered for, so nothing else has to prove that the answer is whole.
+    # The answer names every package, which proves it complete.
     command = (
         "if command -v dpkg-query >/dev/null; then"
         f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1 || [ $? = 1 ];"
         f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 ||"
         " [ $? -lt 100 ]; fi"
     )
-    found = versions_of(read(host, command), tuple(promised))
+    found = parse_package_versions(read(host, command), tuple(promised))
     expect_all(
         f"{name}: expected {version}, actual {', '.join(found[name]) or NOT_INSTALLED}"
         for name, version in promised.items()
@@ -85,10 +79,10 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
 def test_files(host: Host, arch: Architecture) -> None:
     promised = arch.system.files or {}
     command = f"sha256sum -- {' '.join(shlex.quote(path) for path in promised)} 2>&1{STATUS}"
-    answer = answer_of("sha256sum", read(host, command))
+    answer = parse_answer("sha256sum", read(host, command))
     if answer.not_run or answer.timed_out:
         raise ParseError("sha256sum", f"exit status {answer.status}")
-    found = hashes_of(answer.body.splitlines(), tuple(promised))
+    found = parse_sha256sum(answer.body.splitlines(), tuple(promised))
     expect_all(
         f"{path}: expected sha256 {sha256[:12]}, actual {found[path][:12] if len(found[path]) == 64 else found[path]}"
         for path, sha256 in promised.items()
@@ -104,7 +98,7 @@ def test_files(host: Host, arch: Architecture) -> None:
     hint="swapoff -a, and take the entry out of /etc/fstab; zram-generator and swap files count as well.",
 )
 def test_swap(host: Host, arch: Architecture) -> None:
-    found = meminfo_of(read(host, MEMINFO))["SwapTotal"]
+    found = parse_meminfo(read(host, MEMINFO))["SwapTotal"]
     if (found > 0) != arch.system.swap:
         expected = "swap space" if arch.system.swap else "no swap space"
         raise AssertionError(f"expected {expected}, actual {found / 1024:.0f} MiB")
@@ -133,7 +127,7 @@ def test_irqbalance(host: Host, arch: Architecture) -> None:
     hint="tuned-adm active; tuned-adm profile NAME.",
 )
 def test_tuned_profile(host: Host, arch: Architecture) -> None:
-    expect(tuned_profile_of(read(host, "tuned-adm active")), arch.system.tuned_profile, "tuned profile")
+    expect(parse_tuned_profile(read(host, "tuned-adm active")), arch.system.tuned_profile, "tuned profile")
 
 
 def services(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
@@ -159,7 +153,7 @@ def test_service(host: Host, arch: Architecture, node: Node, rack: Rack, item: s
 
 
 def _units(output: str, count: int) -> tuple[dict[str, str], ...]:
-    shown = properties(output)
+    shown = parse_systemctl_show(output)
     if len(shown) != count or any({"ActiveState", "LoadState"} - set(unit) for unit in shown):
         raise ParseError("systemctl", f"answered for {len(shown)} of {count} units")
     return shown

@@ -9,18 +9,18 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS
 from rackproof.parse.device_log import pcie_troubles
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.pci_links import LINKS, TREE, parse_pci_links, parse_pci_tree
+from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.parse.text import integer, whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.answers import STATUS
 from rackproof.validation.expected import pcie_of, says
 from rackproof.validation.kernel_messages import kernel_messages, quoted
-from rackproof.validation.nic_ports import GREP_DONE
 from rackproof.validation.nics import answered
-from rackproof.validation.pci_links import LINKS, TREE, degraded, links_of, tree_of
+from rackproof.validation.pci_links import degraded
 
 AER = (
     "cd /sys/bus/pci/devices && echo files $(ls -d */aer_dev_* 2>/dev/null | wc -l) && "
@@ -75,7 +75,7 @@ def _acs_problem(device: PciDevice, wanted: str) -> str | None:
 )
 def test_links(host: Host) -> None:
     announce(host, LINKS, TREE)
-    links, tree = links_of(read(host, LINKS)), tree_of(read(host, TREE))
+    links, tree = parse_pci_links(read(host, LINKS)), parse_pci_tree(read(host, TREE))
     expect_all(listed(degraded(links, tree)))
 
 

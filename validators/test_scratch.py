@@ -9,12 +9,12 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Scratch
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.md_array import md_array_command, parse_md_array
 from rackproof.parse.mounts import find_mount, parse_mountinfo
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.expected import hardware
 from rackproof.validation.mounts import MOUNTINFO
-from rackproof.validation.node_answers import array_command, array_of
 
 WORKING = ("clean", "active", "active-idle", "write-pending")
 """States of an array that reads and writes; a RAID0 that has lost a drive is ``broken``."""
@@ -41,7 +41,7 @@ def scratch_of(arch: Architecture, node: Node) -> Scratch:
 )
 def test_array(host: Host, arch: Architecture, node: Node) -> None:
     scratch = scratch_of(arch, node)
-    found = array_of(read(host, array_command(scratch.label)))
+    found = parse_md_array(read(host, md_array_command(scratch.label)))
     if found is None:
         raise AssertionError(f"expected the array /dev/md/{scratch.label}, actual none")
     good = [name for name, state in found.members.items() if state == "in_sync"]
@@ -73,14 +73,14 @@ def test_array(host: Host, arch: Architecture, node: Node) -> None:
 def test_mounted(host: Host, arch: Architecture, node: Node) -> None:
     scratch = scratch_of(arch, node)
     by_label = f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{scratch.label}')}"
-    announce(host, MOUNTINFO, by_label, array_command(scratch.label))
+    announce(host, MOUNTINFO, by_label, md_array_command(scratch.label))
     mount = find_mount(parse_mountinfo(read(host, MOUNTINFO)), scratch.mountpoint)
     if mount is None:
         raise AssertionError(f"{scratch.mountpoint}: expected {scratch.fstype}, actual not mounted")
     device = whole_lines("readlink", read(host, by_label))[0]
     if not device.startswith("/dev/"):
         raise ParseError("readlink", f"no device: {device}")
-    array = array_of(read(host, array_command(scratch.label)))
+    array = parse_md_array(read(host, md_array_command(scratch.label)))
     problems = []
     if mount.fstype != scratch.fstype:
         problems.append(f"{scratch.mountpoint}: expected {scratch.fstype}, actual {mount.fstype}")

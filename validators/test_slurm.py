@@ -13,6 +13,7 @@ from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.slurm import (
     SlurmConfig,
     SlurmNode,
@@ -23,9 +24,9 @@ from rackproof.parse.slurm import (
     parse_slurmd_c,
     parse_unmunge,
 )
+from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import excerpt, whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, Answer, answer_of, properties
 
 LIMIT = "timeout -k 2 15"
 PING = f"{LIMIT} scontrol ping 2>&1{STATUS}"
@@ -70,7 +71,7 @@ def each_of(key: str) -> Callable[[Architecture, Node, Rack], Iterable[str]]:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when there is no such program."""
-    found = answer_of(tool, read(host, command))
+    found = parse_answer(tool, read(host, command))
     if found.not_run:
         raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
     return found
@@ -154,7 +155,7 @@ def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
     hint="systemctl status slurmd; journalctl -u slurmd for gres.conf and munge.",
 )
 def test_slurmd(host: Host) -> None:
-    shown = properties(read(host, SLURMD))
+    shown = parse_systemctl_show(read(host, SLURMD))
     if len(shown) != 1 or shown[0].get("Id") != "slurmd.service" or "SubState" not in shown[0]:
         raise Unmeasured("systemctl: no state of slurmd.service")
     if shown[0].get("LoadState") == "not-found":

@@ -18,9 +18,10 @@ from rackproof.core.rack import Rack
 from rackproof.parse import ParseError
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.parse.parallel_fs import DFUSE, Dfuse, parse_dfuse
+from rackproof.parse.statfs import parse_statfs
+from rackproof.parse.systemctl import at_boot_command, parse_at_boot
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import statfs_of
 from rackproof.validation.checks import shown
 from rackproof.validation.mounts import (
     MOUNTINFO,
@@ -33,7 +34,6 @@ from rackproof.validation.mounts import (
     server_of,
     statfs,
 )
-from rackproof.validation.storage_answers import at_boot_command, at_boot_of
 
 OPPOSITE = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
 BYTES_PER_GB = 1_000_000_000
@@ -66,7 +66,7 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
 )
 def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
-    missing = at_boot_of(read(host, at_boot_command(storage.mountpoints)), storage.mountpoints)
+    missing = parse_at_boot(read(host, at_boot_command(storage.mountpoints)), storage.mountpoints)
     expect_all(f"{mountpoint}: expected a unit that mounts it at boot, actual none" for mountpoint in missing)
 
 
@@ -214,7 +214,7 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
             problems.append(f"expected an answer of {mountpoint} within {storage.stat_timeout_s:g} s, actual none")
         elif answer.status != 0:
             problems.append(f"expected an answer of {mountpoint}, actual {answer.body.strip() or answer.status}")
-        elif statfs_of(answer.body).total_bytes == 0:
+        elif parse_statfs(answer.body).total_bytes == 0:
             problems.append(f"expected a file system with a size on {mountpoint}, actual 0 bytes")
     expect_all(problems)
 
@@ -229,7 +229,7 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
 def test_free(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     for mountpoint, body in answering(host, storage).items():
-        free_gb = statfs_of(body).free_bytes / BYTES_PER_GB
+        free_gb = parse_statfs(body).free_bytes / BYTES_PER_GB
         if not free_gb >= storage.min_free_gb:
             raise AssertionError(
                 f"{about(storage, mountpoint)}expected at least {storage.min_free_gb:g} GB free, "

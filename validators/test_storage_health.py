@@ -5,19 +5,12 @@ from __future__ import annotations
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
+from rackproof.parse.block import parse_read_ahead, read_ahead_command
+from rackproof.parse.fscache import FSCACHE, parse_fscache
 from rackproof.parse.mounts import NfsMount
+from rackproof.parse.statfs import latency_command, parse_inodes, parse_latency_ms, parse_statfs
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import statfs_of
 from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, clients, mounts_of, nfs_of
-from rackproof.validation.storage_answers import (
-    FSCACHE,
-    fscache_of,
-    inodes_of,
-    latency_command,
-    latency_ms_of,
-    read_ahead_command,
-    read_ahead_of,
-)
 
 NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 """Operations of both NFS versions; statistics without them are not whole."""
@@ -33,7 +26,7 @@ NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 def test_used(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     for mountpoint, body in answering(host, storage).items():
-        size = statfs_of(body)
+        size = parse_statfs(body)
         if size.total_bytes == 0:
             raise Unmeasured(f"{mountpoint} has no size; see mount.answers")
         used_pct = 100 * (1 - size.free_bytes / size.total_bytes)
@@ -53,7 +46,7 @@ def test_used(host: Host, arch: Architecture, item: str) -> None:
 def test_inodes(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     for mountpoint, body in answering(host, storage, INODES_FORMAT).items():
-        total, free = inodes_of(body)
+        total, free = parse_inodes(body)
         if total == 0:
             raise Unmeasured(f"{mountpoint} does not count inodes")
         if not free >= (storage.min_free_inodes or 0):
@@ -76,7 +69,7 @@ def test_latency(host: Host, arch: Architecture, item: str) -> None:
     mounts_of(host, storage)
     problems = []
     for mountpoint, command in commands.items():
-        latency_ms = latency_ms_of(read(host, command))
+        latency_ms = parse_latency_ms(read(host, command))
         if latency_ms is None:
             raise Unmeasured(f"{mountpoint} does not answer; see mount.answers")
         if not latency_ms <= (storage.stat_latency_ms or 0):
@@ -103,7 +96,7 @@ def test_read_ahead(host: Host, arch: Architecture, item: str) -> None:
         commands[mount.mountpoint] = read_ahead_command(mount.device)
     announce(host, *commands.values())
     for mountpoint, command in commands.items():
-        found = read_ahead_of(read(host, command))
+        found = parse_read_ahead(read(host, command))
         if found is None:
             raise Unmeasured(f"the kernel says no read-ahead of {mountpoint}")
         expect(found, storage.read_ahead_kib, f"{about(storage, mountpoint)}read-ahead (KiB)")
@@ -174,6 +167,6 @@ def test_cache(host: Host, arch: Architecture, item: str) -> None:
     announce(host, MOUNTINFO, FSCACHE)
     without = [mount.mountpoint for mount in mounts_of(host, storage) if mount.option("fsc") is None]
     expect_all(f"{mountpoint}: expected fsc in force, actual not in force" for mountpoint in without)
-    states = fscache_of(read(host, FSCACHE))
+    states = parse_fscache(read(host, FSCACHE))
     if "active" not in states:
         raise AssertionError(f"expected an active cache, actual {', '.join(states) or 'none'}")

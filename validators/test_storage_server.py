@@ -9,8 +9,8 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.mounts import find_mount, parse_mountinfo
+from rackproof.parse.nfs_server import EXPORTS, NFSD, Nfsd, parse_exports, parse_nfsd
 from rackproof.validation import Unmeasured, check, expect, read
-from rackproof.validation.answers import EXPORTS, NFSD, Nfsd, exports_of, nfsd_of
 
 DEFAULT_PORT = {"tcp": 2049, "rdma": 20049}
 REQUIRED_OPTIONS = ("rw", "sync")
@@ -35,7 +35,7 @@ def port_of(storage: Storage) -> str:
 
 
 def running(host: Host) -> Nfsd:
-    found = nfsd_of(read(host, NFSD))
+    found = parse_nfsd(read(host, NFSD))
     if found.threads == 0:
         raise Unmeasured("the NFS server does not run; see storage_server.running")
     return found
@@ -49,7 +49,7 @@ def running(host: Host) -> Nfsd:
     hint="systemctl status nfs-server; it waits for its drive and for the network.",
 )
 def test_running(host: Host) -> None:
-    if nfsd_of(read(host, NFSD)).threads == 0:
+    if parse_nfsd(read(host, NFSD)).threads == 0:
         raise AssertionError("expected NFS server threads, actual none")
 
 
@@ -92,7 +92,7 @@ def test_version(host: Host, item: str) -> None:
     hint="exportfs -s; exportfs -ra after a change in /etc/exports.d.",
 )
 def test_export(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
-    exports = [export for export in exports_of(read(host, EXPORTS)) if export.path == item]
+    exports = [export for export in parse_exports(read(host, EXPORTS)) if export.path == item]
     roles = {role for s in served(arch, node, rack).values() if s.source == item for role in s.client_roles}
     clients = [client for client in rack.nodes if roles & set(client.groups) and client.fabric_address()]
     if not clients:

@@ -7,6 +7,7 @@ import shlex
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
+from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.parallel_fs import (
     Import,
     parse_beegfs_nodes,
@@ -19,7 +20,6 @@ from rackproof.parse.parallel_fs import (
     parse_weka_networks,
 )
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.answers import STATUS, answer_of
 from rackproof.validation.mounts import MOUNTINFO, about, clients, mounts_of, nfs_of
 
 LNET = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
@@ -43,7 +43,7 @@ def said(host: Host, tool: str, storage: Storage, command: str) -> str:
     """What a client's tool says of a storage that is mounted."""
     announce(host, MOUNTINFO, command)
     mounts_of(host, storage)
-    answer = answer_of(tool, read(host, command))
+    answer = parse_answer(tool, read(host, command))
     if answer.status != 0:
         lines = answer.body.strip().splitlines()
         raise Unmeasured(f"{tool}: exit status {answer.status}" + (f": {lines[-1]}" if lines else ""))

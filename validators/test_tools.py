@@ -8,8 +8,9 @@ import shlex
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.programs import parse_programs
 from rackproof.validation import Unmeasured, announce, check, read
-from rackproof.validation.answers import STATUS, answer_of, programs_of
 
 # Programs that do not know --version, and what they answer to instead.
 HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
@@ -26,7 +27,7 @@ def where(arch: Architecture) -> str:
 
 
 def found(host: Host, arch: Architecture) -> dict[str, str | None]:
-    return programs_of(read(host, where(arch)), arch.tools.programs)
+    return parse_programs(read(host, where(arch)), arch.tools.programs)
 
 
 @check(
@@ -54,7 +55,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     announce(host, where(arch), start)
     if found(host, arch)[item] is None:
         raise Unmeasured(f"{item} is not there; see tools.present")
-    answer = answer_of(item, read(host, start))
+    answer = parse_answer(item, read(host, start))
     # perftest's programs print their version and end with 1.
     if answer.status != 0 and not (answer.status == 1 and re.search(r"(?m)^Version: ", answer.body)):
         lines = answer.body.strip().splitlines()
@@ -73,7 +74,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     hint="python3 -c 'import mpi4py, numpy' on the node.",
 )
 def test_mpi4py(host: Host) -> None:
-    answer = answer_of("python3", read(host, MPI4PY))
+    answer = parse_answer("python3", read(host, MPI4PY))
     if answer.not_run:
         raise Unmeasured(f"python3: exit status {answer.status}")
     if answer.status != 0:

@@ -14,10 +14,10 @@ from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage, VersionSet, platform_of, stage_packages
 from rackproof.errors import InventoryError, VersionSetError
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_held_versions, parse_package_versions
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation import check, expect_all, read
-from rackproof.validation.answers import STATUS
-from rackproof.validation.system_answers import HOLDS, NOT_INSTALLED, answered, held_versions_of, versions_of
 from rackproof.version_sets import LOCK_KEY
 from rackproof.version_sets import versions_of as set_of
 
@@ -78,14 +78,14 @@ def machine_of(output: str) -> Machine:
 
 def wrong_versions(host: Host, wanted: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
     names = " ".join(shlex.quote(each.name) for each in wanted)
-    # Every name must be answered for, so nothing else has to prove that the answer is whole.
+    # The answer names every package, which proves it complete.
     if machine.family == "rhel":
         ask = f"rpm -q --qf 'package %{{NAME}} installed %{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1"
         command = f"{ask} || [ $? -lt 100 ]"
     else:
         ask = f"dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1"
         command = f"{ask} || [ $? = 1 ]"
-    found = versions_of(read(host, command), tuple(each.name for each in wanted))
+    found = parse_package_versions(read(host, command), tuple(each.name for each in wanted))
     problems = []
     for each in wanted:
         actual = [_epoch_as(version, each.version) for version in found[each.name]]
@@ -97,8 +97,8 @@ def wrong_versions(host: Host, wanted: tuple[LockedPackage, ...], machine: Machi
 
 
 def not_held(host: Host, wanted: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
-    body = answered("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
-    held = held_versions_of(body, {each.name: each.version for each in wanted})
+    body = successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
+    held = parse_held_versions(body, {each.name: each.version for each in wanted})
     loose = [each.name for each in wanted if each.name not in held]
     return [f"expected on hold, actual not held: {', '.join(loose)}"] if loose else []
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rackproof.parse.errors import ParseError
+from rackproof.parse.pci_links import generation
 from rackproof.parse.text import excerpt, integer, whole_lines
 
 _TOOL: Final = "sysfs"
@@ -114,14 +115,27 @@ def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) ->
     return known
 
 
-_RATES: Final = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6}
-
-
-def generation(speed: str | None) -> int | None:
-    """PCIe generation of ``16.0 GT/s PCIe``; None for ``Unknown`` and where nothing is said."""
-    match = re.fullmatch(r"([\d.]+) GT/s(?: PCIe)?", speed or "")
-    return _RATES.get(match[1]) if match else None
-
-
 def _width(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[1-9]\d?", text) else None
+
+
+def read_ahead_command(device: str) -> str:
+    """Read-ahead of a mounted device (``major:minor``): of a network file system, a drive, or a partition's drive."""
+    if not re.fullmatch(r"\d+:\d+", device):
+        raise ParseError("mountinfo", f"no device: {excerpt(device)}")
+    block = f"/sys/dev/block/{device}"
+    folders = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
+    return (
+        f'r="no read-ahead"; for d in {folders}; do f="$d/read_ahead_kb";'
+        ' if [ -e "$f" ]; then r=$(cat "$f"); break; fi; done; echo "$r"'
+    )
+
+
+def parse_read_ahead(output: str) -> int | None:
+    """Answer to ``read_ahead_command`` in KiB; None where the kernel has no such setting."""
+    lines = whole_lines("bdi", output)
+    if lines == ["no read-ahead"]:
+        return None
+    if len(lines) != 1:
+        raise ParseError("bdi", f"no read-ahead: {excerpt(output)}")
+    return integer("bdi", "read-ahead", lines[0])

@@ -77,8 +77,6 @@ EVENTS: Final[dict[str, Event]] = {
     ),
 }  # fmt: skip
 """Name of ``system.kernel_log``: what it looks like."""
-
-
 INTERESTING: Final = (
     "rror|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline|not responding"
     "|nvme nvme|EDAC|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import find_json
-from rackproof.parse.text import excerpt, integer
+from rackproof.parse.text import integer, processor_list
 
 _TOOL: Final = "lscpu"
 
@@ -49,24 +49,13 @@ def parse_lscpu(output: str | bytes) -> Processors:
         sockets=_number(fields, "Socket(s)"),
         cores_per_socket=_number(fields, "Core(s) per socket"),
         threads_per_core=_number(fields, "Thread(s) per core"),
-        online=len(processor_list(_text(fields, "On-line CPU(s) list"))),
-        offline=len(processor_list(fields.get("Off-line CPU(s) list") or "")),
+        online=len(processor_list(_TOOL, _text(fields, "On-line CPU(s) list"))),
+        offline=len(processor_list(_TOOL, fields.get("Off-line CPU(s) list") or "")),
         numa_nodes=sum(1 for text in lists if text),
     )
     if found.online + found.offline != _number(fields, "CPU(s)") or not found.online:
         raise ParseError(_TOOL, f"{fields['CPU(s)']} processors, {found.online} on line, {found.offline} off line")
     return found
-
-
-def processor_list(text: str) -> frozenset[int]:
-    """``0-55,112-167``; empty for an empty text."""
-    numbers: set[int] = set()
-    for part in text.split(",") if text.strip() else ():
-        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise ParseError(_TOOL, f"no list of processors: {excerpt(text)}")
-        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return frozenset(numbers)
 
 
 def _fields(entries: Any) -> Iterator[tuple[str, str | None]]:

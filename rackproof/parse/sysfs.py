@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rackproof.parse.answer import STATUS
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
@@ -25,3 +26,21 @@ def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
             raise ParseError("grep", f"no line of a file: {excerpt(line)}")
         found.setdefault(match[1], []).append(match[2].rstrip())
     return {path: tuple(lines) for path, lines in found.items()}
+
+
+def parse_choice(output: str) -> str:
+    """The word in brackets: ``always [madvise] never``."""
+    words = re.findall(r"\[(\w+)\]", "\n".join(whole_lines("sysfs", output)))
+    if len(words) != 1:
+        raise ParseError("sysfs", f"no choice in {excerpt(output)}")
+    return str(words[0])
+
+
+# grep ends with 2 where a file cannot be read (the speed of a port that is down) and with 1 where there is none; the
+# line about the status shows that all of them were reached.
+GREP_DONE: Final = (0, 1, 2)
+
+
+def sysfs_command(folder: str, *files: str) -> str:
+    """The command that prints all lines of these files (patterns of the shell) below a folder of /sys."""
+    return f"cd {folder} 2>/dev/null && grep -sH '' {' '.join(files)}{STATUS}"

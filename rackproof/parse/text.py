@@ -80,3 +80,14 @@ def last_words(text: str) -> str:
     """The last line that says something: usually why a tool printed nothing else."""
     lines = [line for line in text.splitlines() if any(c.isalnum() for c in line)]
     return excerpt(lines[-1], 140) if lines else "nothing readable"
+
+
+def processor_list(tool: str, text: str) -> frozenset[int]:
+    """``0-55,112-167``; empty for an empty text."""
+    numbers: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ParseError(tool, f"no list of processors: {excerpt(text)}")
+        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(numbers)

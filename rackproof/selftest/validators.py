@@ -13,7 +13,7 @@ from rackproof.validation.known import Checks, Function, load_checks
 
 Validators = Checks
 
-_PURE = ("rackproof.parse.", "rackproof.validation.answers")
+_PURE = "rackproof.parse."
 _REMEMBERED = 32
 
 

@@ -11,10 +11,10 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture import Gpu as Promised
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.answer import STATUS
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
 from rackproof.parse.text import last_words
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.answers import STATUS
 from rackproof.validation.checks import read
 
 QUERY: Final = "nvidia-smi -q -x"

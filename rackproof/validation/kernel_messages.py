@@ -7,9 +7,9 @@ from typing import Final
 
 from testinfra.host import Host
 
+from rackproof.parse.answer import STATUS
 from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.answers import STATUS
 from rackproof.validation.nics import answered
 
 # The node chooses: of a log of thousands of lines, the first, which shows that the beginning is there, and those that

@@ -6,7 +6,6 @@ Only ``statfs`` touches a mount, under a limit: a dead server is found out in se
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable
 
@@ -15,18 +14,16 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.rack import Node, Rack
-from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.statfs import END_OF_MOUNTS, parse_statfs_answers
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.answers import STATUS, Answer, answer_of
 from rackproof.validation.checks import announce, read
 
 MOUNTINFO = "cat /proc/self/mountinfo"
 MOUNTSTATS = "cat /proc/self/mountstats"
 STATFS_FORMAT = "%S %b %a"
 INODES_FORMAT = "%c %d"
-END = "end of mounts"
 
 Items = Callable[[Architecture, Node, Rack], Iterable[str]]
 
@@ -76,31 +73,18 @@ def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str
     else:
         # All at once: dead servers together cost what one costs. A line is written in one piece.
         words = " ".join(shlex.quote(point) for point in points)
-        command = f'for m in {words}; do {{ r=$({one} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait; echo {END}'
+        command = (
+            f'for m in {words}; do {{ r=$({one} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait;'
+            f" echo {END_OF_MOUNTS}"
+        )
     announce(host, MOUNTINFO, command)
     mounts_of(host, storage)
     output = read(host, command)
-    answers = {points[0]: answer_of("stat", output)} if len(points) == 1 else _answers_of(output, points)
+    answers = {points[0]: parse_answer("stat", output)} if len(points) == 1 else parse_statfs_answers(output, points)
     for answer in answers.values():
         if answer.not_run:
             raise Unmeasured(f"stat: {answer.body.strip() or 'not found'}")
     return answers
-
-
-def _answers_of(output: str, points: tuple[str, ...]) -> dict[str, Answer]:
-    *lines, last = whole_lines("stat", output)
-    if last != END:
-        raise ParseError("stat", "the answer is cut off")
-    found = {}
-    for line in lines:
-        match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
-        if match is None or match[1] not in points:
-            raise ParseError("stat", f"unexpected line {excerpt(line)}")
-        found[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
-    missing = [point for point in points if point not in found]
-    if missing:
-        raise ParseError("stat", f"no answer about {', '.join(missing)}")
-    return found
 
 
 def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from testinfra.host import Host
 
@@ -12,20 +13,21 @@ from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
+from rackproof.parse.answer import Answer, parse_answer
+from rackproof.parse.gids import GidTable
+from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port, parse_ports
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.answers import Answer, answer_of
 from rackproof.validation.checks import announce, expect_all, read, shown
 from rackproof.validation.expected import hardware, nic_of
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, Meant, Port, ports_of, which
 
 
 def ports_on(host: Host) -> tuple[Port, ...]:
     """Every port of the node."""
     announce(host, RDMA_DEVICES, INTERFACES)
-    return ports_of(read(host, RDMA_DEVICES), read(host, INTERFACES))
+    return parse_ports(read(host, RDMA_DEVICES), read(host, INTERFACES))
 
 
-def meant_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, Meant]:
+def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, ExpectedPorts]:
     """What is expected of the ports of a purpose, and which ports these are."""
     nic = nic_of(arch, node, purpose)
     expected = hardware(arch, node, "nics")
@@ -34,10 +36,12 @@ def meant_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[
         by_purpose = names_by_purpose(node.data)
     except ValueError as error:
         raise Unmeasured(f"the inventory's {error}") from None
-    return nic, which(nic, entries, ports_on(host), by_purpose)
+    return nic, select_ports(nic, entries, ports_on(host), by_purpose)
 
 
-def judge_ports(found: Meant, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]) -> None:
+def judge_ports(
+    found: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
+) -> None:
     """Every port that is meant has a good value; None is no value.
 
     Raises Unmeasured where a port is missing or says nothing and no other one is wrong, and where nobody names the
@@ -66,12 +70,12 @@ def judge_ports(found: Meant, expected: object, value: Callable[[Port], Any], go
         raise Unmeasured(f"{', '.join(found.missing) or 'a port'} is not there; see nic.count")
 
 
-def expect_ports(found: Meant, expected: object, value: Callable[[Port], Any]) -> None:
+def expect_ports(found: ExpectedPorts, expected: object, value: Callable[[Port], Any]) -> None:
     """Every port that is meant has exactly this value."""
     judge_ports(found, expected, value, lambda said: bool(said == expected))
 
 
-def expect_in_order(found: Meant, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
+def expect_in_order(found: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
     """Each port, by its place in the order of the rails, has its own value; one value stands for all ports."""
     if not found.named:
         raise Unmeasured("nobody names these ports, so that none of them has its place")
@@ -90,7 +94,7 @@ def expect_in_order(found: Meant, wanted: tuple[object, ...], value: Callable[[P
 
 def answered(host: Host, command: str, tool: str, good: Collection[int] = (0,)) -> Answer:
     """The whole answer to a command that ends with STATUS; raises Unmeasured when it failed."""
-    answer = answer_of(tool, read(host, command))
+    answer = parse_answer(tool, read(host, command))
     if answer.not_run:
         raise Unmeasured(f"{tool}: not found on the node")
     if answer.timed_out:
@@ -106,3 +110,73 @@ def version_numbers(tool: str, version: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise ParseError(tool, f"no version: {version!r}")
     return tuple(map(int, version.split(".")))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPorts:
+    """The ports that an architecture means."""
+
+    ports: tuple[Port, ...]
+    """In the order of the rails where they are named."""
+    wanted: int
+    """How many there should be."""
+    missing: tuple[str, ...] = ()
+    """Names that stand for no port."""
+    among: int = 0
+    """Nobody names the ports: these are all that this many of them, of several purposes, can be."""
+    others: tuple[Port, ...] = ()
+    """Ports of the link layer that nobody expects, where ports are not named."""
+
+    @property
+    def named(self) -> bool:
+        return self.among == 0
+
+
+def select_ports(
+    nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping[str, Iterable[str]]
+) -> ExpectedPorts:
+    """The ports of one entry of ``nics``; ``names`` are the inventory's, by purpose."""
+
+    def named(entry: Nic) -> tuple[str, ...]:
+        return tuple(names.get(entry.purpose, ())) or entry.ports or entry.interfaces
+
+    def find(name: str) -> Port | None:
+        found = [port for port in ports if name in (port.name, port.interface)]
+        return found[0] if found else None
+
+    if wanted := named(nic):
+        found = {name: find(name) for name in wanted}
+        return ExpectedPorts(
+            tuple(dict.fromkeys(port for port in found.values() if port)),
+            nic.count,
+            tuple(name for name, port in found.items() if port is None),
+        )
+    entries = list(nics)
+    claimed = {find(name) for entry in entries for name in named(entry)}
+    free = [port for port in ports if port not in claimed and not port.virtual and port.link_layer == nic.link_layer]
+    unnamed = [entry for entry in entries if not named(entry) and entry.link_layer == nic.link_layer]
+    alike = sum(entry.count for entry in unnamed if entry.speed_gbps == nic.speed_gbps)
+    speeds = {entry.speed_gbps for entry in unnamed}
+    return ExpectedPorts(
+        tuple(port for port in free if port.speed_gbps == nic.speed_gbps and not port.trouble),
+        nic.count,
+        among=alike,
+        others=tuple(port for port in free if port.speed_gbps not in speeds or port.trouble),
+    )
+
+
+ROCE_V2: Final = "RoCE v2"
+
+
+def wrong_gid(port: Port, table: GidTable, index: int) -> str | None:
+    """What stands at the index instead of a RoCE v2 GID with the port's address; empty when that does, None when the
+    port has no table, or the entry does not say whose it is."""
+    mine = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
+    found = mine.get(index)
+    if not mine or (found is not None and found.routable and found.interface is None):
+        return None
+    good = [place for place, gid in mine.items() if gid.kind == ROCE_V2 and gid.routable]
+    if found is not None and index in good and found.interface == port.interface:
+        return ""
+    elsewhere = f" (such a GID is at {', '.join(map(str, good))})" if good and index not in good else ""
+    return f"{found or 'no GID'}{elsewhere}"

@@ -53,6 +53,7 @@ PURE_STDLIB = {
         "dataclasses",
         "difflib",
         "enum",
+        "fnmatch",
         "functools",
         "gc",
         "hashlib",

@@ -9,12 +9,14 @@ import pytest
 
 from rackproof.core.architecture.system import KernelEvent
 from rackproof.parse import ParseError
-from rackproof.parse.block import LocalDrive, generation, parse_drives
+from rackproof.parse.block import LocalDrive, parse_drives
 from rackproof.parse.dmidecode import parse_memory_modules
 from rackproof.parse.edac import Controller, parse_edac
 from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
-from rackproof.parse.lscpu import parse_lscpu, processor_list
+from rackproof.parse.lscpu import parse_lscpu
 from rackproof.parse.nvme import parse_smart_logs
+from rackproof.parse.pci_links import generation
+from rackproof.parse.text import processor_list
 
 from . import tool_output
 
@@ -53,8 +55,8 @@ def test_an_lscpu_that_contradicts_itself_is_refused(output: str, reason: str) -
 
 
 def test_lists_of_processors() -> None:
-    assert processor_list("0-2,5") == {0, 1, 2, 5}
-    assert processor_list("") == frozenset()
+    assert processor_list("lscpu", "0-2,5") == {0, 1, 2, 5}
+    assert processor_list("lscpu", "") == frozenset()
 
 
 def test_memory_modules() -> None:

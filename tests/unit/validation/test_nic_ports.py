@@ -15,12 +15,12 @@ from rackproof.core.evidence import CheckOutcome
 from rackproof.core.port_names import names_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS
+from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, parse_ports
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
-from rackproof.validation.answers import STATUS
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.nic_ports import INTERFACES, RDMA_DEVICES, ports_of
 from tests.unit.validation.checking import subjects, validators
 
 LO = "lo/ifindex:1\nlo/type:772\nlo/mtu:65536\n"
@@ -267,7 +267,7 @@ def test_a_node_without_rdma_has_no_port() -> None:
 )
 def test_what_cannot_be_read_is_refused(rdma: str, interfaces: str) -> None:
     with pytest.raises(ParseError):
-        ports_of(rdma, interfaces)
+        parse_ports(rdma, interfaces)
 
 
 def test_what_is_asked_for_is_what_the_checks_answer() -> None:

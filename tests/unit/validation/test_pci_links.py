@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rackproof.parse import ParseError
-from rackproof.validation.pci_links import degraded, links_of, tree_of
+from rackproof.parse.pci_links import parse_pci_links, parse_pci_tree
+from rackproof.validation.pci_links import degraded
 
 # A port of the processor, a switch with a NIC and a GPU below it, and a drive beside. Slot: class, runs, can.
 DEVICES = {
@@ -44,7 +45,7 @@ def links(**changes: tuple[str, str, str, str, str]) -> str:
 
 
 def problems(**changes: tuple[str, str, str, str, str]) -> list[str]:
-    return degraded(links_of(links(**changes)), tree_of(TREE))
+    return degraded(parse_pci_links(links(**changes)), parse_pci_tree(TREE))
 
 
 def test_an_idle_gpu_and_a_port_that_can_do_more_than_its_drive_are_no_fault() -> None:
@@ -80,7 +81,7 @@ def test_behind_a_volume_management_device_another_tree_begins() -> None:
             "0000:80:05.5/pci10000:00/10000:00:02.0/10000:01:00.0",
         )
     )
-    found = degraded(links_of(f"{text}status 2\n"), tree_of(f"{tree}status 0\n"))
+    found = degraded(parse_pci_links(f"{text}status 2\n"), parse_pci_tree(f"{tree}status 0\n"))
     assert found == [
         "10000:01:00.0: expected x4, actual x2",
         "10000:01:00.0: expected 32 GT/s, actual 16 GT/s",
@@ -116,4 +117,4 @@ def test_devices_without_a_link_are_passed_over() -> None:
 )
 def test_answers_that_prove_nothing_are_refused(of_links: str, of_tree: str) -> None:
     with pytest.raises(ParseError):
-        degraded(links_of(of_links), tree_of(of_tree))
+        degraded(parse_pci_links(of_links), parse_pci_tree(of_tree))

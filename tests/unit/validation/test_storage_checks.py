@@ -17,11 +17,13 @@ from rackproof.core.architecture.expectations import expected_checks, items_of
 from rackproof.core.evidence import CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.block import parse_read_ahead, read_ahead_command
+from rackproof.parse.fscache import parse_fscache
+from rackproof.parse.statfs import parse_inodes, parse_latency_ms
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.storage_answers import fscache_of, inodes_of, latency_ms_of, read_ahead_command, read_ahead_of
 from tests.unit.validation.checking import ROOT, validators
 
 CHECKS = ("mount.mounted", "mount.source", "mount.options", "mount.transport", "mount.answers", "mount.count",
@@ -160,13 +162,13 @@ def rounds(*takes_ms: int, starts_ms: int = 2) -> str:
 
 
 def test_latency_is_the_median_less_what_starting_costs() -> None:
-    assert latency_ms_of(rounds(3, 3, 3, 3, 3, 3, 3)) == 1.0
-    assert latency_ms_of(rounds(3, 3, 3, 12, 100, 100, 100)) == 10.0
-    assert latency_ms_of(rounds(1, 1, 1, 1, 1, 1, 1)) == 0.0
+    assert parse_latency_ms(rounds(3, 3, 3, 3, 3, 3, 3)) == 1.0
+    assert parse_latency_ms(rounds(3, 3, 3, 12, 100, 100, 100)) == 10.0
+    assert parse_latency_ms(rounds(1, 1, 1, 1, 1, 1, 1)) == 0.0
 
 
 def test_latency_of_a_mount_that_stops_answering() -> None:
-    assert latency_ms_of("1 2 3 0\n4 5 6 124\nend of rounds\n") is None
+    assert parse_latency_ms("1 2 3 0\n4 5 6 124\nend of rounds\n") is None
 
 
 @pytest.mark.parametrize(
@@ -182,41 +184,41 @@ def test_latency_of_a_mount_that_stops_answering() -> None:
 )
 def test_bad_times_raise_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
-        latency_ms_of(output)
+        parse_latency_ms(output)
 
 
 def test_read_ahead() -> None:
-    assert read_ahead_of("15360\n") == 15360
-    assert read_ahead_of("no read-ahead\n") is None
+    assert parse_read_ahead("15360\n") == 15360
+    assert parse_read_ahead("no read-ahead\n") is None
     for output in ("128", "128\n128\n", "none\n"):
         with pytest.raises(ParseError):
-            read_ahead_of(output)
+            parse_read_ahead(output)
     with pytest.raises(ParseError, match="no device"):
         read_ahead_command("0:52; reboot")
 
 
 def test_caches() -> None:
     head = "CACHE    REF   VOLS  OBJS  ACCES S NAME\n======== ===== ===== ===== ===== = ===============\n"
-    assert fscache_of(head) == ()
-    assert fscache_of(head + "00000001     2     1  2123     1 A default\n00000002 1 0 0 0 W old\n") == (
+    assert parse_fscache(head) == ()
+    assert parse_fscache(head + "00000001     2     1  2123     1 A default\n00000002 1 0 0 0 W old\n") == (
         "active",
         "withdrawn",
     )
     for output in ("no\n", head.splitlines()[0] + "\n", head + "00000001 2 1 2123 1 ? default\n"):
         with pytest.raises(ParseError):
-            fscache_of(output)
+            parse_fscache(output)
 
 
 def test_inodes() -> None:
-    assert inodes_of("100 7\n") == (100, 7)
+    assert parse_inodes("100 7\n") == (100, 7)
     for output in ("100\n", "100 7\n1 1\n", "- -\n"):
         with pytest.raises(ParseError):
-            inodes_of(output)
+            parse_inodes(output)
 
 
 @given(st.text(max_size=200))
 def test_small_answers_raise_nothing_else(text: str) -> None:
-    for parse in (latency_ms_of, read_ahead_of, fscache_of, inodes_of):
+    for parse in (parse_latency_ms, parse_read_ahead, parse_fscache, parse_inodes):
         with suppress(ParseError):
             parse(text)
             assert text.endswith("\n")

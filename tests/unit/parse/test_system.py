@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackproof.parse import ParseError
-from rackproof.validation import system_answers as answers
-from rackproof.validation.system_answers import Dkms, Frequency, IdleState
+from rackproof.parse import ParseError, answer, cpu, dkms, kernel, meminfo, packages, sha256sum, tuned
+from rackproof.parse.cpu import Frequency, IdleState
+from rackproof.parse.dkms import Dkms
 
 CMDLINE = 'BOOT_IMAGE=/vmlinuz root="a b" iommu=pt pcie_aspm=off nosmt -- single\n'
 MODULES = (
@@ -27,20 +27,20 @@ HASH = "0" * 64
 
 
 def test_the_kernels_arguments() -> None:
-    cmdline = answers.cmdline_of(CMDLINE)
+    cmdline = kernel.parse_cmdline(CMDLINE)
     assert cmdline == ("BOOT_IMAGE=/vmlinuz", "root=a b", "iommu=pt", "pcie_aspm=off", "nosmt")
-    there = [text for text in ("iommu=pt", "iommu", "pcie-aspm=off", "nosmt") if answers.in_cmdline(text, cmdline)]
+    there = [text for text in ("iommu=pt", "iommu", "pcie-aspm=off", "nosmt") if kernel.in_cmdline(text, cmdline)]
     assert there == ["iommu=pt", "iommu", "pcie-aspm=off", "nosmt"]
     absent = [
         text
         for text in ("iommu=p", "iommu=pt2", "omm", "single", "nosmt=force", "pt")
-        if answers.in_cmdline(text, cmdline)
+        if kernel.in_cmdline(text, cmdline)
     ]
     assert absent == []
 
 
 def test_modules() -> None:
-    assert answers.modules_of(MODULES) == {
+    assert kernel.parse_modules(MODULES) == {
         "ext4": "built in",
         "nvme_core": "built in",
         "nvme": "Live",
@@ -62,25 +62,25 @@ def test_modules() -> None:
 )  # fmt: skip
 def test_dkms(line: str, expected: Dkms) -> None:
     warning = "Deprecated feature: REMAKE_INITRD (/var/lib/dkms/lustre-client/2.15.6/source/dkms.conf)"
-    assert answers.dkms_of([warning, line]) == (expected,)
+    assert dkms.parse_dkms_status([warning, line]) == (expected,)
 
 
 def test_secure_boot() -> None:
-    assert answers.secure_boot_of("   6   0   0   0   1\n") is True
-    assert answers.secure_boot_of("   6   0   0   0   0\n") is False
-    assert answers.secure_boot_of("no EFI\n") is False
+    assert kernel.parse_secure_boot("   6   0   0   0   1\n") is True
+    assert kernel.parse_secure_boot("   6   0   0   0   0\n") is False
+    assert kernel.parse_secure_boot("no EFI\n") is False
 
 
 def test_holds_of_both_package_managers() -> None:
     names = ("kernel", "kernel-core", "nvidia")
-    assert answers.holds_of(["apt", "kernel:amd64", "nvidia-open"], names) == {"kernel"}
-    assert answers.holds_of(["dnf", "kernel-core-0:5.14.0-427.el9.*", "!nvidia-0:1-1.*"], names) == {"kernel-core"}
-    assert answers.holds_of(["dnf", "# Added by a person", "Package name: nvidia"], names) == {"nvidia"}
-    assert answers.holds_of(["dnf", "cuda-12-4-0:12.4.1-1.*", "cuda-12-0:12.0.*"], ("cuda",)) == frozenset()
-    assert answers.holds_of(["dnf", "cuda-0:12.4.1-1.*"], ("cuda",)) == {"cuda"}
-    assert answers.holds_of(["apt"], names) == frozenset()
+    assert packages.parse_holds(["apt", "kernel:amd64", "nvidia-open"], names) == {"kernel"}
+    assert packages.parse_holds(["dnf", "kernel-core-0:5.14.0-427.el9.*", "!nvidia-0:1-1.*"], names) == {"kernel-core"}
+    assert packages.parse_holds(["dnf", "# Added by a person", "Package name: nvidia"], names) == {"nvidia"}
+    assert packages.parse_holds(["dnf", "cuda-12-4-0:12.4.1-1.*", "cuda-12-0:12.0.*"], ("cuda",)) == frozenset()
+    assert packages.parse_holds(["dnf", "cuda-0:12.4.1-1.*"], ("cuda",)) == {"cuda"}
+    assert packages.parse_holds(["apt"], names) == frozenset()
     with pytest.raises(ParseError, match="no list of held packages"):
-        answers.holds_of([], names)
+        packages.parse_holds([], names)
 
 
 def test_versions_of_packages() -> None:
@@ -89,13 +89,13 @@ def test_versions_of_packages() -> None:
         "dpkg-query: no packages found matching slurmd\n"
     )
     expected = {"libc6": ("2.36-9", "2.36-8"), "fio": (), "slurmd": ()}
-    assert answers.versions_of(output, ("libc6", "fio", "slurmd")) == expected
-    assert answers.versions_of("package slurmd is not installed\n", ("slurmd",)) == {"slurmd": ()}
-    assert answers.versions_of("package awk not-installed \n", ("awk",)) == {"awk": ()}
+    assert packages.parse_package_versions(output, ("libc6", "fio", "slurmd")) == expected
+    assert packages.parse_package_versions("package slurmd is not installed\n", ("slurmd",)) == {"slurmd": ()}
+    assert packages.parse_package_versions("package awk not-installed \n", ("awk",)) == {"awk": ()}
     with pytest.raises(ParseError, match="no answer about fio"):
-        answers.versions_of("package libc6 installed 2.36-9\n", ("libc6", "fio"))
+        packages.parse_package_versions("package libc6 installed 2.36-9\n", ("libc6", "fio"))
     with pytest.raises(ParseError, match="no package"):
-        answers.versions_of("package libc6 installed 2.36-9\n", ("fio",))
+        packages.parse_package_versions("package libc6 installed 2.36-9\n", ("fio",))
 
 
 @pytest.mark.parametrize(
@@ -109,39 +109,42 @@ def test_versions_of_packages() -> None:
     ],
 )
 def test_versions_are_the_same_but_for_a_star(actual: str, expected: str, same: bool) -> None:
-    assert answers.is_version(actual, expected) is same
+    assert packages.is_version(actual, expected) is same
 
 
 def test_hashes_of_files() -> None:
     lines = [f"{HASH}  /etc/a b", "sha256sum: /etc/c: No such file or directory"]
-    assert answers.hashes_of(lines, ("/etc/a b", "/etc/c")) == {"/etc/a b": HASH, "/etc/c": "No such file or directory"}
+    assert sha256sum.parse_sha256sum(lines, ("/etc/a b", "/etc/c")) == {
+        "/etc/a b": HASH,
+        "/etc/c": "No such file or directory",
+    }
     with pytest.raises(ParseError, match="no answer about /etc/d"):
-        answers.hashes_of(lines, ("/etc/a b", "/etc/c", "/etc/d"))
+        sha256sum.parse_sha256sum(lines, ("/etc/a b", "/etc/c", "/etc/d"))
     with pytest.raises(ParseError, match="unexpected line"):
-        answers.hashes_of([*lines, lines[0]], ("/etc/a b", "/etc/c"))
+        sha256sum.parse_sha256sum([*lines, lines[0]], ("/etc/a b", "/etc/c"))
     with pytest.raises(ParseError, match="unexpected line"):
-        answers.hashes_of(["sha256sum: /etc/c: Permission denied"], ("/etc/c",))
+        sha256sum.parse_sha256sum(["sha256sum: /etc/c: Permission denied"], ("/etc/c",))
 
 
 def test_memory_and_swap() -> None:
-    found = answers.meminfo_of(MEMINFO)
+    found = meminfo.parse_meminfo(MEMINFO)
     assert (found["MemTotal"], found["SwapTotal"]) == (24684092, 0)
     with pytest.raises(ParseError, match="no SwapTotal"):
-        answers.meminfo_of("MemTotal:       24684092 kB\n")
+        meminfo.parse_meminfo("MemTotal:       24684092 kB\n")
 
 
 def test_microcode() -> None:
-    assert answers.microcode_of(["    112 0x2b000461", "    112 0x2b000603"]) == {"0x2b000461": 112, "0x2b000603": 112}
+    assert cpu.parse_microcode(["    112 0x2b000461", "    112 0x2b000603"]) == {"0x2b000461": 112, "0x2b000603": 112}
     with pytest.raises(ParseError, match="no revision"):
-        answers.microcode_of([])
+        cpu.parse_microcode([])
 
 
 def test_idle_states() -> None:
-    assert answers.idle_states_of(IDLE) == (IdleState("POLL", 224, 0, False), IdleState("C6 ACPI", 2, 290, True))
-    assert answers.idle_states_of("driver none\nend of idle states\n") == ()
+    assert cpu.parse_idle_states(IDLE) == (IdleState("POLL", 224, 0, False), IdleState("C6 ACPI", 2, 290, True))
+    assert cpu.parse_idle_states("driver none\nend of idle states\n") == ()
     for output in ("driver intel_idle\nend of idle states\n", IDLE.replace("intel_idle", "none")):
         with pytest.raises(ParseError, match="idle states of the driver"):
-            answers.idle_states_of(output)
+            cpu.parse_idle_states(output)
 
 
 @pytest.mark.parametrize(
@@ -155,40 +158,43 @@ def test_idle_states() -> None:
     ],
 )
 def test_frequency(output: str, expected: Frequency) -> None:
-    assert answers.frequency_of(output) == expected
+    assert cpu.parse_frequency(output) == expected
 
 
 def test_vulnerabilities_and_huge_pages() -> None:
-    assert answers.vulnerabilities_of(WEAK) == {
+    assert kernel.parse_vulnerabilities(WEAK) == {
         "itlb_multihit": "KVM: Mitigation: VMX disabled",
         "l1tf": "Not affected",
         "mds": "Vulnerable",
     }
-    assert answers.hugepages_of(PAGES) == {2048: 12}
-    assert answers.hugepages_of("end of huge pages\n") == {}
+    assert meminfo.parse_hugepages(PAGES) == {2048: 12}
+    assert meminfo.parse_hugepages("end of huge pages\n") == {}
 
 
 def test_tuned() -> None:
-    assert answers.tuned_profile_of("Current active profile: hpc-compute\n") == "hpc-compute"
-    assert answers.tuned_profile_of("No current active profile.\n") == ""
+    assert tuned.parse_tuned_profile("Current active profile: hpc-compute\n") == "hpc-compute"
+    assert tuned.parse_tuned_profile("No current active profile.\n") == ""
 
 
 def test_a_command_that_failed_gave_no_answer() -> None:
-    assert answers.answered("dmesg", "[ 0.0] x\nstatus 0\n").body == "[ 0.0] x\n"
+    assert answer.successful_answer("dmesg", "[ 0.0] x\nstatus 0\n").body == "[ 0.0] x\n"
     with pytest.raises(ParseError, match="exit status 1: 'dmesg: read kernel buffer failed"):
-        answers.answered("dmesg", "dmesg: read kernel buffer failed: Operation not permitted\nstatus 1\n")
+        answer.successful_answer("dmesg", "dmesg: read kernel buffer failed: Operation not permitted\nstatus 1\n")
 
 
 ENDED: list[tuple[Callable[[str], Any], str]] = [
-    (answers.idle_states_of, IDLE),
-    (answers.frequency_of, FREQUENCY),
-    (answers.vulnerabilities_of, WEAK),
-    (answers.hugepages_of, PAGES),
-    (answers.secure_boot_of, "   6   0   0   0   1\n"),
-    (answers.tuned_profile_of, "Current active profile: hpc-compute\n"),
-    (lambda output: answers.modules_of(answers.answered("x", output).body), MODULES + "status 0\n"),
-    (lambda output: answers.cmdline_of(answers.answered("x", output).body), CMDLINE + "status 0\n"),
-    (lambda output: answers.versions_of(output, ("fio", "mpi")), "package fio installed 3\npackage mpi installed 4\n"),
+    (cpu.parse_idle_states, IDLE),
+    (cpu.parse_frequency, FREQUENCY),
+    (kernel.parse_vulnerabilities, WEAK),
+    (meminfo.parse_hugepages, PAGES),
+    (kernel.parse_secure_boot, "   6   0   0   0   1\n"),
+    (tuned.parse_tuned_profile, "Current active profile: hpc-compute\n"),
+    (lambda output: kernel.parse_modules(answer.successful_answer("x", output).body), MODULES + "status 0\n"),
+    (lambda output: kernel.parse_cmdline(answer.successful_answer("x", output).body), CMDLINE + "status 0\n"),
+    (
+        lambda output: packages.parse_package_versions(output, ("fio", "mpi")),
+        "package fio installed 3\npackage mpi installed 4\n",
+    ),
 ]
 NAMES = [parser.__name__ if parser.__name__ != "<lambda>" else text.split()[0] for parser, text in ENDED]
 

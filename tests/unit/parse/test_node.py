@@ -11,19 +11,10 @@ import pytest
 import yaml
 
 from rackproof.parse import ParseError
-from rackproof.validation.node_answers import (
-    INTERRUPTS,
-    LOGIN_LIMITS,
-    Accounts,
-    array_command,
-    array_of,
-    daemon_limits_command,
-    daemon_limits_of,
-    interrupts_of,
-    login_limits_of,
-    users_command,
-    users_of,
-)
+from rackproof.parse.accounts import Accounts, accounts_command, parse_accounts
+from rackproof.parse.interrupts import INTERRUPTS, parse_interrupts
+from rackproof.parse.limits import LOGIN_LIMITS, daemon_limits_command, parse_daemon_limits, parse_login_limits
+from rackproof.parse.md_array import md_array_command, parse_md_array
 from tests.unit.validation.checking import ROOT
 
 WRITTEN = {
@@ -32,11 +23,11 @@ WRITTEN = {
 }
 NAMES = ("ops", "scientist")
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "echo end of login": login_limits_of,
-    "for u in slurmd.service": lambda text: daemon_limits_of(text, ("slurmd.service",)),
-    "echo end of accounts": lambda text: users_of(text, NAMES),
-    "echo end of interrupts": interrupts_of,
-    "readlink -f -- /dev/md/raid": array_of,
+    "echo end of login": parse_login_limits,
+    "for u in slurmd.service": lambda text: parse_daemon_limits(text, ("slurmd.service",)),
+    "echo end of accounts": lambda text: parse_accounts(text, NAMES),
+    "echo end of interrupts": parse_interrupts,
+    "readlink -f -- /dev/md/raid": parse_md_array,
 }
 
 
@@ -59,15 +50,18 @@ def test_foreign_answers_are_refused(match: str) -> None:
 
 
 def test_a_login_that_greets_is_understood() -> None:
-    assert login_limits_of(f"Welcome to gpu-01\n{WRITTEN['echo end of login']}")["stack"] == ("unlimited", "unlimited")
+    assert parse_login_limits(f"Welcome to gpu-01\n{WRITTEN['echo end of login']}")["stack"] == (
+        "unlimited",
+        "unlimited",
+    )
 
 
 def test_no_array_is_an_answer() -> None:
-    assert array_of("no array\nstatus 0\n") is None
+    assert parse_md_array("no array\nstatus 0\n") is None
 
 
 def test_a_set_of_processors_is_near_or_far() -> None:
-    card, far, nowhere = interrupts_of(WRITTEN["echo end of interrupts"].replace("irq 312 56", "irq 312 55-56"))
+    card, far, nowhere = parse_interrupts(WRITTEN["echo end of interrupts"].replace("irq 312 56", "irq 312 55-56"))
     assert card.far == ()
     assert far.far == (312,)
     assert nowhere.numa_node == -1
@@ -82,7 +76,13 @@ def run(command: str, path: str = "/usr/bin:/bin:/usr/sbin:/sbin") -> str:
 
 @pytest.mark.parametrize(
     "command",
-    [LOGIN_LIMITS, INTERRUPTS, array_command("rp-scratch"), users_command(NAMES), daemon_limits_command(["a.service"])],
+    [
+        LOGIN_LIMITS,
+        INTERRUPTS,
+        md_array_command("rp-scratch"),
+        accounts_command(NAMES),
+        daemon_limits_command(["a.service"]),
+    ],
 )
 def test_commands_are_shell(command: str) -> None:
     done = subprocess.run(["sh", "-n", "-c", command], capture_output=True, text=True, check=False, timeout=60)
@@ -97,7 +97,7 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     names = ("root", "rp-nobody")
-    found: Accounts = users_of(run(users_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
+    found: Accounts = parse_accounts(run(accounts_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
     root = found.by_name["root"]
     assert root is not None
     assert (root.uid, root.may_sudo, "root" in root.groups) == (0, True, True)
@@ -106,8 +106,8 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
 
 
 def test_interrupts_and_arrays_of_this_machine_are_read() -> None:
-    interrupts_of(run(INTERRUPTS))
-    assert array_of(run(array_command("rp-not-there"))) is None
+    parse_interrupts(run(INTERRUPTS))
+    assert parse_md_array(run(md_array_command("rp-not-there"))) is None
 
 
 def test_limits_of_a_process_are_read(tmp_path: Path) -> None:
@@ -116,4 +116,4 @@ def test_limits_of_a_process_are_read(tmp_path: Path) -> None:
     )
     (tmp_path / "systemctl").chmod(0o755)
     text = run(daemon_limits_command(["x.service"]), f"{tmp_path}:/usr/bin:/bin")
-    assert set(daemon_limits_of(text, ("x.service",))["x.service"].limits) == {"memlock", "nofile", "nproc", "stack"}
+    assert set(parse_daemon_limits(text, ("x.service",))["x.service"].limits) == {"memlock", "nofile", "nproc", "stack"}

@@ -1,7 +1,6 @@
-"""Ports of a node as the kernel describes them, and which of them an architecture means. Pure.
+"""Network ports as the kernel describes them in /sys.
 
-A port is an RDMA device's, a network interface, or both: most are both. Its facts come from three commands that all
-checks of NICs share.
+A port is an RDMA device's, a network interface, or both: most are both.
 """
 
 from __future__ import annotations
@@ -12,26 +11,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from rackproof.core.architecture import Nic
-from rackproof.parse import ParseError
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.answer import parse_answer
+from rackproof.parse.errors import ParseError
+from rackproof.parse.pci_links import generation
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.parse.text import excerpt, real
-from rackproof.validation.answers import STATUS, answer_of
-
-# grep ends with 2 where a file cannot be read (the speed of a port that is down) and with 1 where there is none; the
-# line about the status shows that all of them were reached.
-GREP_DONE: Final = (0, 1, 2)
-
-
-def sysfs(folder: str, *files: str) -> str:
-    """The command that prints all lines of these files (patterns of the shell) below a folder of /sys."""
-    return f"cd {folder} 2>/dev/null && grep -sH '' {' '.join(files)}{STATUS}"
-
 
 _FUNCTION: Final = tuple(
     f"*/device/{name}" for name in ("uevent", "numa_node", "current_link_speed", "current_link_width", "physfn/vendor")
 )
-RDMA_DEVICES: Final = sysfs(
+RDMA_DEVICES: Final = sysfs_command(
     "/sys/class/infiniband",
     "*/fw_ver",
     *(f"*/ports/*/{name}" for name in ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")),
@@ -39,16 +28,13 @@ RDMA_DEVICES: Final = sysfs(
     "*/device/net/*/ifindex",
     *_FUNCTION,
 )
-INTERFACES: Final = sysfs(
+INTERFACES: Final = sysfs_command(
     "/sys/class/net",
     *(f"*/{name}" for name in ("ifindex", "type", "mtu", "operstate", "carrier", "carrier_down_count", "speed")),
     *_FUNCTION,
 )
 ETHERNET, INFINIBAND = "1", "32"
 """Types of interfaces, as the kernel numbers them."""
-
-GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""GT/s of a PCIe lane: generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +91,7 @@ class Port:
 
 
 @lru_cache(maxsize=8)  # some twenty checks of a node read the same two answers
-def ports_of(rdma: str, interfaces: str) -> tuple[Port, ...]:
+def parse_ports(rdma: str, interfaces: str) -> tuple[Port, ...]:
     """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
     devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)
     if "lo" not in nets:
@@ -125,7 +111,7 @@ def _natural(entry: tuple[str, object]) -> list[int | str]:
 
 
 def _folders(folder: str, output: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    answer = answer_of("grep", output)
+    answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
         raise ParseError("grep", f"{folder}: exit status {answer.status}")
     found: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -174,7 +160,7 @@ def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
         driver=event.get("DRIVER"),
         virtual=slot is None or "device/physfn/vendor" in files,
         numa_node=_number(numa) if numa not in (None, "-1") else None,
-        pcie_generation=_generation(_one(files, "device/current_link_speed")),
+        pcie_generation=generation(_one(files, "device/current_link_speed")),
         pcie_width=_number(_one(files, "device/current_link_width")),
     )
 
@@ -220,66 +206,9 @@ def _rate(text: str | None) -> float | None:
     return real("grep", "rate", match[1])
 
 
-def _generation(text: str | None) -> int | None:
-    """``32.0 GT/s PCIe``; ``Unknown`` where the kernel cannot tell."""
-    match = re.fullmatch(r"([\d.]+) GT/s.*", text or "")
-    return GENERATIONS.get(real("grep", "speed", match[1])) if match else None
-
-
 def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,9}", text) else None
 
 
 def _hexadecimal(text: str | None) -> int | None:
     return int(text, 16) if text and re.fullmatch(r"0x[0-9a-f]{1,8}", text) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Meant:
-    """The ports that an architecture means."""
-
-    ports: tuple[Port, ...]
-    """In the order of the rails where they are named."""
-    wanted: int
-    """How many there should be."""
-    missing: tuple[str, ...] = ()
-    """Names that stand for no port."""
-    among: int = 0
-    """Nobody names the ports: these are all that this many of them, of several purposes, can be."""
-    others: tuple[Port, ...] = ()
-    """Ports of the link layer that nobody expects, where ports are not named."""
-
-    @property
-    def named(self) -> bool:
-        return self.among == 0
-
-
-def which(nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping[str, Iterable[str]]) -> Meant:
-    """The ports of one entry of ``nics``; ``names`` are the inventory's, by purpose."""
-
-    def named(entry: Nic) -> tuple[str, ...]:
-        return tuple(names.get(entry.purpose, ())) or entry.ports or entry.interfaces
-
-    def find(name: str) -> Port | None:
-        found = [port for port in ports if name in (port.name, port.interface)]
-        return found[0] if found else None
-
-    if wanted := named(nic):
-        found = {name: find(name) for name in wanted}
-        return Meant(
-            tuple(dict.fromkeys(port for port in found.values() if port)),
-            nic.count,
-            tuple(name for name, port in found.items() if port is None),
-        )
-    entries = list(nics)
-    claimed = {find(name) for entry in entries for name in named(entry)}
-    free = [port for port in ports if port not in claimed and not port.virtual and port.link_layer == nic.link_layer]
-    unnamed = [entry for entry in entries if not named(entry) and entry.link_layer == nic.link_layer]
-    alike = sum(entry.count for entry in unnamed if entry.speed_gbps == nic.speed_gbps)
-    speeds = {entry.speed_gbps for entry in unnamed}
-    return Meant(
-        tuple(port for port in free if port.speed_gbps == nic.speed_gbps and not port.trouble),
-        nic.count,
-        among=alike,
-        others=tuple(port for port in free if port.speed_gbps not in speeds or port.trouble),
-    )

@@ -1,4 +1,4 @@
-"""The table of GIDs of every RDMA port: the addresses that RDMA knows it by. Pure."""
+"""GID table of every RDMA port."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
-from rackproof.parse import ParseError
-from rackproof.parse.sysfs import files_of
+from rackproof.parse.answer import parse_answer
+from rackproof.parse.errors import ParseError
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.parse.text import excerpt
-from rackproof.validation.answers import answer_of
-from rackproof.validation.nic_ports import GREP_DONE, Port, sysfs
 
-ROCE_V2: Final = "RoCE v2"
 _TABLE: Final = tuple(
     f"*/ports/*/{name}/{index}"
     for name in ("gids", "gid_attrs/types", "gid_attrs/ndevs")
     for index in ("[0-9]", "1[0-9]")
 )
-GIDS: Final = sysfs("/sys/class/infiniband", *_TABLE)
+GIDS: Final = sysfs_command("/sys/class/infiniband", *_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +39,18 @@ class Gid:
         return f"{self.kind} {self.address.ipv4_mapped or self.address} of {self.interface or 'no interface'}"
 
 
-Table = dict[tuple[str, int, int], Gid]
+GidTable = dict[tuple[str, int, int], Gid]
 """By RDMA device, port and index."""
 
 
 @lru_cache(maxsize=8)
-def gids_of(output: str) -> Table:
+def parse_gids(output: str) -> GidTable:
     """Answer to ``GIDS``. Of the same answer the same table: leave it as it is."""
-    answer = answer_of("grep", output)
+    answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
         raise ParseError("grep", f"/sys/class/infiniband: exit status {answer.status}")
     files = files_of(answer.body) if answer.body else {}
-    table: Table = {}
+    table: GidTable = {}
     for path, lines in files.items():
         match = re.fullmatch(r"([^/]+)/ports/(\d+)/gids/(\d+)", path)
         if match is None:
@@ -65,17 +63,3 @@ def gids_of(output: str) -> Table:
         kind, interface = (files.get(f"{attributes}/{name}/{match[3]}", ("",))[0] for name in ("types", "ndevs"))
         table[match[1], int(match[2]), int(match[3])] = Gid(address, kind or None, interface or None)
     return table
-
-
-def wrong_gid(port: Port, table: Table, index: int) -> str | None:
-    """What stands at the index instead of a RoCE v2 GID with the port's address; empty when that does, None when the
-    port has no table, or the entry does not say whose it is."""
-    mine = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
-    found = mine.get(index)
-    if not mine or (found is not None and found.routable and found.interface is None):
-        return None
-    good = [place for place, gid in mine.items() if gid.kind == ROCE_V2 and gid.routable]
-    if found is not None and index in good and found.interface == port.interface:
-        return ""
-    elsewhere = f" (such a GID is at {', '.join(map(str, good))})" if good and index not in good else ""
-    return f"{found or 'no GID'}{elsewhere}"

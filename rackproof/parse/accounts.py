@@ -1,0 +1,102 @@
+"""User accounts: getent, groups, authorised keys and sudo rules."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+USERS_END: Final = "end of accounts"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    uid: int
+    shell: str
+    groups: frozenset[str]
+    keys: tuple[str, ...]
+    readable: str | None
+    """Why sshd does not use the keys: owner and mode that it refuses. None when it does, or there are none."""
+    sudo: tuple[str, ...]
+    """Rules that the kit's file for it has, the user's name in front."""
+    may_sudo: bool | None
+    """What sudo itself says; None where there is no sudo."""
+
+
+def accounts_command(names: Iterable[str]) -> str:
+    """Ask for accounts, groups, keys, and what sudo makes of its rules. No password leaves the node."""
+    listed = " ".join(map(shlex.quote, names))
+    return (
+        f'export LC_ALL=C; for u in {listed}; do entry=$(getent passwd "$u") || {{ echo "absent $u"; continue; }};'
+        ' echo "user $entry"; echo "groups $(id -nG -- "$u")"; home=$(echo "$entry" | cut -d: -f6);'
+        ' f=$home/.ssh/authorized_keys; if [ -e "$f" ]; then for p in "$home" "$home/.ssh" "$f"; do'
+        ' echo "path $(stat -L -c \'%U %a\' -- "$p") $p"; done; sed -n \'/^[^#]/s/^/key /p\' "$f"; fi;'
+        ' f=/etc/sudoers.d/rackproof-$u; [ ! -e "$f" ] || sed -n \'/^[^#]/s/^/rule /p\' "$f";'
+        ' if command -v sudo >/dev/null; then if timeout 20 sudo -n -l -U "$u" | grep -q "may run the following";'
+        " then echo sudo yes; else echo sudo no; fi; else echo sudo absent; fi; done;"
+        " if command -v visudo >/dev/null; then visudo -c -q >/dev/null 2>&1; echo sudoers $?;"
+        f" else echo sudoers absent; fi; echo {USERS_END}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    by_name: Mapping[str, Account | None]
+    """None for an account that is not there."""
+    sudoers_good: bool | None
+    """Whether visudo accepts all rules together; None where there is no sudo."""
+
+
+def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
+    """Answer to ``accounts_command`` about these accounts."""
+    *lines, sudoers, last = ["", *whole_lines("getent", output)]
+    checked = re.fullmatch(r"sudoers (\d{1,3}|absent)", sudoers)
+    if last != USERS_END or checked is None:
+        raise ParseError("getent", f"the answer is cut off after {excerpt(last)}")
+    blocks: dict[str, tuple[list[str], dict[str, list[str]]] | None] = {}
+    said: dict[str, list[str]] | None = None
+    for line in lines[1:]:
+        key, _, value = line.partition(" ")
+        if key == "absent" and value not in blocks:
+            blocks[value], said = None, None
+        elif key == "user" and value.partition(":")[0] not in blocks:
+            fields, said = value.split(":"), {}
+            if len(fields) != 7 or not fields[2].isdigit():
+                raise ParseError("getent", f"no account: {excerpt(line)}")
+            blocks[fields[0]] = (fields, said)
+        elif key in ("groups", "path", "key", "rule", "sudo") and said is not None:
+            said.setdefault(key, []).append(value)
+        else:
+            raise ParseError("getent", f"not about an account: {excerpt(line)}")
+    if tuple(blocks) != names:
+        raise ParseError("getent", f"answered for {len(blocks)} of {len(names)} accounts")
+    good = None if checked[1] == "absent" else checked[1] == "0"
+    return Accounts({name: block and _account(*block) for name, block in blocks.items()}, good)
+
+
+def _account(fields: list[str], said: Mapping[str, list[str]]) -> Account:
+    name = fields[0]
+    groups, sudo = said.get("groups", []), said.get("sudo", [])
+    if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
+        raise ParseError("getent", f"{name}: no groups, or no word of sudo")
+    refused = None
+    for path in said.get("path", []):
+        match = re.fullmatch(r"(\S+) ([0-7]{3,4}) (/.*)", path)
+        if match is None:
+            raise ParseError("stat", f"{name}: no owner and mode: {excerpt(path)}")
+        if match[1] not in (name, "root") or int(match[2], 8) & 0o022:
+            refused = refused or f"{match[3]} of {match[1]}, mode {match[2]}"
+    return Account(
+        uid=int(fields[2]),
+        shell=fields[6],
+        groups=frozenset(groups[0].split()),
+        keys=tuple(said.get("key", ())),
+        readable=refused,
+        sudo=tuple(said.get("rule", ())),
+        may_sudo={"yes": True, "no": False, "absent": None}[sudo[0]],
+    )

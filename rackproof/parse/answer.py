@@ -1,0 +1,52 @@
+"""Output of a command together with its exit status.
+
+A command whose failure is itself the answer ends with ``; echo status $?``. That tells a command that failed from a
+node that did not answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+STATUS: Final = "; echo status $?"
+_TIMED_OUT: Final = (124, 137)
+_NOT_RUN: Final = (126, 127)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command printed, and its exit status."""
+
+    body: str
+    status: int
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status in _TIMED_OUT
+
+    @property
+    def not_run(self) -> bool:
+        """There is no such program, or it cannot be started."""
+        return self.status in _NOT_RUN
+
+
+def parse_answer(tool: str, output: str) -> Answer:
+    """Output of a command that ends with ``STATUS``."""
+    *body, last = whole_lines(tool, output)
+    match = re.fullmatch(r"(.*?)status (\d{1,3})", last)  # a body without a last newline stands before it
+    if match is None:
+        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
+    return Answer("".join(f"{line}\n" for line in [*body, *([match[1]] if match[1] else [])]), int(match[2]))
+
+
+def successful_answer(tool: str, output: str) -> Answer:
+    """An answer to a command that ends with ``STATUS`` and must have ended well."""
+    answer = parse_answer(tool, output)
+    if answer.status != 0:
+        raise ParseError(tool, f"exit status {answer.status}" + (f": {excerpt(answer.body)}" if answer.body else ""))
+    return answer

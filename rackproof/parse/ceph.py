@@ -1,0 +1,56 @@
+"""``ceph -s`` and ``ceph osd dump``, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackproof.parse.jsondoc import Json, find_json
+
+
+@dataclass(frozen=True, slots=True)
+class CephStatus:
+    health: str
+    """HEALTH_OK, HEALTH_WARN or HEALTH_ERR."""
+    checks: dict[str, str]
+    """Everything that it complains about, muted or not: code and summary."""
+    muted: frozenset[str]
+    """Codes of complaints that somebody silenced: they no longer make the health worse, and are still so."""
+    osds: int
+    osds_up: int
+    osds_in: int
+    placement_groups: dict[str, int]
+    """How many are in which state."""
+    active_mds: tuple[str, ...]
+
+
+def parse_ceph_status(body: str) -> CephStatus:
+    """``ceph -s -f json``."""
+    found = find_json("ceph", body, lambda value: isinstance(value, dict) and "health" in value)
+    status = Json("ceph", "", found.value)
+    health, osds = status.child("health"), status.child("osdmap")
+    listed = health.child("checks") if health.has("checks") else Json("ceph", "", {})
+    checks = {code: listed.child(code) for code in listed.values}
+    return CephStatus(
+        health=health.string("status"),
+        checks={code: check.child("summary").string("message") for code, check in checks.items()},
+        muted=frozenset(code for code, check in checks.items() if check.values.get("muted") is True),
+        osds=osds.integer("num_osds"),
+        osds_up=osds.integer("num_up_osds"),
+        osds_in=osds.integer("num_in_osds"),
+        placement_groups={
+            state.string("state_name"): state.integer("count")
+            for state in status.child("pgmap").children("pgs_by_state")
+        },
+        active_mds=tuple(
+            rank.string("name")
+            for rank in status.child("fsmap").children("by_rank")
+            if rank.string("status") == "up:active"
+        ),
+    )
+
+
+def parse_ceph_pool_sizes(output: str) -> dict[str, int]:
+    """``ceph osd dump -f json``: copies that each pool keeps."""
+    found = find_json("ceph", output, lambda value: isinstance(value, dict) and "pools" in value)
+    pools = Json("ceph", "", found.value).children("pools")
+    return {pool.string("pool_name"): pool.integer("size") for pool in pools}

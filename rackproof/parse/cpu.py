@@ -1,0 +1,92 @@
+"""Processors: microcode, idle states and frequency scaling."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+
+def parse_microcode(lines: list[str]) -> dict[str, int]:
+    """``uniq -c`` of the revisions in /proc/cpuinfo: revision and number of processors."""
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r" *(\d{1,6}) (0x[0-9a-f]{1,16})", line)
+        if match is None:
+            raise ParseError("/proc/cpuinfo", f"no revision: {excerpt(line)}")
+        found[match[2]] = int(match[1])
+    if not found:
+        raise ParseError("/proc/cpuinfo", "no revision of microcode")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class IdleState:
+    """A state that some processors may go to when they have nothing to do."""
+
+    name: str
+    processors: int
+    latency_us: int
+    disabled: bool
+
+
+IDLE_STATES: Final = (
+    'echo "driver $(cat /sys/devices/system/cpu/cpuidle/current_driver)";'
+    ' for s in /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*; do [ -e "$s" ] || continue;'
+    ' read -r n <"$s/name"; read -r l <"$s/latency"; read -r d <"$s/disable"; echo "state $l $d $n"; done'
+    " | sort | uniq -c; echo end of idle states"
+)
+
+
+def parse_idle_states(output: str) -> tuple[IdleState, ...]:
+    """Answer to ``IDLE_STATES``; none where the kernel has no driver for them."""
+    all_lines = whole_lines("cpuidle", output)
+    driver, lines, last = all_lines[0], all_lines[1:-1], all_lines[-1]
+    named = re.fullmatch(r"driver (\S+)", driver)
+    if named is None or last != "end of idle states":
+        raise ParseError("cpuidle", f"no idle states: {excerpt(output)}")
+    states = []
+    for line in lines:
+        match = re.fullmatch(r" *(\d{1,6}) state (\d{1,9}) ([01]) (\S.*)", line)
+        if match is None:
+            raise ParseError("cpuidle", f"no idle state: {excerpt(line)}")
+        states.append(IdleState(match[4], int(match[1]), int(match[2]), match[3] == "1"))
+    if bool(states) == (named[1] == "none"):
+        raise ParseError("cpuidle", f"{len(states)} idle states of the driver {named[1]}")
+    return tuple(states)
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    driver: str
+    """Empty where the kernel does not scale frequencies."""
+    turbo: bool | None
+    """None where the driver has no switch for it."""
+
+
+FREQUENCY: Final = (
+    "cd /sys/devices/system/cpu && for f in cpu0/cpufreq/scaling_driver intel_pstate/no_turbo cpufreq/boost;"
+    ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done && echo end of frequencies'
+)
+
+
+def parse_frequency(output: str) -> Frequency:
+    """Answer to ``FREQUENCY``."""
+    *lines, last = whole_lines("cpufreq", output)
+    values = dict(line.split(" ", 1) for line in lines if " " in line)
+    if last != "end of frequencies" or len(values) != len(lines):
+        raise ParseError("cpufreq", f"the answer is cut off after {excerpt(last)}")
+    for key, value in values.items():
+        allowed = r"[\w-]+" if key == "cpu0/cpufreq/scaling_driver" else r"[01]"
+        known = ("cpu0/cpufreq/scaling_driver", "intel_pstate/no_turbo", "cpufreq/boost")
+        if key not in known or not re.fullmatch(allowed, value):
+            raise ParseError("cpufreq", f"unexpected line {excerpt(f'{key} {value}')}")
+    turbo = None
+    if "intel_pstate/no_turbo" in values:
+        turbo = values["intel_pstate/no_turbo"] == "0"
+    elif "cpufreq/boost" in values:
+        turbo = values["cpufreq/boost"] == "1"
+    return Frequency(values.get("cpu0/cpufreq/scaling_driver", ""), turbo)

@@ -1,0 +1,54 @@
+"""Interrupts of network cards, and the processors that serve them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, processor_list, whole_lines
+
+IRQ_END: Final = "end of interrupts"
+# What the interrupt controller uses goes before what was asked for; a line that never fired has no choice yet.
+INTERRUPTS: Final = (
+    'for d in /sys/class/net/*/device /sys/class/infiniband/*/device; do [ -e "$d" ] || continue;'
+    ' p=$(readlink -f "$d"); [ -d "$p/msi_irqs" ] || p=${p%/*}; [ ! -d "$p/msi_irqs" ] || echo "$p"; done | sort -u |'
+    ' while read -r p; do echo "device ${p##*/} $(cat "$p/numa_node") $(cat "$p/local_cpulist")";'
+    ' for i in "$p"/msi_irqs/*; do f=/proc/irq/${i##*/}; [ -e "$f/smp_affinity_list" ] || continue;'
+    ' a=$(cat "$f/effective_affinity_list" 2>/dev/null); echo "irq ${i##*/} ${a:-$(cat "$f/smp_affinity_list")}"; done;'
+    f" done; echo {IRQ_END}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CardInterrupts:
+    """A network card, and on which processors its interrupts come in."""
+
+    slot: str
+    numa_node: int
+    """-1 where the firmware does not say."""
+    local: frozenset[int]
+    by_irq: Mapping[int, frozenset[int]]
+
+    @property
+    def far(self) -> tuple[int, ...]:
+        """Interrupts that may come in on a processor of another NUMA node."""
+        return tuple(irq for irq, processors in self.by_irq.items() if not processors <= self.local)
+
+
+def parse_interrupts(output: str) -> tuple[CardInterrupts, ...]:
+    """Answer to ``INTERRUPTS``."""
+    *lines, last = whole_lines("/proc/irq", output)
+    if last != IRQ_END:
+        raise ParseError("/proc/irq", f"the answer is cut off after {excerpt(last)}")
+    cards: list[tuple[str, int, frozenset[int], dict[int, frozenset[int]]]] = []
+    for line in lines:
+        if match := re.fullmatch(r"device (\S+) (-1|\d+) ([\d,-]+)", line):
+            cards.append((match[1], int(match[2]), processor_list("/proc/irq", match[3]), {}))
+        elif (match := re.fullmatch(r"irq (\d+) ([\d,-]+)", line)) and cards and int(match[1]) not in cards[-1][3]:
+            cards[-1][3][int(match[1])] = processor_list("/proc/irq", match[2])
+        else:
+            raise ParseError("/proc/irq", f"no interrupt: {excerpt(line)}")
+    return tuple(CardInterrupts(*card) for card in cards)

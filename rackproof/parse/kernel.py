@@ -1,0 +1,101 @@
+"""The running kernel: command line, modules, sysctl, Secure Boot and CPU vulnerabilities."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+
+def parse_sysctl(output: str) -> dict[str, str]:
+    """``sysctl KEY…``; numbers of one key are separated by one blank."""
+    values = {}
+    for line in whole_lines("sysctl", output):
+        match = re.fullmatch(r"([\w./*-]+) =(?: (.*))?", line)
+        if match is None:
+            raise ParseError("sysctl", f"no value: {excerpt(line)}")
+        values[match[1]] = " ".join((match[2] or "").split())
+    return values
+
+
+def parse_cmdline(body: str) -> tuple[str, ...]:
+    """``/proc/cmdline``: arguments of the running kernel, without quotes, those of init left out."""
+    lines = whole_lines("/proc/cmdline", body)
+    words = [match[0].replace('"', "") for match in re.finditer(r'(?:[^\s"]|"[^"]*")+', lines[0])]
+    if len(lines) != 1 or not words:
+        raise ParseError("/proc/cmdline", f"expected one line, actual {len(lines)}")
+    return tuple(words[: words.index("--")] if "--" in words else words)
+
+
+def in_cmdline(argument: str, cmdline: tuple[str, ...]) -> bool:
+    """Dashes and underscores in names are the same to the kernel; a name alone stands for every value of it."""
+    name, equals, value = _split(argument)
+    return any(found[0] == name and (not equals or found[1:] == (equals, value)) for found in map(_split, cmdline))
+
+
+def _split(argument: str) -> tuple[str, str, str]:
+    name, equals, value = argument.partition("=")
+    return name.replace("-", "_"), equals, value
+
+
+def parse_modules(body: str) -> dict[str, str]:
+    """``/proc/modules``, a line ``built in``, and names of modules in the kernel: name and state (``Live``)."""
+    lines = whole_lines("/proc/modules", body)
+    if lines.count("built in") != 1:
+        raise ParseError("/proc/modules", "no list of modules")
+    loaded, inside = lines[: lines.index("built in")], lines[lines.index("built in") + 1 :]
+    states = {}
+    for name in inside:
+        if not re.fullmatch(r"[\w-]+", name):
+            raise ParseError("modules.builtin", f"no module: {excerpt(name)}")
+        states[name.replace("-", "_")] = "built in"
+    if not inside:
+        raise ParseError("modules.builtin", "no modules")
+    for line in loaded:
+        match = re.fullmatch(r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?", line)
+        if match is None:
+            raise ParseError("/proc/modules", f"no module: {excerpt(line)}")
+        states[match[1]] = match[2]
+    return states
+
+
+SECURE_BOOT: Final = (
+    "if [ ! -d /sys/firmware/efi ]; then echo no EFI; else"
+    " od -An -t u1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c; fi"
+)
+
+
+def parse_secure_boot(output: str) -> bool:
+    """Answer to ``SECURE_BOOT``."""
+    lines = whole_lines("efivars", output)
+    if lines == ["no EFI"]:
+        return False
+    words = lines[0].split() if len(lines) == 1 else []
+    # Four bytes of attributes, then the value.
+    if len(words) != 5 or words[4] not in ("0", "1") or not all(word.isdigit() for word in words):
+        raise ParseError("efivars", f"no SecureBoot variable: {excerpt(output)}")
+    return words[4] == "1"
+
+
+VULNERABILITIES: Final = (
+    'for f in /sys/devices/system/cpu/vulnerabilities/*; do [ ! -e "$f" ] || echo "${f##*/}: $(cat "$f")"; done;'
+    " echo end of vulnerabilities"
+)
+
+
+def parse_vulnerabilities(output: str) -> dict[str, str]:
+    """Answer to ``VULNERABILITIES``: weakness and what the kernel does about it."""
+    *lines, last = whole_lines("sysfs", output)
+    if last != "end of vulnerabilities" or not lines:
+        raise ParseError("sysfs", f"no vulnerabilities: {excerpt(output)}")
+    found = {}
+    for line in lines:
+        match = re.fullmatch(
+            r"([a-z0-9_]+): ((?:KVM: )?(?:Not affected|Vulnerable|Mitigation|Processor vulnerable|Unknown).*)", line
+        )
+        if match is None:
+            raise ParseError("sysfs", f"no vulnerability: {excerpt(line)}")
+        found[match[1]] = match[2]
+    return found

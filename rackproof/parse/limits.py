@@ -1,0 +1,95 @@
+"""Resource limits of login shells and of daemons."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+Pair = tuple[str, str]
+"""A soft and a hard limit."""
+LOGIN_END: Final = "end of login"
+# A login of now: the connection that asks may be older than the limits.
+LOGIN_LIMITS: Final = (
+    "su -l root -c 'echo nofile $(ulimit -S -n) $(ulimit -H -n); echo nproc $(ulimit -S -u) $(ulimit -H -u);"
+    f" echo stack $(ulimit -S -s) $(ulimit -H -s); echo {LOGIN_END}'"
+)
+
+
+def parse_login_limits(output: str) -> dict[str, Pair]:
+    """Answer to ``LOGIN_LIMITS``: nofile, nproc and stack (KiB); what a login says of its own is passed over."""
+    *lines, last = whole_lines("ulimit", output)
+    if last != LOGIN_END:
+        raise ParseError("ulimit", f"the answer is cut off after {excerpt(last)}")
+    found: dict[str, Pair] = {}
+    for line in lines[-3:]:
+        match = re.fullmatch(r"(nofile|nproc|stack) (unlimited|\d+) (unlimited|\d+)", line)
+        if match is None or match[1] in found:
+            raise ParseError("ulimit", f"no limit: {excerpt(line)}")
+        found[match[1]] = (match[2], match[3])
+    if len(found) != 3:
+        raise ParseError("ulimit", "not all limits")
+    return found
+
+
+DAEMON_END: Final = "end of limits"
+PROCESS_LIMITS: Final = {
+    # a limit's name here: in /proc/PID/limits, and its unit there in ours
+    "memlock": ("Max locked memory", 1024),
+    "nofile": ("Max open files", 1),
+    "nproc": ("Max processes", 1),
+    "stack": ("Max stack size", 1024),
+}
+
+
+def daemon_limits_command(units: Iterable[str]) -> str:
+    """The limits of the main process of each unit, as the kernel has them."""
+    names = " ".join(map(shlex.quote, units))
+    return (
+        f'for u in {names}; do p=$(systemctl show --value --property=MainPID -- "$u");'
+        ' s=$(systemctl show --value --property=ActiveState -- "$u"); echo "unit $u ${s:-unknown} ${p:-unknown}";'
+        f' [ "${{p:-0}}" = 0 ] || cat "/proc/$p/limits"; done; echo {DAEMON_END}'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A unit's state, and the limits of its main process; none where it has no process."""
+
+    state: str
+    limits: Mapping[str, Pair]
+    """As /proc has them: bytes, pieces."""
+
+
+def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon]:
+    """Answer to ``daemon_limits_command`` about these units."""
+    *lines, last = whole_lines("systemctl", output)
+    if last != DAEMON_END:
+        raise ParseError("systemctl", f"the answer is cut off after {excerpt(last)}")
+    names = {name: key for key, (name, _) in PROCESS_LIMITS.items()}
+    found: dict[str, tuple[str, bool, dict[str, Pair]]] = {}
+    current: dict[str, Pair] | None = None
+    for line in lines:
+        if match := re.fullmatch(r"unit (\S+) ([a-z]+) (\d+)", line):
+            if match[1] in found:
+                raise ParseError("systemctl", f"{match[1]} is there twice")
+            current = {}
+            found[match[1]] = (match[2], match[3] != "0", current)
+        elif match := re.fullmatch(r"(Max [a-z ]+?)\s{2,}(unlimited|\d+)\s+(unlimited|\d+)(?:\s+\S+)?\s*", line):
+            if current is None:
+                raise ParseError("systemctl", f"limits of no unit: {excerpt(line)}")
+            if match[1] in names:
+                current[names[match[1]]] = (match[2], match[3])
+        elif not line.startswith("Limit "):
+            raise ParseError("/proc/PID/limits", f"no limit: {excerpt(line)}")
+    for unit, (_, runs, limits) in found.items():
+        if runs and limits.keys() != PROCESS_LIMITS.keys():
+            raise ParseError("/proc/PID/limits", f"not all limits of {unit}")
+    if tuple(found) != units:
+        raise ParseError("systemctl", f"answered for {len(found)} of {len(units)} units")
+    return {unit: Daemon(state, limits) for unit, (state, _, limits) in found.items()}

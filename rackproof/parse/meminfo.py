@@ -1,0 +1,43 @@
+"""/proc/meminfo and the kernel's pools of huge pages."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+
+def parse_meminfo(output: str) -> dict[str, int]:
+    """``/proc/meminfo``: sizes in KiB, and numbers of huge pages."""
+    values = {}
+    for line in whole_lines("/proc/meminfo", output):
+        match = re.fullmatch(r"([\w()]+): +(\d{1,18})(?: kB)?", line)
+        if match is None:
+            raise ParseError("/proc/meminfo", f"no size: {excerpt(line)}")
+        values[match[1]] = int(match[2])
+    for key in ("MemTotal", "SwapTotal"):
+        if key not in values:
+            raise ParseError("/proc/meminfo", f"no {key}")
+    return values
+
+
+HUGEPAGES: Final = (
+    'for f in /sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages; do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done;'
+    " echo end of huge pages"
+)
+
+
+def parse_hugepages(output: str) -> dict[int, int]:
+    """Answer to ``HUGEPAGES``: size in KiB and number of pages."""
+    *lines, last = whole_lines("sysfs", output)
+    if last != "end of huge pages":
+        raise ParseError("sysfs", f"the answer is cut off after {excerpt(last)}")
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)", line)
+        if match is None:
+            raise ParseError("sysfs", f"no huge pages: {excerpt(line)}")
+        found[int(match[1])] = integer("sysfs", "huge pages", match[2])
+    return found

@@ -1,0 +1,92 @@
+"""Speed and width of PCIe links, and the tree of PCI devices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.errors import ParseError
+from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.text import excerpt, whole_lines
+
+DEVICES: Final = "/sys/bus/pci/devices"
+_FILES: Final = tuple(
+    f"*/{name}" for name in ("class", "current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+)
+LINKS: Final = sysfs_command(DEVICES, *_FILES)
+TREE: Final = f"cd {DEVICES} && readlink *{STATUS}"
+"""Where each device is below the others: ``../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0``."""
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_UNKNOWN_WIDTHS: Final = (0, 63, 255)
+_GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""GT/s of a PCIe lane: generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciLink:
+    """Speeds in GT/s, widths in lanes; None where there is no link, or the kernel cannot tell."""
+
+    kind: str
+    """Class, ``0x020000``."""
+    speed: float | None
+    width: int | None
+    speed_can: float | None
+    width_can: int | None
+
+
+def parse_pci_links(output: str) -> dict[str, PciLink]:
+    """Answer to ``LINKS``, by PCI address."""
+    answer = parse_answer("grep", output)
+    if answer.status not in GREP_DONE or not answer.body:
+        raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, no device")
+    found: dict[str, dict[str, str]] = {}
+    for path, lines in files_of(answer.body).items():
+        slot, _, name = path.partition("/")
+        found.setdefault(slot, {})[name] = lines[0]
+    without = [slot for slot, files in found.items() if "class" not in files]
+    if without:
+        raise ParseError("grep", f"{', '.join(without)} has no class")
+    return {
+        slot: PciLink(
+            files["class"],
+            link_speed(files.get("current_link_speed")),
+            _width(files.get("current_link_width")),
+            link_speed(files.get("max_link_speed")),
+            _width(files.get("max_link_width")),
+        )
+        for slot, files in found.items()
+    }
+
+
+def link_speed(text: str | None) -> float | None:
+    """GT/s of a lane, of ``32.0 GT/s PCIe``; None for ``Unknown`` and for no text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) GT/s.*", text or "")
+    return float(match[1]) if match else None
+
+
+def generation(text: str | None) -> int | None:
+    """PCIe generation of a link speed as the kernel prints it; None where it does not say."""
+    speed = link_speed(text)
+    return None if speed is None else _GENERATIONS.get(speed)
+
+
+def _width(text: str | None) -> int | None:
+    width = int(text) if text and re.fullmatch(r"\d{1,3}", text) else 0
+    return None if width in _UNKNOWN_WIDTHS else width
+
+
+def parse_pci_tree(output: str) -> dict[str, str | None]:
+    """Answer to ``TREE``: the device above each one, None for those of the processor itself."""
+    answer = parse_answer("readlink", output)
+    if answer.status != 0:
+        raise ParseError("readlink", f"exit status {answer.status}")
+    above: dict[str, str | None] = {}
+    for line in whole_lines("readlink", answer.body):
+        *_, parent, device = ["", *line.split("/")]
+        if not line.startswith("../") or not _ADDRESS.fullmatch(device):
+            raise ParseError("readlink", f"no device: {excerpt(line)}")
+        # Behind a volume management device another tree begins: pci0000:80/0000:80:05.5/pci10000:00/10000:00:02.0.
+        above[device] = parent if _ADDRESS.fullmatch(parent) else None
+    return above

@@ -1,0 +1,96 @@
+"""``stat -f``: sizes, inodes and response time of mounted file systems."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import statistics
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.answer import Answer
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, integer, whole_lines
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemSize:
+    free_bytes: int
+    """For users other than root."""
+    total_bytes: int
+
+
+def parse_statfs(body: str) -> FileSystemSize:
+    """``stat -f -c '%S %b %a'``: block size, blocks, free blocks."""
+    lines = whole_lines("stat", body)
+    words = lines[0].split() if len(lines) == 1 else []
+    if len(words) != 3:
+        raise ParseError("stat", f"no sizes: {excerpt(body)}")
+    block, blocks, free = (integer("stat", "size", word) for word in words)
+    return FileSystemSize(block * free, block * blocks)
+
+
+def parse_inodes(body: str) -> tuple[int, int]:
+    """``stat -f -c '%c %d'``: inodes, and those that are free."""
+    lines = whole_lines("stat", body)
+    words = lines[0].split() if len(lines) == 1 else []
+    if len(words) != 2:
+        raise ParseError("stat", f"no inodes: {excerpt(body)}")
+    total, free = (integer("stat", "inodes", word) for word in words)
+    return total, free
+
+
+ROUNDS: Final = 7
+_END: Final = "end of rounds"
+
+
+def latency_command(mountpoint: str, timeout_s: float) -> str:
+    """Times statfs of a mount in turn with that of /proc, which costs the starting of programs only."""
+    stat = f"timeout -k 2 {timeout_s:g} stat -f -c %b --"
+    rounds = " ".join(str(number + 1) for number in range(ROUNDS))
+    return (
+        f"for i in {rounds}; do a=$(date +%s%N); {stat} /proc >/dev/null 2>&1; b=$(date +%s%N);"
+        f" {stat} {shlex.quote(mountpoint)} >/dev/null 2>&1; s=$?; c=$(date +%s%N);"
+        f' echo "$a $b $c $s"; [ $s = 0 ] || break; done; echo {_END}'
+    )
+
+
+def parse_latency_ms(output: str) -> float | None:
+    """Answer to ``latency_command``: median, less the least that starting the program took; None: no answer once."""
+    *lines, last = whole_lines("stat", output)
+    if last != _END:
+        raise ParseError("stat", "the answer is cut off")
+    starts, takes = [], []
+    for line in lines:
+        words = line.split(" ")
+        if len(words) != 4:
+            raise ParseError("stat", f"no times: {excerpt(line)}")
+        before, between, after, status = (integer("stat", "time", word) for word in words)
+        if not before < between < after:
+            raise ParseError("stat", f"the clock ran backwards: {excerpt(line)}")
+        if status != 0:
+            return None
+        starts.append(between - before)
+        takes.append(after - between)
+    if len(takes) != ROUNDS:
+        raise ParseError("stat", f"{len(takes)} rounds of {ROUNDS}")
+    return max(0.0, statistics.median(takes) - min(starts)) / 1e6
+
+
+END_OF_MOUNTS = "end of mounts"
+
+
+def parse_statfs_answers(output: str, points: tuple[str, ...]) -> dict[str, Answer]:
+    *lines, last = whole_lines("stat", output)
+    if last != END_OF_MOUNTS:
+        raise ParseError("stat", "the answer is cut off")
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
+        if match is None or match[1] not in points:
+            raise ParseError("stat", f"unexpected line {excerpt(line)}")
+        found[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
+    missing = [point for point in points if point not in found]
+    if missing:
+        raise ParseError("stat", f"no answer about {', '.join(missing)}")
+    return found

@@ -1,0 +1,67 @@
+"""systemd: ``systemctl show`` and ``systemctl is-enabled``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, whole_lines
+
+
+def parse_systemctl_show(output: str) -> tuple[dict[str, str], ...]:
+    """``systemctl show``: one mapping a unit, in the order they were asked for."""
+    blocks: list[dict[str, str]] = [{}]
+    for line in whole_lines("systemctl", output):
+        key, equals, value = line.partition("=")
+        if not line:
+            blocks.append({})
+        elif not equals or not re.fullmatch(r"[A-Z]\w*", key):
+            raise ParseError("systemctl", f"no property: {excerpt(line)}")
+        else:
+            blocks[-1][key] = value
+    return tuple(block for block in blocks if block)
+
+
+def at_boot_command(mountpoints: Sequence[str]) -> str:
+    """Names of the mounts' units, their state, and what rackproof-mounts starts when it is enabled."""
+    points = " ".join(map(shlex.quote, mountpoints))
+    return (
+        f"u=$(systemd-escape --path --suffix=mount -- {points}); echo $u;"
+        ' for x in rackproof-mounts.service $u; do systemctl is-enabled -- "$x" 2>/dev/null || echo no; done;'
+        f" cat /usr/local/sbin/rackproof-mounts 2>/dev/null; echo {_BOOT_END}"
+    )
+
+
+_BOOT_END: Final = "end of units"
+
+
+def parse_at_boot(output: str, mountpoints: Sequence[str]) -> tuple[str, ...]:
+    """Answer to ``at_boot_command``: the mount points that nothing mounts when the node starts.
+
+    systemctl says its word and fails for a disabled unit, so that ``no`` may follow it.
+    """
+    *lines, last = whole_lines("systemctl", output)
+    if last != _BOOT_END or not lines:
+        raise ParseError("systemctl", "the answer is cut off")
+    units = lines[0].split()
+    if len(units) != len(mountpoints) or not all(unit.endswith(".mount") for unit in units):
+        raise ParseError("systemctl", f"no units: {excerpt(lines[0])}")
+    words: list[str] = []
+    rest = lines[1:]
+    for _ in range(len(units) + 1):
+        if not rest or not re.fullmatch(r"[a-z-]+", rest[0]):
+            raise ParseError("systemctl", f"no state of a unit: {excerpt(rest[0] if rest else '')}")
+        words.append(rest.pop(0))
+        if words[-1] != "no" and rest[:1] == ["no"]:
+            rest.pop(0)
+            words[-1] = "no"
+    started = "\n".join(rest) if words[0] == "enabled" else ""
+    found = []
+    for point, unit, word in zip(mountpoints, units, words[1:], strict=True):
+        names = (f"'{unit}'", f"-{unit.removesuffix('.mount')}.service'")
+        if word not in ("enabled", "generated") and not any(name in started for name in names):
+            found.append(point)
+    return tuple(found)
