@@ -4,9 +4,3 @@
 reads what applies to the node at hand. Values come from the architecture, addresses and drives from the inventory,
 and the few settings that neither of them knows are data defaults, documented where they are used.
 """
-
-from pathlib import Path
-
-from rackproof.configure.render import Templates
-
-templates = Templates(Path(__file__).resolve().parent.parent / "templates")

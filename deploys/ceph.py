@@ -7,65 +7,15 @@ it can be tried; a production cluster is set up by its own tools, and then only 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 
-from deploys import templates
-from rackproof.configure import ceph, operations
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET
-from rackproof.configure.site import Site, here
-from rackproof.configure.units import Unit
+from rackproof.configure import operations
+from rackproof.configure.ceph import plan
+from rackproof.configure.site import here
 
 
 @deploy("Ceph server")
 def ceph_server() -> None:
-    plan = cluster_plan(here())
-    operations.files(name="Files", entries=files(plan))
-    operations.ceph_cluster(name="Cluster", plan=plan)
-    operations.units(name="Services", wanted=units(plan))
-
-
-def cluster_plan(site: Site) -> ceph.CephPlan:
-    if site.architecture.ceph is None:
-        raise DeployError(f"{site.node.name}: the architecture has no section ceph")
-    return site.ceph_plan(site.architecture.ceph)
-
-
-def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
-    patient = "/etc/systemd/system/ceph-daemon.service.d/rackproof.conf"
-    osd = "/etc/systemd/system/ceph-osd@.service.d/rackproof.conf"
-    return (
-        RemoteDirectory("/etc/ceph"),
-        RemoteDirectory(ceph.NO_MODULES),
-        RemoteFile(
-            "/etc/ceph/ceph.conf",
-            templates.text("/etc/ceph/ceph.conf", plan=plan, no_modules=ceph.NO_MODULES),
-            restart=tuple(f"{service}.service" for service in plan.services),
-        ),
-        RemoteFile(
-            ceph.BOOTSTRAP,
-            templates.text(
-                ceph.BOOTSTRAP,
-                plan=plan,
-                client=CEPH_CLIENT,
-                client_keyring=ceph.CLIENT_KEYRING,
-                secret=CEPH_SECRET,
-                osd_directory=ceph.OSD_DIRECTORY,
-                done=ceph.DONE,
-            ),
-            mode="755",
-        ),
-        RemoteFile(osd, templates.text(osd)),
-        *(
-            RemoteFile(f"/etc/systemd/system/ceph-{daemon}@.service.d/rackproof.conf", templates.text(patient))
-            for daemon in ("mon", "mgr", "mds")
-        ),
-    )
-
-
-def units(plan: ceph.CephPlan) -> tuple[Unit, ...]:
-    return (
-        *(Unit(f"{service}.service") for service in plan.services),
-        # Collects crash reports for a cluster's operators, with a key of its own that nobody makes here.
-        Unit("ceph-crash.service", enabled=False, running=False),
-    )
+    cluster = plan.cluster_plan(here())
+    operations.files(name="Files", entries=plan.files(cluster))
+    operations.ceph_cluster(name="Cluster", plan=cluster)
+    operations.units(name="Services", wanted=plan.units(cluster))

@@ -8,28 +8,24 @@ force.
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 
-from deploys import templates
-from deploys.gpu_driver import INSTALL_TIMEOUT_S, stack_of
+from deploys.gpu_driver import INSTALL_TIMEOUT_S
 from deploys.versions import stage
 from rackproof.configure import operations
-from rackproof.configure.files import RemoteFile
+from rackproof.configure.containers import toolkit
 from rackproof.configure.gpu import operations as gpu_operations
-from rackproof.configure.gpu import packages, runtimes
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu import packages, plan, runtimes
 from rackproof.configure.machine import machine_here
-from rackproof.configure.site import Site, here
+from rackproof.configure.site import here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
-from rackproof.errors import InventoryError
 
 
 @deploy("Container toolkit")
 def container_toolkit() -> None:
     site = here()
-    declared, stack = site.architecture.gpu, stack_of(site)
-    wanted = handing_out(site, stack)
+    declared, stack = site.architecture.gpu, plan.stack_of(site)
+    wanted = toolkit.handing_out(site, stack)
     if declared is None or declared.count == 0 or site.settings.simulated_gpus:
         return
     if not wanted and stack.container_toolkit is None:
@@ -48,27 +44,9 @@ def container_toolkit() -> None:
             hold=stack.hold,
             _timeout=INSTALL_TIMEOUT_S,
         )
-    operations.files(name="Files", entries=(cdi_unit(),))
+    operations.files(name="Files", entries=(toolkit.cdi_unit(),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
-    own = owned(site)
+    own = toolkit.owned(site)
     gpu_operations.runtimes(
         name="Runtimes", wanted=runtimes.with_runtime(site.architecture.containers, wanted, own), owned=own
     )
-
-
-def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    """Runtimes that give GPUs to containers on this node. Raises DeployError."""
-    try:
-        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
-
-
-def owned(site: Site) -> tuple[str, ...]:
-    """The runtime that the architecture promises with GPUs; the deploy of containers writes its configuration."""
-    return runtimes.owned(site.architecture.containers, site.node.groups)
-
-
-def cdi_unit() -> RemoteFile:
-    path = f"/etc/systemd/system/{runtimes.CDI_SERVICE}"
-    return RemoteFile(path, templates.text(path))

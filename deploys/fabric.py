@@ -9,26 +9,20 @@ bonds, and what the version set has for its adapters.
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 
-from deploys import rdma_connectx, rdma_soft, templates
+from deploys import rdma_connectx, rdma_soft
 from rackproof.configure import operations, rack_operations
-from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.network import Port, hosts_block
+from rackproof.configure.fabric import plan, soft_roce
 from rackproof.configure.nic import operations as nic_operations
-from rackproof.configure.nic.declared import Declared, declared_here, nic_stack, uses_adapters_here
-from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
+from rackproof.configure.nic import plan as nic_plan
+from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters_here
 from rackproof.configure.site import Site, here
-from rackproof.configure.units import Unit
-from rackproof.core.port_names import rail_alias
-
-IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 
 @deploy("Fabric")
 def fabric() -> None:
     site = here()
-    if site.architecture.fabric.kind != "soft-roce":
+    if site.fabric.kind != "soft-roce":
         declared = declared_here()
         if uses_adapters_here(site):
             _real(site, declared)
@@ -37,125 +31,33 @@ def fabric() -> None:
     rack_operations.own_key(name="Own ssh key")
     rack_operations.ssh_trust(
         name="ssh between nodes",
-        names=known_names(site),
+        names=plan.known_names(site),
         mpi_nodes=[node.name for node in site.rack.group("gpu")],
     )
 
 
-def check_simulated(site: Site) -> None:
-    """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
-    said = nic_stack(site.node)
-    if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(said, key)]:
-        raise DeployError(
-            f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
-            " this one is soft-roce: take it out, or correct the architecture"
-        )
-
-
 def _simulated(site: Site) -> None:
-    check_simulated(site)
-    operations.files(name="Files", entries=(*files(site), *rdma_soft.files(site)))
-    operations.units(name="Services", wanted=units(site.ports))
+    plan.check_simulated(site)
+    operations.files(name="Files", entries=(*plan.files(site), *soft_roce.files(site)))
+    operations.units(name="Services", wanted=plan.units(site.ports))
     operations.ports(name="Ports", wanted=site.ports)
-    operations.kernel_values(name="Kernel values", sysctl=port_sysctl(site.ports), patterns={})
+    operations.kernel_values(name="Kernel values", sysctl=plan.port_sysctl(site.ports), patterns={})
     rdma_soft.rdma_soft()
 
 
 def _real(site: Site, declared: Declared) -> None:
-    rdma_connectx.warn_of_shared_subnets(site, declared)
-    entries = (*files(site, declared), *rdma_connectx.files(site, declared))
+    nic_plan.warn_of_shared_subnets(site, declared)
+    entries = (*plan.files(site, declared), *nic_plan.files(site, declared))
     rdma_connectx.adapters()
     operations.files(name="Files", entries=entries)
     addressed = declared.addressed()
     if declared.ports or declared.stack.bonds or declared.stack.vlans:
-        operations.units(name="Services", wanted=units(addressed, declared))
+        operations.units(name="Services", wanted=plan.units(addressed, declared))
     if declared.ports:
         ports = [each.port for each in declared.ports]
         nic_operations.rail_ports(name="Ports", wanted=ports, manager=declared.manager)
     if addressed:
-        nic_operations.rail_sysctl(name="Kernel values", wanted=port_sysctl(addressed))
-    if routes := rail_tables(site, declared):
+        nic_operations.rail_sysctl(name="Kernel values", wanted=plan.port_sysctl(addressed))
+    if routes := plan.rail_tables(site, declared):
         nic_operations.rail_tables(name="Tables of rails", wanted=routes, manager=declared.manager)
     rdma_connectx.rdma_connectx()
-
-
-def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
-    """``declared`` is about real adapters."""
-    entries: list[Entry] = []
-    if declared:
-        entries += _real_ports(site, declared)
-    else:
-        for port in site.ports:
-            entries += [_network_file(port, "link"), _network_file(port, "network", route=None, vlans=())]
-    if sysctl := port_sysctl(declared.addressed() if declared else site.ports):
-        conf = "/etc/sysctl.d/61-rackproof-fabric.conf"
-        entries.append(RemoteFile(conf, templates.text(conf, sysctl=sysctl)))
-    if site.ports:
-        # Elsewhere names would lead to addresses that the node does not reach: they are the site's there.
-        names = hosts_block(site.fabric_addresses(), site.architecture.fabric.interface_prefix)
-        entries.append(RemoteFile("/etc/hosts", names, block=True))
-    return tuple(entries)
-
-
-def _real_ports(site: Site, declared: Declared) -> list[Entry]:
-    entries: list[Entry] = []
-    named_by_guid = []
-    routes = rail_tables(site, declared)
-    for each in declared.ports:
-        port = each.port
-        if each.infiniband and port.mac:
-            named_by_guid.append(port)
-        else:
-            entries.append(_network_file(port, "link"))
-        if port.bond:
-            continue  # its other file is with the bond's
-        route = routes.get(port.name)
-        if declared.manager == "NetworkManager":
-            entries.append(rdma_connectx.port_keyfile(declared, each, route))
-        else:
-            vlans = vlans_of(declared.stack, port.name)
-            entries.append(_network_file(port, "network", route=route, vlans=vlans))
-    if named_by_guid:
-        entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
-    return entries
-
-
-def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
-    """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
-    others = [each.port for each in declared.ports if not each.rail and each.port.address]
-    try:
-        return rail_routes(site.ports, declared.stack, bool(site.architecture.fabric.rail_tables), others)
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
-
-
-def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
-    text = templates.text(f"/etc/systemd/network/10-fabric.{kind}", port=port, **values)
-    return RemoteFile(f"/etc/systemd/network/10-{port.name}.{kind}", text)
-
-
-def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
-    """Several ports in one host, possibly in one subnet: each answers and speaks for its own address only, and a
-    packet may come in on another port than the answer would leave by (loose reverse-path filter)."""
-    values: dict[str, str] = {}
-    for port in ports:
-        prefix = f"net.ipv4.conf.{port.name}"
-        values |= {f"{prefix}.rp_filter": "2", f"{prefix}.arp_ignore": "1", f"{prefix}.arp_announce": "2"}
-    return values
-
-
-def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Unit, ...]:
-    """At boot, "network is online" includes every port with an address; it does not wait for other interfaces."""
-    if declared and declared.manager == "NetworkManager":
-        return (Unit("NetworkManager.service"), Unit("NetworkManager-wait-online.service", running=None))
-    waiting = (Unit(f"systemd-networkd-wait-online@{port.name}.service", running=None) for port in ports)
-    return (Unit("systemd-networkd.service"), *waiting)
-
-
-def known_names(site: Site) -> dict[str, list[str]]:
-    """Every node and what else it is called: its name on every rail, and the addresses there."""
-    prefix = site.architecture.fabric.interface_prefix
-    return {
-        name: [*(rail_alias(name, prefix, rail) for rail in range(len(addresses))), *addresses]
-        for name, addresses in site.fabric_addresses().items()
-    }

@@ -10,15 +10,15 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 
-from deploys.base import node_inputs
-from deploys.ceph import cluster_plan
-from deploys.node import scratch_array
-from deploys.storage_client import local_drive
-from deploys.storage_server import export_drive
+from rackproof.configure.base.plan import node_inputs
+from rackproof.configure.ceph.plan import cluster_plan
+from rackproof.configure.node.plan import scratch_array
 from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.preflight.problem import divided, sentence
 from rackproof.configure.site import Site, here
+from rackproof.configure.storage.plan import local_drive
+from rackproof.configure.storage_server.plan import export_drive
 
 
 @deploy("Preflight")

@@ -7,45 +7,11 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from deploys import templates
 from rackproof.configure import operations
-from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.site import Site, here
-from rackproof.configure.units import Unit
-
-MODULES = ("rdma_rxe", "ib_uverbs", "rdma_ucm")
+from rackproof.configure.fabric import soft_roce
+from rackproof.configure.site import here
 
 
 @deploy("Soft-RoCE")
 def rdma_soft() -> None:
-    operations.units(name="Devices", wanted=units(here()))
-
-
-def files(site: Site) -> tuple[Entry, ...]:
-    fabric = site.architecture.fabric
-    return (
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-rdma.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="Soft-RoCE", modules=MODULES),
-            restart=("systemd-modules-load.service",),
-        ),
-        RemoteFile(
-            "/etc/systemd/system/rackproof-rxe@.service",
-            templates.text(
-                "/etc/systemd/system/rackproof-rxe@.service",
-                rdma_prefix=fabric.rdma_prefix,
-                interface_prefix=fabric.interface_prefix,
-            ),
-        ),
-    )
-
-
-def units(site: Site) -> tuple[Unit, ...]:
-    loaded = " && ".join(f"test -e /sys/module/{module}" for module in MODULES)
-    return (
-        Unit("systemd-modules-load.service", enabled=None, proof=loaded),
-        *(
-            Unit(f"rackproof-rxe@{rail}.service", proof=f"test -e /sys/class/infiniband/{port.rdma}")
-            for rail, port in enumerate(site.ports)
-        ),
-    )
+    operations.units(name="Devices", wanted=soft_roce.units(here()))

@@ -13,15 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
-from rackproof.configure.reboot import operations
-from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.settings import read_inputs
-from rackproof.configure.site import Site, here
-from rackproof.core.reboot_mode import Mode
-from rackproof.errors import InventoryError
+from rackproof.configure.reboot import operations, plan
+from rackproof.configure.site import here
 
 SPARE_S = 900
 """Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
@@ -30,11 +25,11 @@ SPARE_S = 900
 @deploy("Reboot")
 def reboot() -> None:
     site = here()
-    inputs = reboot_inputs(site, host.data.get("reboot_serial"))
+    inputs = plan.reboot_inputs(site, host.data.get("reboot_serial"))
     slurm = site.architecture.slurm
     works = site.in_slurm
     arguments: dict[str, Any] = {
-        "mode": mode_of(site, host.data.get("reboot", "refused")),
+        "mode": plan.mode_of(site, host.data.get("reboot", "refused")),
         "inputs": inputs,
         "kernel": site.architecture.system.kernel,
         "slurm": works,
@@ -46,29 +41,3 @@ def reboot() -> None:
         operations.reboot(name="Servers", **arguments, _parallel=1)
     else:
         operations.reboot(name="Reboot", **arguments, _parallel=inputs.serial)
-
-
-def mode_of(site: Site, word: object) -> Mode:
-    """Raises DeployError for a word that is none."""
-    try:
-        return Mode(word)
-    except ValueError:
-        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}") from None
-
-
-def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
-    """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
-    try:
-        inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
-        mine = read_inputs(site.node, "rebooting", RebootInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
-    for name in ("serial", "max_failures"):
-        if len({getattr(each, name) for each in inputs}) > 1:
-            raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
-    if serial is None:
-        return mine
-    try:
-        return RebootInputs.model_validate({**mine.model_dump(), "serial": int(str(serial))})
-    except ValueError:
-        raise DeployError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None

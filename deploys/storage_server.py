@@ -8,188 +8,23 @@ network, with its RDMA devices, is online; until then clients try again. Where c
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 
-from deploys import templates
 from rackproof.configure import operations
-from rackproof.configure.drives import Drive
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.mounts import Mount, systemd_escape
-from rackproof.configure.site import Site, here
+from rackproof.configure.files import RemoteDirectory
+from rackproof.configure.site import here
 from rackproof.configure.storage import operations as storage_operations
-from rackproof.configure.storage.steps import Step
-from rackproof.configure.units import Unit
-
-LABEL = "rp-nfs"
-OPTIONS = "rw,sync,no_subtree_check,no_root_squash,mountpoint"
+from rackproof.configure.storage_server import plan
 
 
 @deploy("NFS server")
 def storage_server() -> None:
     site = here()
-    drive, mount = export_drive(site), export_mount(site)
+    drive, mount = plan.export_drive(site), plan.export_mount(site)
     operations.filesystem(name="File system", drive=drive)
-    operations.files(name="Files", entries=files(site))
+    operations.files(name="Files", entries=plan.files(site))
     operations.mounted(name="Drive", wanted=(mount,))
-    if below := [path for path in export_paths(site) if path != mount.where]:
+    if below := [path for path in plan.export_paths(site) if path != mount.where]:
         operations.files(name="Exported folders", entries=[RemoteDirectory(path) for path in below])
-    if steps := address_steps(site):
+    if steps := plan.address_steps(site):
         storage_operations.ensured(name="Second addresses", steps=steps)
-    operations.units(name="Services", wanted=units(site))
-
-
-def export_paths(site: Site) -> tuple[str, ...]:
-    """What this node exports, sorted."""
-    return tuple(sorted({storage.source for storage in site.served("nfs").values()}))
-
-
-def export_path(site: Site) -> str:
-    """Where its drive is mounted: the exported path that all others are below.
-
-    Raises DeployError when there is none: a drive has one mount point.
-    """
-    paths = export_paths(site)
-    for path in paths:
-        if all(other == path or other.startswith(f"{path}/") for other in paths):
-            return path
-    raise DeployError(
-        f"{site.node.name}: exports {', '.join(paths)} from one drive: put them below one of them, or on another server"
-    )
-
-
-def version_3(site: Site) -> bool:
-    """Whether a client is declared to speak it."""
-    wanted = {"vers=3", "nfsvers=3"}
-    return any(wanted & set(storage.options) for storage in site.served("nfs").values())
-
-
-def second_addresses(site: Site) -> dict[str, str]:
-    """Port and its further address, with prefix length."""
-    addresses = site.node.data.get("fabric_second_addresses") or ()
-    several = any((storage.mounts_per_client or 1) > 1 for storage in site.served("nfs").values())
-    return {port.name: str(address) for port, address in zip(site.ports, addresses, strict=False)} if several else {}
-
-
-def address_steps(site: Site) -> tuple[Step, ...]:
-    """Now; at boot systemd-networkd gives the port both."""
-    return tuple(
-        Step(
-            name=f"Second address of {port}",
-            holds=f"ip -o address show dev {port} | grep -qF ' {address} '",
-            script=f"ip address replace {address} dev {port}",
-            otherwise=f"{port} does not take {address}",
-        )
-        for port, address in second_addresses(site).items()
-    )
-
-
-def rdma_port(site: Site) -> int | None:
-    ports = sorted({s.port or 20049 for s in site.served("nfs").values() if s.transport == "rdma"})
-    if len(ports) > 1:
-        raise DeployError(
-            f"{site.node.name}: one NFS server listens for RDMA on one port, the architecture has {ports}"
-        )
-    return ports[0] if ports else None
-
-
-def export_drive(site: Site) -> Drive:
-    return site.drive("nfs_drive", LABEL)
-
-
-def export_mount(site: Site) -> Mount:
-    return Mount(
-        name="nfs-export",
-        what=f"/dev/disk/by-label/{LABEL}",
-        where=export_path(site),
-        type="ext4",
-        options=("noatime", "nofail"),
-        fstype="ext4",
-        required=("rw", "noatime"),
-        forbidden=("ro",),
-        network=False,
-    )
-
-
-def export_subnets(site: Site) -> tuple[str, ...]:
-    """Raises DeployError where there are none: nobody could mount."""
-    if not site.fabric_subnets:
-        raise DeployError(
-            f"{site.node.name}: fabric_addresses: NFS is exported to the networks of its rails, the inventory has none"
-        )
-    return site.fabric_subnets
-
-
-def files(site: Site) -> tuple[Entry, ...]:
-    mount = export_mount(site)
-    paths = export_paths(site)
-    modules = ["nfsd", "rpcrdma"] if rdma_port(site) else ["nfsd"]
-    return (
-        RemoteFile(
-            f"/etc/systemd/system/{mount.unit}",
-            templates.text(
-                "/etc/systemd/system/drive.mount",
-                description="Drive that is exported over NFS",
-                what=mount.what,
-                where=mount.where,
-                type=mount.type,
-                options=mount.options,
-            ),
-            restart=(mount.unit,),
-        ),
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-nfs-server.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="NFS server", modules=modules),
-            restart=("systemd-modules-load.service",),
-        ),
-        RemoteFile(
-            "/etc/nfs.conf.d/rackproof.conf",
-            templates.text(
-                "/etc/nfs.conf.d/rackproof.conf",
-                threads=site.settings.nfs_threads,
-                rdma_port=rdma_port(site),
-                version_3=version_3(site),
-            ),
-            restart=("nfs-server.service",),
-        ),
-        RemoteFile(
-            "/etc/exports.d/rackproof.exports",
-            templates.text(
-                "/etc/exports.d/rackproof.exports",
-                paths=paths,
-                subnets=export_subnets(site),
-                options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
-                # Part of every file handle: stays the same when the drive is replaced.
-                fsids={path: number for number, path in enumerate(paths, start=1)},
-            ),
-            reload=("nfs-server.service",),
-        ),
-        RemoteFile(
-            "/etc/systemd/system/nfs-server.service.d/rackproof.conf",
-            templates.text("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=[mount.where]),
-        ),
-        *(
-            RemoteFile(
-                f"/etc/systemd/network/10-{port}.network.d/rackproof-second.conf",
-                f"# Managed by rackproof: several server addresses on one port.\n[Network]\nAddress={address}\n",
-            )
-            for port, address in second_addresses(site).items()
-        ),
-    )
-
-
-def units(site: Site) -> tuple[Unit, ...]:
-    mount = export_mount(site)
-    modules = "test -e /sys/module/nfsd"
-    listening = "grep -q '^tcp 2049$' /proc/fs/nfsd/portlist"
-    if port := rdma_port(site):
-        modules += " && test -e /sys/module/rpcrdma"
-        listening += f" && grep -q '^rdma {port}$' /proc/fs/nfsd/portlist"
-    if version_3(site):
-        listening += " && grep -q '+3 ' /proc/fs/nfsd/versions"
-    exported = " && ".join(f"exportfs -s | grep -q '^{path}[[:space:]]'" for path in export_paths(site))
-    return (
-        Unit("systemd-modules-load.service", enabled=None, proof=modules),
-        *((Unit("rpcbind.socket"),) if version_3(site) else ()),
-        Unit(f"{systemd_escape(mount.where)}.mount", running=None),
-        Unit("nfs-server.service", proof=f"{listening} && {exported}"),
-    )
+    operations.units(name="Services", wanted=plan.units(site))

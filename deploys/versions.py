@@ -12,29 +12,21 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from rackproof.configure import operations as common
-from rackproof.configure.machine import family_here, machine_here
+from rackproof.configure.machine import family_here
 from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.nic.declared import locked_firmware, nic_stack, uses_adapters_here
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
 from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
-from rackproof.configure.units import Unit
-from rackproof.configure.versions import file_operations, operations, repositories
-from rackproof.configure.versions.downloads import Placed, placed
-from rackproof.configure.versions.install import Options
+from rackproof.configure.versions import file_operations, operations, plan, repositories
 from rackproof.configure.versions.site import (
-    VersionInputs,
     locked,
     packages_here,
-    platform_here,
     take,
     taken,
-    version_inputs,
     versions_here,
 )
-from rackproof.core.machine import Machine
-from rackproof.core.versions import Platform, stage_components, stage_dkms
-from rackproof.core.versions.consistency import contradictions
+from rackproof.core.versions import stage_dkms
 
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, and DKMS on many kernels."""
@@ -47,22 +39,17 @@ REST = {
     "clients": "File-system clients",
     "others": "Other locked packages",
 }
-FREEZE_UNITS = {
-    "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
-    "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer"),
-}
-"""What upgrades a node behind everybody's back."""
 
 
 @deploy("Versions: freeze and repositories")
 def repositories_and_freeze() -> None:
     """Before the first installation: nothing upgrades by itself, and packages come from where the set says."""
-    found = _here()
+    found = plan.lock_here()
     if found is None:
         return
     platform, machine, inputs = found
     if here().architecture.system.unattended_upgrades != "frozen":  # else the base has stopped them
-        common.units(name="No upgrades by themselves", wanted=freeze_units(machine.family))
+        common.units(name="No upgrades by themselves", wanted=plan.freeze_units(machine.family))
     if machine.family == "rhel" and inputs.hold:
         common.packages(name="Version lock", names=VERSION_LOCK, family="rhel")
     used = {each.repository for each in packages_here("all")}
@@ -81,7 +68,7 @@ def repositories_and_freeze() -> None:
 @deploy("Versions: kernel")
 def kernel() -> None:
     """Kernel and headers of exactly the locked release, chosen in the boot loader; a reboot is asked for."""
-    found = _here()
+    found = plan.lock_here()
     if found is None or found[0].components.kernel is None:
         return
     platform, machine, _ = found
@@ -95,17 +82,17 @@ def stage(name: str, title: str) -> None:
 
     To be called from within a deploy. Does and asks nothing without a version set, or where the set has nothing.
     """
-    found = _here()
+    found = plan.lock_here()
     earlier = taken()
     packages = locked(name) if found else ()
     if found is None or not packages:
         return
     platform, machine, inputs = found
     operations.exact_packages(
-        name=title, packages=packages, options=options(inputs, machine),
+        name=title, packages=packages, options=plan.options(inputs, machine),
         earlier=sorted(earlier.intersection(each.name for each in packages)), _timeout=INSTALL_TIMEOUT_S,
     )  # fmt: skip
-    modules = dkms_of(platform, tuple(dict.fromkeys(each.component for each in packages)))
+    modules = plan.dkms_of(platform, tuple(dict.fromkeys(each.component for each in packages)))
     release = platform.components.kernel.version if platform.components.kernel else machine.kernel
     if modules:
         operations.dkms_modules(
@@ -126,8 +113,8 @@ def rest() -> None:
     """Whatever of the set no other deploy has installed by now."""
     for name, title in REST.items():
         stage(name, title)
-    found = _here()
-    if found is not None and (files := placed_files(*found)):
+    found = plan.lock_here()
+    if found is not None and (files := plan.placed_files(*found)):
         file_operations.placed_files(
             name="Files of the set", wanted=files, proxy=found[2].proxy, _timeout=INSTALL_TIMEOUT_S
         )
@@ -136,7 +123,7 @@ def rest() -> None:
 @deploy("Versions: hold and read back")
 def hold_and_read_back() -> None:
     """Last of all: hold everything, then prove that every version is the locked one."""
-    found = _here()
+    found = plan.lock_here()
     if found is None:
         return
     platform, machine, inputs = found
@@ -145,7 +132,7 @@ def hold_and_read_back() -> None:
         operations.held(name="Holds", packages=packages, family=machine.family, lock_wait_s=inputs.lock_wait_s)
     if packages:
         operations.read_back(name="Read back", packages=packages, family=machine.family, hold=inputs.hold)
-    if files := placed_files(platform, machine, inputs):
+    if files := plan.placed_files(platform, machine, inputs):
         file_operations.placed_files_read_back(name="Files of the set", wanted=files)
     versions = versions_here()
     if platform.components.kernel is not None and versions is not None:
@@ -168,53 +155,3 @@ def promised_holds() -> None:
     names = here().architecture.system.holds
     if names:
         operations.promised_held(name="Promised holds", names=names, family=family_here())
-
-
-def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
-    """Files of the components that this node gets. Raises DeployError for a draft."""
-    try:
-        return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
-    except ValueError as error:
-        raise DeployError(f"{host.name}: versions_lock: {error}") from None
-
-
-def freeze_units(family: str) -> tuple[Unit, ...]:
-    return tuple(Unit(name, enabled=None, running=None, masked=True) for name in FREEZE_UNITS[family])
-
-
-def options(inputs: VersionInputs, machine: Machine) -> Options:
-    """How ``exact_packages`` works on this node."""
-    return Options(
-        family=machine.family,
-        allow_downgrade=inputs.allow_downgrade,
-        allow_removal=inputs.allow_removal,
-        lock_wait_s=inputs.lock_wait_s,
-        free_mib=inputs.free_mib,
-        proxy=inputs.proxy,
-    )
-
-
-def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
-    found = (module for name, each in platform.components.named() if name in components for module in each.dkms)
-    return tuple(dict.fromkeys(found))
-
-
-def _here() -> tuple[Platform, Machine, VersionInputs] | None:
-    """None without a version set, and on a node that cannot be read, whose first operation says so.
-
-    Raises DeployError where the set contradicts itself or has nothing for the operating system.
-    """
-    versions = versions_here()
-    if versions is None:
-        return None
-    if problems := contradictions(versions):
-        more = f" (and {len(problems) - 1} more: rackproof versions check)" if len(problems) > 1 else ""
-        raise DeployError(f"{host.name}: versions_lock: {problems[0].sentence}{more}")
-    machine = machine_here()
-    platform = platform_here()
-    if machine is None or platform is None:
-        operations.identified(name="Operating system")
-        return None
-    if machine.family not in FREEZE_UNITS:
-        raise DeployError(f"{host.name}: {machine.label}: no package manager is known for it (there are apt and dnf)")
-    return platform, machine, version_inputs(here().node)

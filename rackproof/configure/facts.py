@@ -16,7 +16,8 @@ from pyinfra.api.facts import FactBase
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from rackproof.configure import ceph, clock, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.configure import clock, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.fact_prefetch import END, Question, ask_ahead
 from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
 

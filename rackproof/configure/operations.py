@@ -13,13 +13,14 @@ from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
-from rackproof.configure import ceph, clock, facts, kernel
+from rackproof.configure import clock, facts, kernel
 from rackproof.configure import drives as drive_plans
 from rackproof.configure import files as file_plans
 from rackproof.configure import mounts as mount_plans
 from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
+from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.rollback.journal import file_line, unit_line, value_line
 from rackproof.configure.rollback.run import journal_here
 

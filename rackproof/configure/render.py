@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -25,3 +25,7 @@ class Templates:
     def text(self, path: str, **values: Any) -> str:
         """The content of the file that lands at ``path`` (absolute, on the target)."""
         return self._environment.get_template(f"{path.lstrip('/')}.j2").render(**values)
+
+
+templates: Final = Templates(Path(__file__).resolve().parents[2] / "templates")
+"""The kit's own."""

@@ -13,14 +13,15 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.context import host
 
 from rackproof import architectures
-from rackproof.configure import ceph, mounts, network
+from rackproof.configure import mounts, network
+from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.drives import Drive
 from rackproof.configure.settings import NodeSettings, node_settings, read_inputs
 from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import inputs as storage_inputs
 from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient
 from rackproof.configure.storage.nfs import shared_transport
-from rackproof.core.architecture import Architecture, Ceph, Gpu, Storage
+from rackproof.core.architecture import Architecture, Ceph, Fabric, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
@@ -39,6 +40,13 @@ class Site:
     def ports(self) -> tuple[network.Port, ...]:
         fabric = self.architecture.fabric
         return network.ports(fabric, self.settings) if fabric else ()
+
+    @property
+    def fabric(self) -> Fabric:
+        """Raises DeployError when the architecture has none."""
+        if self.architecture.fabric is None:
+            raise DeployError(f"{self.node.name}: the architecture has no fabric")
+        return self.architecture.fabric
 
     def has_role(self, role: str | None) -> bool:
         return role in self.node.groups

@@ -12,11 +12,18 @@ from pathlib import Path
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from deploys import base, ceph, fabric, gpu, rdma_soft, storage_client, storage_server, templates
+from rackproof.configure.base import plan as base
+from rackproof.configure.ceph import plan as ceph
+from rackproof.configure.fabric import plan as fabric
+from rackproof.configure.fabric import soft_roce
 from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.gpu import simulated as gpu
 from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.render import templates
 from rackproof.configure.site import Site
+from rackproof.configure.storage import plan as storage_client
+from rackproof.configure.storage_server import plan as storage_server
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Architecture, TimeSync
 from rackproof.core.rack import Node, Rack
@@ -29,7 +36,7 @@ GPU, STORAGE = site("gpu-01"), site("storage-01")
 
 def entries(here: Site) -> list[Entry]:
     """All files of a node, from all deploys that apply to it."""
-    found: list[Entry] = [*base.files(here), *fabric.files(here), *rdma_soft.files(here)]
+    found: list[Entry] = [*base.files(here), *fabric.files(here), *soft_roce.files(here)]
     if here.served("nfs"):
         found += storage_server.files(here)
     if here.served("parallel"):
@@ -67,7 +74,7 @@ def test_every_unit_that_a_file_restarts_is_managed(here: Site) -> None:
         for unit in (*entry.restart, *entry.reload)
         if not unit.endswith(".mount")  # the operation that mounts looks after those
     }
-    managed = {unit.name for unit in (*base.units(here), *rdma_soft.units(here))}
+    managed = {unit.name for unit in (*base.units(here), *soft_roce.units(here))}
     if here.served("nfs"):
         managed |= {unit.name for unit in storage_server.units(here)}
         managed |= {unit.name for unit in ceph.units(ceph.cluster_plan(here))}
@@ -205,7 +212,7 @@ def test_several_rails_have_a_file_an_address_and_a_device_each() -> None:
     )
     here = site("gpu-01", arch=architecture().model_copy(update={"fabric": two}), whole=Rack("test", nodes))
     assert "Address=10.77.1.1/24" in content(here, "/etc/systemd/network/10-fabric1.network")
-    assert [unit.name for unit in rdma_soft.units(here)][1:] == ["rackproof-rxe@0.service", "rackproof-rxe@1.service"]
+    assert [unit.name for unit in soft_roce.units(here)][1:] == ["rackproof-rxe@0.service", "rackproof-rxe@1.service"]
     assert "10.77.1.3 storage-01-fabric1" in content(here, "/etc/hosts")
     assert "net.ipv4.conf.fabric1.arp_announce = 2" in content(here, "/etc/sysctl.d/61-rackproof-fabric.conf")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyinfra.context import host
 
 from rackproof.configure import facts
-from rackproof.configure.ceph import CephPlan
+from rackproof.configure.ceph.cluster import CephPlan
 from rackproof.configure.drives import Drive
 from rackproof.configure.fact_prefetch import Kept
 from rackproof.configure.network import words_of

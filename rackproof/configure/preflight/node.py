@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from rackproof.configure.ceph import CephPlan, CephState, OtherCluster, check_drive, is_set_up
+from rackproof.configure.ceph.cluster import CephPlan, CephState, OtherCluster, check_drive, is_set_up
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-from rackproof.configure.simulated import DEVICE
+from rackproof.configure.gpu.simulated import DEVICE
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import NodeLine, folded
 

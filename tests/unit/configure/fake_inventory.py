@@ -89,12 +89,20 @@ def _responses(node: _Node) -> dict[str, _Any]:
 
 
 def _unit_responses(name: str) -> dict[str, list[str]]:
-    from deploys import base, ceph, fabric, gpu, node, rdma_soft, slurm, storage_client, storage_server
+    from rackproof.configure.base import plan as base
+    from rackproof.configure.ceph import plan as ceph
+    from rackproof.configure.fabric import plan as fabric
+    from rackproof.configure.fabric import soft_roce
+    from rackproof.configure.gpu import simulated as gpu
+    from rackproof.configure.node import plan as node
+    from rackproof.configure.slurm import plan as slurm
+    from rackproof.configure.storage import plan as storage_client
+    from rackproof.configure.storage_server import plan as storage_server
     from tests.unit.configure.rack import site
 
     here = site(name)
     own = node.units(here, base.node_inputs(here))
-    sets = [base.units(here), base.updates(here), own, fabric.units(here.ports), rdma_soft.units(here)]
+    sets = [base.units(here), base.updates(here), own, fabric.units(here.ports), soft_roce.units(here)]
     if name.startswith("storage"):
         plan = ceph.cluster_plan(here)
         sets += [storage_server.units(here), ceph.units(plan), slurm.controller_units()]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.ceph import (
+from rackproof.configure.ceph.cluster import (
     CephPlan,
     CephState,
     OtherCluster,

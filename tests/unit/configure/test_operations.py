@@ -12,7 +12,7 @@ import pytest
 from pyinfra.api.exceptions import ConnectError, FactProcessError
 
 from rackproof.configure import facts, operations, rack_operations
-from rackproof.configure.ceph import CephState
+from rackproof.configure.ceph.cluster import CephState
 from rackproof.configure.drives import Drive, DriveState
 from rackproof.configure.files import FileState, RemoteFile
 from rackproof.configure.mounts import CEPH_SECRET, Mounted, Table

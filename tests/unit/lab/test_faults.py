@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from deploys import gpu as gpu_deploy
-from deploys import templates
 from rackproof.cli.lab import lab as lab_command
-from rackproof.configure import simulated
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.gpu import simulated
+from rackproof.configure.render import templates
 from rackproof.core.evidence import CheckOutcome
 from rackproof.errors import LabError
 from rackproof.lab import faults, monitor
@@ -197,7 +196,7 @@ def smi(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """Runs the replay of a virtual rack's node; everything that is in /run on a node is below tmp_path."""
     here = site("gpu-01")
     assert here.architecture.gpu is not None
-    for file in gpu_deploy.files(here, here.architecture.gpu):
+    for file in simulated.files(here, here.architecture.gpu):
         assert isinstance(file, RemoteFile)
         text = file.content.replace(simulated.RECORDINGS, str(tmp_path)).replace("/run/", f"{tmp_path}/run/")
         (tmp_path / Path(file.path).name).write_text(text)

@@ -13,11 +13,11 @@ import pytest
 from pyinfra.api.exceptions import DeployError
 
 from deploys import containers as deploy
-from deploys import templates
 from rackproof.configure import facts as shared_facts
-from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, user
+from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, plan, user
 from rackproof.configure.containers.inputs import ContainerInputs, Download
 from rackproof.configure.gpu import operations as gpu_operations
+from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.versions import LockedPackage
@@ -87,7 +87,7 @@ def test_enroot_binds_mounts_and_devices() -> None:
 
 def test_enroot_needs_its_packages() -> None:
     with pytest.raises(DeployError, match="no distribution has enroot; give URL and sha256"):
-        deploy.inputs_here(with_(runtime="enroot"))
+        plan.inputs_here(with_(runtime="enroot"))
 
 
 REPOSITORY = {
@@ -158,13 +158,13 @@ def test_rhel_without_a_repository_of_docker(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_bridge_to_what_is_not_mounted() -> None:
     with pytest.raises(DeployError, match=r"containers\.bridge: nfs-tpc is not mounted"):
-        deploy.mountpoints(with_(runtime="podman", bridge=["nfs-tpc"]))
+        plan.mountpoints(with_(runtime="podman", bridge=["nfs-tpc"]))
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd", "podman"])
 def test_every_file_has_one_writer(runtime: str) -> None:
     here = with_(runtime=runtime, **({"bridge": ["nfs-tcp"]} if runtime == "podman" else {"mounts": ["nfs-tcp"]}))
-    entries = deploy.files(here, here.architecture.containers, INPUTS)  # type: ignore[arg-type]
+    entries = plan.files(here, here.architecture.containers, INPUTS)  # type: ignore[arg-type]
     paths = [entry.path for entry in entries]
     assert len(paths) == len(set(paths))
     texts = "".join(getattr(entry, "content", "") for entry in entries)
@@ -329,7 +329,7 @@ def test_selinux_does_not_keep_shared_storage_from_a_container(tmp_path: Path, r
 @pytest.mark.parametrize(("family", "disabled"), [("rhel", True), ("debian", False)])
 def test_only_rhels_family_separates_containers_by_labels(family: str, disabled: bool) -> None:
     here = with_(runtime="podman", bridge=["nfs-tcp"])
-    text = deploy.program(here, declared(runtime="podman", bridge=["nfs-tcp"]), family).content
+    text = plan.program(here, declared(runtime="podman", bridge=["nfs-tcp"]), family).content
     assert ("label=disable" in text) is disabled
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from deploys import container_toolkit, gpu_driver
+from deploys import gpu_driver
 from rackproof import architectures
+from rackproof.configure.containers import toolkit
 from rackproof.configure.files import Absent, RemoteFile
 from rackproof.configure.gpu import install, runtimes
+from rackproof.configure.gpu import plan as planning
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings
@@ -47,7 +49,7 @@ OPERATIONS = ("signing_key", "installed", "driver", "gpudirect_dmabuf", "driver_
 
 @pytest.fixture(autouse=True)
 def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_driver, "platform_here", lambda: None)
+    monkeypatch.setattr(planning, "platform_here", lambda: None)
 
 
 def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
@@ -68,13 +70,13 @@ def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
     return Site(Rack(name, nodes), architecture, nodes[0], node_settings(nodes[0], architecture.rails)), machine, state
 
 
-def plan(name: str, **data: object) -> tuple[Site, gpu_driver.Plan, install.WantedDriver, dict[str, str], GpuState]:
+def plan(name: str, **data: object) -> tuple[Site, planning.Plan, install.WantedDriver, dict[str, str], GpuState]:
     site, machine, state = written(name, **data)
-    made = gpu_driver.plan_of(site, machine)
-    entries = gpu_driver.files(site, made)
+    made = planning.plan_of(site, machine)
+    entries = planning.files(site, made)
     contents = {each.path: each.content for each in entries if isinstance(each, RemoteFile)}
     assert len(contents) + sum(isinstance(each, Absent) for each in entries) == len(entries)
-    return site, made, gpu_driver.wanted(made, entries), contents, state
+    return site, made, planning.wanted(made, entries), contents, state
 
 
 @pytest.mark.parametrize("name", RACKS)
@@ -105,7 +107,7 @@ def test_first_installation_and_then_nothing(name: str) -> None:
 def test_drivers_and_services(name: str, label: str, units: list[str]) -> None:
     _, made, _, _, _ = plan(name)
     assert made.choice.label == label
-    assert [unit.name.removesuffix(".service") for unit in gpu_driver.units(made)] == units
+    assert [unit.name.removesuffix(".service") for unit in planning.units(made)] == units
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_drivers_and_services(name: str, label: str, units: list[str]) -> None:
 )
 def test_every_gpu_has_to_be_registered_with_the_fabric(tmp_path: Path, states: tuple[str, ...], status: int) -> None:
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
-    (proof,) = [unit.proof for unit in gpu_driver.units(made) if unit.name == "nvidia-fabricmanager.service"]
+    (proof,) = [unit.proof for unit in planning.units(made) if unit.name == "nvidia-fabricmanager.service"]
     assert proof is not None
     report = "".join(f"    Fabric\n        State                             : {each}\n" for each in states)
     node = FakeNode(tmp_path)
@@ -188,7 +190,7 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     called: list[str] = []
     monkeypatch.setattr(gpu_driver, "here", lambda: site)
     monkeypatch.setattr(gpu_driver, "machine_here", lambda: made.machine)
-    monkeypatch.setattr(gpu_driver, "warnings", lambda plan: ())
+    monkeypatch.setattr(planning, "warnings", lambda plan: ())
     for operation in OPERATIONS:
         monkeypatch.setattr(
             gpu_driver.gpu_operations, operation, lambda operation=operation, **_: called.append(operation)
@@ -262,7 +264,7 @@ def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_
     for release, waited_for in (("6.8.0-87-generic", "6.8.0-87-generic"), ("6.8.0-51-generic", None)):
         kernel = Kernel(version=release, repository="cuda")
         platform = Platform(repositories={"cuda": repository}, components=Components(kernel=kernel))
-        monkeypatch.setattr(gpu_driver, "platform_here", lambda platform=platform: platform)
+        monkeypatch.setattr(planning, "platform_here", lambda platform=platform: platform)
         _, made, target, _, _ = plan("hgx-h200-ubuntu2404-roce")
         assert target.release == waited_for
         assert [each.name for each in made.headers] == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
@@ -272,9 +274,9 @@ def test_options_of_the_driver_follow_the_architecture() -> None:
     site, machine, _ = written("debian13-l40s")
     assert site.architecture.gpu is not None
     declared = site.architecture.gpu.model_copy(update={"parameters": {"RmProfilingAdminOnly": "0"}})
-    made = gpu_driver.plan_of(site, machine)
+    made = planning.plan_of(site, machine)
     stack = made.stack.model_copy(update={"module_options": {"NVreg_EnableResizableBar": "1"}})
-    assert gpu_driver.module_options(declared, stack, made.choice) == {
+    assert planning.module_options(declared, stack, made.choice) == {
         "NVreg_EnableResizableBar": "1",
         "NVreg_RestrictProfilingToAdminUsers": "0",
     }
@@ -291,14 +293,14 @@ def test_options_of_the_driver_follow_the_architecture() -> None:
 def test_contradictions_stop_the_run(inputs: object, words: str) -> None:
     site, machine, _ = written("debian13-l40s", gpu_stack=inputs)
     with pytest.raises(DeployError, match=words):
-        gpu_driver.plan_of(site, machine)
+        planning.plan_of(site, machine)
 
 
 def test_warnings() -> None:
     _, made, _, _, _ = plan("debian13-l40s")
-    assert any("adapters cannot reach GPU memory" in each for each in gpu_driver.warnings(made))
+    assert any("adapters cannot reach GPU memory" in each for each in planning.warnings(made))
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
-    assert gpu_driver.warnings(made) == ()
+    assert planning.warnings(made) == ()
 
 
 @pytest.mark.parametrize(("prove", "asked"), [(True, 1), (False, 0)])
@@ -329,9 +331,9 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(
 
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
-    stack = gpu_driver.stack_of(site)
-    assert container_toolkit.handing_out(site, stack) == ("podman",)
-    assert "nvidia-ctk cdi generate" in container_toolkit.cdi_unit().content
+    stack = planning.stack_of(site)
+    assert toolkit.handing_out(site, stack) == ("podman",)
+    assert "nvidia-ctk cdi generate" in toolkit.cdi_unit().content
 
 
 def test_a_runtime_without_gpus_has_one_writer() -> None:
@@ -362,8 +364,8 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
         "gpu": [LockedPackage("libnccl2", "2.28.3-1+cuda13.0", "nccl", "cuda")],
         "gds": [LockedPackage("nvidia-gds-13-0", "13.0.2-1", "gds", "cuda")],
     }
-    monkeypatch.setattr(gpu_driver, "platform_here", lambda: platform)
-    monkeypatch.setattr(gpu_driver, "packages_here", lambda part: tuple(packages[part]))
+    monkeypatch.setattr(planning, "platform_here", lambda: platform)
+    monkeypatch.setattr(planning, "packages_here", lambda part: tuple(packages[part]))
     _, made, target, files, _ = plan("hgx-h200-ubuntu2404-roce")
     # Its packages are installed as the set's own stage, with its rules about downgrades, removals and free space.
     assert target.packages == ()
@@ -377,4 +379,4 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
     packages["driver"] = packages["driver"][:1]
     site, machine, _ = written("hgx-h200-ubuntu2404-roce")
     with pytest.raises(UnsupportedGpu, match=r"nothing about fabric_manager, which these GPUs need \(4 NVSwitches"):
-        gpu_driver.plan_of(site, machine)
+        planning.plan_of(site, machine)

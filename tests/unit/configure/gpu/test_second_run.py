@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from deploys import gpu_driver, templates
 from rackproof.configure.containers.daemon import containerd_toml, docker_json
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu import operations, runtimes
+from rackproof.configure.gpu import plan as planning
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.install import NOUVEAU, OPTIONS
 from rackproof.configure.gpu.state import STAMP
 from rackproof.configure.gpu.tuning import ECC_MARK, SCRIPT, Tuning
+from rackproof.configure.render import templates
 from rackproof.core.architecture import Containers
 from tests.unit.configure.gpu.machines import promised
 from tests.unit.configure.gpu.second_run import UNIT, GpuNode, RhelGpuNode, module
@@ -32,10 +33,10 @@ Change = Callable[[GpuNode], object]
 
 @pytest.fixture(autouse=True)
 def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_driver, "platform_here", lambda: None)
+    monkeypatch.setattr(planning, "platform_here", lambda: None)
 
 
-def rack(name: str, root: Path) -> tuple[GpuNode, gpu_driver.Plan, dict[str, Any]]:
+def rack(name: str, root: Path) -> tuple[GpuNode, planning.Plan, dict[str, Any]]:
     """A bare node of a written rack with the files of the deploy, and what its operations are given."""
     _, made, target, files, _ = plan(name)
     kind = RhelGpuNode if made.machine.family == "rhel" else GpuNode
@@ -55,7 +56,7 @@ def test_driver_its_services_and_its_tools(tmp_path: Path, name: str) -> None:
     assert "modprobe nvidia" in "\n".join(node.calls)
     assert left_alone(operations.driver, node.run, **given) == f"{made.choice.label} is in force"
 
-    services = {"wanted": gpu_driver.units(made), **given}
+    services = {"wanted": planning.units(made), **given}
     assert carried_out(operations.driver_units, node.run, **services)
     assert left_alone(operations.driver_units, node.run, **services).endswith("units are as declared")
 
@@ -142,7 +143,7 @@ def test_what_only_a_reboot_mends_is_asked_for_once(tmp_path: Path, files: dict[
 def test_gpus_that_have_left_the_fabric_start_its_manager_again(tmp_path: Path) -> None:
     node, made, given = rack("hgx-h200-ubuntu2404-roce", tmp_path)
     carried_out(operations.driver, node.run, **given)
-    services = {"wanted": gpu_driver.units(made), **given}
+    services = {"wanted": planning.units(made), **given}
     carried_out(operations.driver_units, node.run, **services)
     for name in ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm"):
         active = node.root / f"units/{name}.service/active"

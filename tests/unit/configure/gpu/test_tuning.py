@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploys import templates
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Contradiction, Tuning, differences, tuning
+from rackproof.configure.render import templates
 from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, parse_nvidia_smi
 from tests.unit.configure.gpu.machines import promised
 from tests.unit.configure.gpu.node import FakeNode

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from deploys import health_check as deploy
-from deploys import templates
 from rackproof.configure.health import facts, kit, operations, requirements
+from rackproof.configure.health import plan as deploy
 from rackproof.configure.health.inputs import HealthInputs
+from rackproof.configure.render import templates
 from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError

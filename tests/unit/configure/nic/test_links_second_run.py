@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deploys import templates
 from rackproof.configure.nic import links, operations
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.render import templates
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell
 from tests.unit.configure.nic.test_second_run import RAILS, SLOT

@@ -12,6 +12,7 @@ from pyinfra.api.exceptions import DeployError
 from deploys import fabric, rdma_connectx, versions
 from rackproof.configure import mirror
 from rackproof.configure.driver_swap import pending
+from rackproof.configure.fabric import plan as fabric_plan
 from rackproof.configure.nic import declared as nic_declared
 from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
@@ -19,6 +20,7 @@ from rackproof.configure.preflight import operations as preflight
 from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.configure.versions import plan as version_plan
 from rackproof.configure.versions.site import VersionInputs
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
@@ -51,12 +53,14 @@ def declared(here: Site, components: Components | None = None, machine: Machine 
 def test_ports_in_one_subnet_have_tables_also_without_rails(more: dict[str, Any]) -> None:
     """The gateways of the rails are of the whole rack, and may be said of a node that has none."""
     here = site(ports={**STORAGE, "front0": FRONT}, **more)
-    tables = fabric.rail_tables(here, declared(here))
+    tables = fabric_plan.rail_tables(here, declared(here))
     assert {name: (route.table, route.source) for name, route in tables.items()} == {
         "stor0": (100, "10.9.0.1"),
         "stor1": (101, "10.9.0.2"),
     }
-    assert "Table=101" in next(each.content for each in fabric.files(here, declared(here)) if "stor1.net" in each.path)
+    assert "Table=101" in next(
+        each.content for each in fabric_plan.files(here, declared(here)) if "stor1.net" in each.path
+    )
 
 
 DOCA = NetworkStack(version="3.2.1", stack="doca", ofed="25.10")
@@ -151,11 +155,12 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
     assert not uses_adapters(here, stack)
     assert set_means(components, here, stack, machine) is meant
     platform = Platform(components=components)
-    for module in (nic_declared, versions):
+    monkeypatch.setattr(versions, "here", lambda: here)
+    for module in (nic_declared, version_plan):
         monkeypatch.setattr(module, "platform_here", lambda: platform)
         monkeypatch.setattr(module, "machine_here", lambda: machine)
         monkeypatch.setattr(module, "here", lambda: here)
-    monkeypatch.setattr(versions, "_here", lambda: (platform, machine, VersionInputs()))
+    monkeypatch.setattr(version_plan, "lock_here", lambda: (platform, machine, VersionInputs()))
     monkeypatch.setattr(versions, "packages_here", lambda part: ())
     monkeypatch.setattr(versions, "versions_here", lambda: None)
     monkeypatch.setattr(versions.nic_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name))

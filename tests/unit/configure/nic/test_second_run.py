@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
-from deploys.rdma_connectx import ACS, ACS_UNIT
 from rackproof.configure import operations as common
 from rackproof.configure.network import Port
 from rackproof.configure.nic import infiniband, operations, ports
 from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.locked_firmware import Locked
+from rackproof.configure.nic.plan import ACS, ACS_UNIT
 from rackproof.configure.nic.stack import MODULES
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Fabric

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deploys import templates
 from rackproof.configure.node import settings
 from rackproof.configure.node.settings import Settings, SettingsState, blacklist_text, parse_state, plan
+from rackproof.configure.render import templates
 
 ALL = Settings(
     swap_off=True,

@@ -12,7 +12,7 @@ import pytest
 
 from rackproof.configure import facts
 from rackproof.configure import operations as common
-from rackproof.configure.ceph import CephState
+from rackproof.configure.ceph.cluster import CephState
 from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive
 from rackproof.configure.gpu.inputs import GpuStack

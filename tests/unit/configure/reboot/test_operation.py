@@ -8,8 +8,8 @@ import pytest
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import DeployError
 
-from deploys import reboot as deploy
 from rackproof.configure.reboot import operations
+from rackproof.configure.reboot import plan as deploy
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState

@@ -10,7 +10,7 @@ import pytest
 
 from deploys import slurm as deploy
 from rackproof.configure.repositories import dnf_repository, key_path
-from rackproof.configure.slurm import conf
+from rackproof.configure.slurm import conf, plan
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
@@ -37,7 +37,7 @@ def cluster(inputs: dict[str, Any] | None = None, **keys: Any) -> Cluster:
 def text(found: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
     lines = {"gpu-01": BIG, "gpu-02": BIG} if lines is None else lines
     here = site("gpu-01", arch())
-    return deploy.configuration(here, found, conf.node_text(found, lines), conf.partition_text(found, lines))
+    return plan.configuration(here, found, conf.node_text(found, lines), conf.partition_text(found, lines))
 
 
 def test_what_is_written_reads_back() -> None:
@@ -386,4 +386,4 @@ def test_unequal_inputs_stop_before_anything_is_touched() -> None:
     here = site("gpu-01", arch())
     here.node.data["slurm"] = {"cluster_name": "other"}  # type: ignore[index]
     with pytest.raises(DeployError, match="not the inputs of storage-01"):
-        deploy.cluster_here(here)
+        plan.cluster_here(here)

@@ -7,8 +7,13 @@ follow from the node's name, counters are zero and everything that a machine wou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid5
 
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
 from rackproof.core.topology import NAMES
 
@@ -82,3 +87,45 @@ def cuda_version(driver: str) -> str:
     """The CUDA version that a driver branch comes with; the newest known for a branch that is not listed."""
     branches = {"535": "12.2", "550": "12.4", "560": "12.6", "565": "12.7", "570": "12.8", "575": "12.9", "580": "13.0"}
     return branches.get(driver.split(".")[0], "13.0")
+
+
+# What a machine would measure is constant in a replay; the time says that it is none.
+TIMESTAMP = "Thu Jan  1 00:00:00 1970"
+POWER_W = 78
+POWER_CAP_W = 700
+DEVICES = "/etc/tmpfiles.d/rackproof-simulated-gpu.conf"
+DEVICES_UNIT = "systemd-tmpfiles-setup-dev.service"
+
+
+def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
+    driver = (declared.driver or DRIVER_IF_UNSAID).removeprefix(">=").strip()
+    values: dict[str, Any] = {
+        "gpus": simulated_gpus(site.node.name, declared),
+        "declared": declared,
+        "driver": driver,
+        "cuda": cuda_version(driver),
+        "ecc": declared.ecc or "Enabled",
+        "persistence": declared.persistence or "Enabled",
+        "pcie_generation": declared.pcie_generation or 5,
+        "pcie_width": declared.pcie_width or 16,
+        "nvlinks": NVLINKS,
+        "nvlink_gb_per_s": NVLINK_GB_PER_S,
+        "timestamp": TIMESTAMP,
+        "power_w": POWER_W,
+        "power_cap_w": POWER_CAP_W,
+    }
+    answers = [
+        RemoteFile(f"{RECORDINGS}/{name}", templates.text(f"{RECORDINGS}/{name}", **values))
+        for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
+    ]
+    program = templates.text(PROGRAM, recordings=RECORDINGS)
+    devices = templates.text(DEVICES, device=DEVICE, count=declared.count)
+    return (
+        *answers,
+        RemoteFile(PROGRAM, program, mode="755"),
+        RemoteFile(DEVICES, devices, restart=(DEVICES_UNIT,)),
+    )
+
+
+def units(declared: Gpu) -> tuple[Unit, ...]:
+    return (Unit(DEVICES_UNIT, enabled=None, proof=f"test -c {DEVICE}{declared.count - 1}"),)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from deploys import templates
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.inputs import Repository
+from rackproof.configure.render import templates
 from rackproof.core.machine import Machine
 
 KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}

@@ -1,0 +1,1 @@
+"""What every node needs: packages, time, limits, kernel settings, no updates by themselves."""

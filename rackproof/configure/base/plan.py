@@ -1,0 +1,143 @@
+"""Files, units, kernel values and limits that every node gets."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.kernel import CLOCK_SOURCE
+from rackproof.configure.node import promised
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.node.settings import hugepages_at_boot
+from rackproof.configure.render import templates
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+from rackproof.errors import InventoryError
+
+UPDATERS = {
+    "debian": ("apt-daily.timer", "apt-daily-upgrade.timer"),
+    "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-makecache.timer"),
+}
+CHRONY = {"debian": ("/etc/chrony/chrony.conf", "chrony.service"), "rhel": ("/etc/chrony.conf", "chronyd.service")}
+"""Family: its file, and its service."""
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+KERNEL_SERVICE = "rackproof-kernel.service"
+SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
+GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+
+
+def node_inputs(site: Site) -> NodeInputs:
+    """Raises DeployError when the inventory cannot be used."""
+    try:
+        return read_inputs(site.node, "node", NodeInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def frozen(site: Site) -> bool:
+    return site.architecture.system.unattended_upgrades == "frozen"
+
+
+def time_files(site: Site, family: str) -> tuple[Entry, ...]:
+    """Without a node that serves and without upstreams the file is the site's: its sources are all that there are."""
+    path, service = CHRONY[family]
+    server, upstreams = site.first(site.architecture.system.time.server_role), site.settings.time_upstreams
+    if server is None and not upstreams:
+        return ()
+    alone = {node.name for node in site.rack.nodes if not node.fabric_address()}
+    text = templates.text(
+        "/etc/chrony/chrony.conf",
+        serves=server == site.node,
+        # A name, resolved by the site, where one of the two has no rail.
+        server=server and (server.name if alone & {server.name, site.node.name} else server.fabric_address()),
+        upstreams=upstreams,
+        subnets=("all",) if alone else site.fabric_subnets,
+        virtual=site.settings.virtual,
+    )
+    return (RemoteFile(path, text, restart=(service,)),)
+
+
+def files(site: Site, family: str = "debian", inputs: NodeInputs | None = None) -> tuple[Entry, ...]:
+    system = site.architecture.system
+    inputs = inputs or NodeInputs()
+    apt = "/etc/apt/apt.conf.d/99-rackproof"
+    own: tuple[Entry, ...] = ()
+    if family == "debian":
+        own = (RemoteFile(apt, templates.text(apt)) if frozen(site) else Absent(apt),)
+    return (
+        *time_files(site, family),
+        RemoteFile(
+            "/etc/security/limits.d/60-rackproof.conf",
+            templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
+        ),
+        RemoteFile(
+            "/etc/systemd/system.conf.d/60-rackproof.conf",
+            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
+        ),
+        RemoteFile(
+            "/etc/sysctl.d/60-rackproof.conf",
+            templates.text(
+                "/etc/sysctl.d/60-rackproof.conf",
+                architecture=site.architecture.metadata.id,
+                sysctl=system.sysctl,
+            ),
+        ),
+        RemoteFile(
+            f"/etc/systemd/system/{KERNEL_SERVICE}",
+            templates.text(
+                f"/etc/systemd/system/{KERNEL_SERVICE}",
+                values=kernel_patterns(site, inputs)
+                | hugepages_at_boot(system.hugepages or {})
+                | ({CLOCK_SOURCE: system.clock_source} if system.clock_source else {}),
+            ),
+        ),
+        *own,
+    )
+
+
+def kernel_patterns(site: Site, inputs: NodeInputs | None = None) -> dict[str, str]:
+    """Files below /sys by shell pattern; what matches nothing (no frequency scaling in a guest) is left alone."""
+    system = site.architecture.system
+    values: dict[str, str] = {THP: system.transparent_hugepages}
+    if system.cpu_governor:
+        values[GOVERNOR] = system.cpu_governor
+    if inputs and inputs.smt is not None:
+        values[SMT_CONTROL] = "on" if inputs.smt else "off"
+    return values
+
+
+def updates(site: Site, family: str = "debian") -> tuple[Unit, ...]:
+    return tuple(Unit(timer, enabled=None, running=None, masked=frozen(site)) for timer in UPDATERS[family])
+
+
+def units(site: Site, family: str = "debian") -> tuple[Unit, ...]:
+    """Updates are among them where they are allowed: what was masked once is not masked for ever."""
+    allowed = () if frozen(site) else updates(site, family)
+    return (Unit(CHRONY[family][1]), Unit(KERNEL_SERVICE), *allowed)
+
+
+_LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
+"""Names in limits.conf, and how many of systemd's units (bytes, or pieces) one of theirs is."""
+
+
+def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
+    """As limits.conf has them: memory in KiB. Raises DeployError when inventory and architecture contradict."""
+    try:
+        said = promised.limits(site.architecture.system, inputs)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def service_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
+    """Name to value as systemd reads and reports it: bytes, or pieces."""
+    return {
+        name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
+        for name, value in login_limits(site, inputs).items()
+    }
+
+
+def manager_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
+    """Properties of systemd's manager."""
+    return {f"DefaultLimit{name}": value for name, value in service_limits(site, inputs).items()}

@@ -1,0 +1,1 @@
+"""A Ceph cluster on one node, for the virtual rack."""

@@ -1,0 +1,145 @@
+"""Inputs, files and units of the declared container runtime."""
+
+from __future__ import annotations
+
+import shlex
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.containers import bridge, daemon
+from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.containers.user import FOLDER
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.render import templates
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+from rackproof.core.architecture import Containers
+from rackproof.errors import InventoryError
+
+
+def applies(site: Site) -> bool:
+    declared = site.architecture.containers
+    return declared is not None and bool(set(declared.roles) & set(site.node.groups))
+
+
+def inputs_here(site: Site) -> ContainerInputs:
+    """Raises DeployError."""
+    declared = site.architecture.containers
+    try:
+        chosen = read_inputs(site.node, "containers", ContainerInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    if declared and declared.runtime == "enroot" and not chosen.packages:
+        raise DeployError(
+            f"{site.node.name}: containers.packages: no distribution has enroot; give URL and sha256 of its packages"
+        )
+    return chosen
+
+
+def mountpoints(site: Site) -> tuple[str, ...]:
+    """Where containers of this node have shared storage. Raises DeployError for storage that is not mounted here."""
+    declared = site.architecture.containers
+    found: list[str] = []
+    mounted = site.client_storage()
+    for name in declared.bridge if declared else ():
+        if name not in mounted:
+            raise DeployError(
+                f"{site.node.name}: containers.bridge: {name} is not mounted on {', '.join(site.node.groups)}"
+            )
+        found += mounted[name].mountpoints
+    return tuple(dict.fromkeys(found))
+
+
+def folders(site: Site, declared: Containers) -> tuple[str, ...]:
+    """Of the user: one in every storage; where a storage has several mounts they show the same."""
+    mounted = site.client_storage()
+    return tuple(f"{mounted[name].mountpoint}/{FOLDER}" for name in declared.bridge if name in mounted)
+
+
+def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian") -> tuple[Entry, ...]:
+    entries: list[Entry] = []
+    if declared.runtime == "docker":
+        entries += [
+            RemoteDirectory("/etc/docker"),
+            RemoteFile("/etc/docker/daemon.json", daemon.docker_json(declared, chosen), restart=("docker.service",)),
+            _drop_in(site, "docker"),
+        ]
+    elif declared.runtime == "containerd":
+        entries += [
+            RemoteDirectory("/etc/containerd"),
+            RemoteFile(
+                "/etc/containerd/config.toml",
+                daemon.containerd_toml(declared, chosen),
+                restart=("containerd.service",),
+            ),
+            _drop_in(site, "containerd"),
+        ]
+        if chosen.registry_mirrors:
+            entries.append(
+                RemoteFile("/etc/containerd/certs.d/docker.io/hosts.toml", daemon.mirrors_toml(chosen))
+            )  # fmt: skip
+    elif declared.runtime == "podman":
+        entries += [
+            RemoteDirectory("/etc/containers"),
+            RemoteFile("/etc/containers/containers.conf.d/60-rackproof.conf", daemon.podman_conf(chosen)),
+        ]
+        if declared.data_root or declared.storage_driver:
+            entries.append(RemoteFile("/etc/containers/storage.conf", daemon.podman_storage(declared)))
+        if chosen.registry_mirrors:
+            entries.append(
+                RemoteFile("/etc/containers/registries.conf.d/60-rackproof.conf", daemon.podman_registries(chosen))
+            )
+    else:
+        entries += [
+            RemoteFile("/etc/enroot/enroot.conf", daemon.enroot_conf(chosen)),
+            RemoteFile("/etc/enroot/mounts.d/60-rackproof.fstab", daemon.enroot_mounts(mountpoints(site))),
+            RemoteDirectory(chosen.enroot_data, mode="1777"),
+        ]
+        slurm = site.architecture.slurm
+        if slurm and slurm.pyxis:
+            entries += [
+                RemoteFile(
+                    "/etc/slurm/plugstack.conf", "# Written by rackproof.\ninclude /etc/slurm/plugstack.conf.d/*.conf\n"
+                ),
+                RemoteFile(
+                    "/etc/slurm/plugstack.conf.d/pyxis.conf", daemon.pyxis_conf(chosen), restart=("slurmd.service",)
+                ),
+            ]
+    if declared.bridge:
+        entries += [RemoteDirectory("/var/lib/rackproof"), program(site, declared, family)]
+    return tuple(entries)
+
+
+def program(site: Site, declared: Containers, family: str = "debian") -> RemoteFile:
+    text = templates.text(
+        bridge.PROGRAM,
+        runtime=declared.runtime,
+        host_root=bridge.ROOT,
+        shared=bridge.SHARED,
+        mountpoints=[shlex.quote(path) for path in mountpoints(site)],
+        selinux=family == "rhel",
+    )
+    return RemoteFile(bridge.PROGRAM, text, mode="755")
+
+
+def units(site: Site, declared: Containers) -> tuple[Unit, ...]:
+    """podman and enroot have no daemon."""
+    if declared.runtime not in ("docker", "containerd"):
+        return ()
+    return (Unit(f"{declared.runtime}.service"),)
+
+
+def _drop_in(site: Site, name: str) -> RemoteFile:
+    """A daemon that starts before the mounts would give containers the empty folders below them."""
+    declared = site.architecture.containers
+    mounted = site.client_storage()
+    names = declared.mounts if declared else ()
+    paths = [path for key in names if key in mounted for path in mounted[key].mountpoints]
+    wants = f"RequiresMountsFor={' '.join(paths)}\n" if paths else ""
+    text = (
+        "# Written by rackproof. RDMA pins memory; containers see the mounts that are there when the daemon starts.\n"
+        f"[Unit]\nAfter=remote-fs.target rackproof-mounts.service\n{wants}"
+        "[Service]\nLimitMEMLOCK=infinity\nPrivateMounts=no\n"
+    )
+    return RemoteFile(f"/etc/systemd/system/{name}.service.d/rackproof.conf", text, restart=(f"{name}.service",))

@@ -1,0 +1,30 @@
+"""Runtimes that hand out GPUs, and the unit that writes the CDI specification."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.files import RemoteFile
+from rackproof.configure.gpu import runtimes
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.errors import InventoryError
+
+
+def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    """Runtimes that give GPUs to containers on this node. Raises DeployError."""
+    try:
+        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def owned(site: Site) -> tuple[str, ...]:
+    """The runtime that the architecture promises with GPUs; the deploy of containers writes its configuration."""
+    return runtimes.owned(site.architecture.containers, site.node.groups)
+
+
+def cdi_unit() -> RemoteFile:
+    path = f"/etc/systemd/system/{runtimes.CDI_SERVICE}"
+    return RemoteFile(path, templates.text(path))

@@ -1,0 +1,1 @@
+"""The network between nodes: port names, addresses, MTU, routing, RDMA in software."""

@@ -1,0 +1,40 @@
+"""Soft-RoCE on every fabric port: files and units."""
+
+from __future__ import annotations
+
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+
+MODULES = ("rdma_rxe", "ib_uverbs", "rdma_ucm")
+
+
+def files(site: Site) -> tuple[Entry, ...]:
+    fabric = site.fabric
+    return (
+        RemoteFile(
+            "/etc/modules-load.d/rackproof-rdma.conf",
+            templates.text("/etc/modules-load.d/rackproof.conf", purpose="Soft-RoCE", modules=MODULES),
+            restart=("systemd-modules-load.service",),
+        ),
+        RemoteFile(
+            "/etc/systemd/system/rackproof-rxe@.service",
+            templates.text(
+                "/etc/systemd/system/rackproof-rxe@.service",
+                rdma_prefix=fabric.rdma_prefix,
+                interface_prefix=fabric.interface_prefix,
+            ),
+        ),
+    )
+
+
+def units(site: Site) -> tuple[Unit, ...]:
+    loaded = " && ".join(f"test -e /sys/module/{module}" for module in MODULES)
+    return (
+        Unit("systemd-modules-load.service", enabled=None, proof=loaded),
+        *(
+            Unit(f"rackproof-rxe@{rail}.service", proof=f"test -e /sys/class/infiniband/{port.rdma}")
+            for rail, port in enumerate(site.ports)
+        ),
+    )

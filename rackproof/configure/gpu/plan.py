@@ -1,0 +1,272 @@
+"""The driver stack of a node with real GPUs: choice, files, units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure import settings
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
+from rackproof.configure.gpu import packages as names
+from rackproof.configure.gpu import repository as gpu_repository
+from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
+from rackproof.configure.gpu.inputs import GpuStack, Repository
+from rackproof.configure.gpu.packages import Package
+from rackproof.configure.gpu.state import FABRIC_UNIT
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import packages_here, platform_here
+from rackproof.core.architecture import Gpu, Nic
+from rackproof.core.gpu_generations import UnsupportedGpu
+from rackproof.core.machine import Machine
+from rackproof.errors import InventoryError
+
+BLACKLIST = ("nouveau", "nova_core")
+"""Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
+RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
+"""Those to which cuFile opens RDMA connections of its own: it must know this node's addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one node gets."""
+
+    machine: Machine
+    declared: Gpu
+    stack: GpuStack
+    choice: Choice
+    options: dict[str, str]
+    driver: tuple[Package, ...]
+    """Those of a version set are installed as its stage ``driver``."""
+    headers: tuple[Package, ...]
+    tools: tuple[Package, ...]
+    """Without those of a version set."""
+    tuning: tuning.Tuning
+    versions: bool
+    """A version set brings repositories and versions."""
+    release: str | None = None
+    """Kernel of the version set where another one still runs."""
+    toolkit: bool = False
+    """The container toolkit is installed by a deploy of its own, from the same repository."""
+
+    @property
+    def repository(self) -> Repository | None:
+        """NVIDIA's, where something comes from it that no version set brings a repository for."""
+        wanted_ = self.choice.source == "cuda" or self.tools or self.toolkit
+        return self.stack.repository if wanted_ and not self.versions else None
+
+    @property
+    def persistenced(self) -> bool:
+        said = self.stack.persistenced
+        return said if said is not None else self.declared.persistence != "Disabled"
+
+
+def stack_of(site: Site) -> GpuStack:
+    """Raises DeployError: a contradiction in the inventory stops the run before anything is touched."""
+    try:
+        return settings.read_inputs(site.node, "gpu_stack", GpuStack)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+
+
+def plan_of(site: Site, machine: Machine) -> Plan:
+    """Raises DeployError where the declaration contradicts itself, UnsupportedGpu for what this node cannot be."""
+    declared = site.architecture.gpu
+    if declared is None:
+        raise DeployError(f"{site.node.name}: the architecture has no GPUs")
+    stack = stack_of(site)
+    try:
+        settings_ = tuning.tuning(declared, stack)
+    except tuning.Contradiction as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    platform = platform_here()
+    component = platform.components.driver if platform else None
+    choice = choose(machine, declared, stack, component)
+    kernel = platform.components.kernel if platform else None
+    release = kernel.version if kernel and kernel.version != machine.kernel else None
+    found = names.node_packages(
+        machine, choice, stack, declared, _locked(choice, declared) if component else None, release
+    )  # fmt: skip
+    return Plan(
+        machine=machine,
+        declared=declared,
+        stack=stack,
+        choice=choice,
+        options=module_options(declared, stack, choice),
+        driver=found.driver,
+        headers=found.headers,
+        tools=found.tools,
+        tuning=settings_,
+        versions=component is not None,
+        release=release,
+        toolkit=bool(names.container_toolkit(stack, _handing_out(site, stack))),
+    )
+
+
+def _handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    try:
+        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
+    """Packages of the version set beside the driver's. Raises UnsupportedGpu where it lacks what these GPUs need."""
+    needed = {
+        "driver": True,
+        "fabric_manager": choice.fabric_manager,
+        "nvlsm": choice.nvlsm,
+        "imex": choice.imex,
+    }
+    have = {each.component for each in packages_here("driver")}
+    for component, due in needed.items():
+        if due and component not in have:
+            raise UnsupportedGpu(
+                f"the version set says nothing about {component}, which these GPUs need ({choice.switches} NVSwitches"
+                f" on the PCI bus, {', '.join(choice.generations)}): add it, and lock the set again"
+            )
+    further = (*packages_here("gpu"), *(packages_here("gds") if declared.gds else ()))
+    return frozenset(each.name for each in further)
+
+
+def warnings(plan: Plan) -> tuple[str, ...]:
+    """What an installation need not wait for, and somebody should know."""
+    found = list(hardware_problems(plan.machine, plan.declared))
+    if gpudirect := gpudirect_warning(plan.machine, plan.declared, plan.choice.flavour):
+        found.append(gpudirect)
+    if plan.stack.dcgm_exporter and plan.declared.dcgm_level is not None:
+        found.append(
+            f"{plan.stack.dcgm_exporter} profiles GPUs all the time, and only one client may: stop it while gpu.dcgm"
+            " (dcgmi diag) runs"
+        )
+    return tuple(found)
+
+
+def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:
+    """Options of the module nvidia: what the architecture promises, what the site wants, what the hardware needs."""
+    names_ = {value: key for key, value in install.PARAMETERS.items()}
+    promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
+    needed = {"NVreg_CreateImexChannel0": "1"} if choice.imex else {}
+    return {**needed, **stack.module_options, **promised}
+
+
+def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
+    return install.wanted(
+        choice=plan.choice,
+        machine=plan.machine,
+        found=plan.driver,
+        locked=[f"{each.name} {each.version}" for each in packages_here("driver")] if plan.versions else (),
+        files=[each for each in entries if isinstance(each, RemoteFile)],
+        options=plan.options,
+        hold=plan.stack.hold and not plan.versions,
+        modules=modules(plan),
+        release=plan.release,
+        # A version set's repositories show every version whatever the stream; a mirror need not have streams.
+        streams=not plan.versions,
+    )
+
+
+def modules(plan: Plan) -> tuple[str, ...]:
+    """Kernel modules that are loaded now and at every boot; nvidia-fs has its own place, after its package.
+
+    Switches behind a bridge in an adapter are managed with InfiniBand's datagrams, whatever the fabric of the rack is.
+    """
+    umad = ("ib_umad",) if plan.choice.nvlsm else ()
+    return (*umad, "nvidia", "nvidia_uvm", *(("nvidia_peermem",) if plan.choice.peermem else ()))
+
+
+def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
+    """Everything but the repository's key and the unit of the fabric manager."""
+    choice, stack, declared = plan.choice, plan.stack, plan.declared
+    fs = ("nvidia_fs",) if declared.gds and stack.gds_method == "nvidia-fs" else ()
+    boot = [name.replace("_", "-") for name in (*modules(plan), *fs)]
+    nodes = "/etc/nvidia-imex/nodes_config.cfg"
+    entries: list[Entry] = [
+        _file("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
+        RemoteFile(
+            "/etc/modules-load.d/rackproof-gpu.conf",
+            templates.text("/etc/modules-load.d/rackproof.conf", purpose="GPUs", modules=boot),
+        ),
+        *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
+        *_persistence(plan),
+        *_settings(plan),
+    ]
+    if choice.fabric_manager:
+        entries.append(_file(f"/etc/systemd/system/{FABRIC_UNIT}.d/rackproof.conf", pci_switches=choice.switches > 0))
+    if choice.imex:
+        entries.append(_file(nodes, restart=("nvidia-imex.service",), nodes=imex_nodes(site, stack)))
+    lines = nccl_settings(site, declared, stack)
+    entries.append(_file(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
+    if declared.gds:
+        rdma = RDMA_FILE_SYSTEMS.intersection(declared.gds)
+        addresses = tuple(str(each.ip) for each in site.settings.fabric_addresses) if rdma else ()
+        entries.append(RemoteFile(storage.PATH, storage.cufile(declared, stack, addresses)))
+    return tuple(entries)
+
+
+def _file(path: str, restart: tuple[str, ...] = (), mode: str = "644", **values: object) -> RemoteFile:
+    return RemoteFile(path, templates.text(path, **values), restart=restart, mode=mode)
+
+
+def _persistence(plan: Plan) -> tuple[Entry, ...]:
+    path = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
+    if not plan.persistenced:
+        return (Absent(path, restart=("nvidia-persistenced.service",)),)
+    return (_file(path, restart=("nvidia-persistenced.service",)),)
+
+
+def _settings(plan: Plan) -> tuple[Entry, ...]:
+    service = f"/etc/systemd/system/{tuning.SERVICE}"
+    if not plan.tuning and not plan.persistenced:
+        return (Absent(service), Absent(tuning.SCRIPT))
+    return (
+        _file(service, persistenced=plan.persistenced),
+        _file(tuning.SCRIPT, restart=(tuning.SERVICE,), mode="755", tuning=plan.tuning),
+    )
+
+
+def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
+    """Addresses of the NVLink domain."""
+    if stack.imex.nodes:
+        return stack.imex.nodes
+    found = (node.fabric_address(0) for node in site.rack.group("gpu"))
+    return tuple(address for address in found if address is not None)
+
+
+def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:
+    over = {**stack.nccl_conf, **(declared.nccl or {})}
+    return nccl.settings(site.architecture.fabric, nics(site), stack.nccl_hca, over)
+
+
+def nics(site: Site) -> tuple[Nic, ...]:
+    """The ports of this node's roles."""
+    roles = site.architecture.roles
+    return tuple(
+        nic for group in site.node.groups if group in roles for nic in (roles[group].expect.nics or ())
+    )  # fmt: skip
+
+
+def units(plan: Plan) -> tuple[Unit, ...]:
+    """In the order in which they are started: whoever keeps the driver loaded first."""
+    wanted_units = [
+        Unit("nvidia-persistenced.service", enabled=None if plan.persistenced else False, running=plan.persistenced)
+    ]
+    if plan.choice.fabric_manager:
+        # "Active" says little: until every GPU has registered no CUDA program starts.
+        registered = (
+            "s=$(timeout 60 nvidia-smi -q | grep -A 1 -w Fabric | grep 'State  *:')"
+            """ && ! printf '%s\\n' "$s" | grep -qv ': *Completed'"""
+        )
+        wanted_units.append(Unit(FABRIC_UNIT, proof=registered if plan.declared.fabric == "Completed" else None))
+    if plan.choice.imex:
+        wanted_units.append(Unit("nvidia-imex.service"))
+    if plan.tuning or plan.persistenced:
+        wanted_units.append(Unit(tuning.SERVICE))
+    if names.wants_dcgm(plan.stack, plan.declared):
+        wanted_units.append(Unit("nvidia-dcgm.service"))
+    if plan.stack.dcgm_exporter:
+        wanted_units.append(Unit(plan.stack.dcgm_exporter))
+    return tuple(wanted_units)

@@ -1,0 +1,75 @@
+"""Kit and files of the health check."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof import architectures
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.health import kit
+from rackproof.configure.health.inputs import HealthInputs
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.errors import RackproofError
+
+PROGRAM = kit.PROGRAM
+SERVICE = "rackproof-health.service"
+ARCHITECTURE = "architecture.yaml"
+
+
+def applies(site: Site) -> bool:
+    return kit.applies(site.architecture.slurm, site.node)
+
+
+def inputs_here(site: Site) -> HealthInputs:
+    """Raises DeployError."""
+    try:
+        return kit.inputs_of(site.node, site.settings.virtual)
+    except RackproofError as error:
+        raise DeployError(str(error)) from None
+
+
+def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, ...]:
+    unit = f"/etc/systemd/system/{SERVICE}"
+    try:
+        rack = kit.rack_file(site.rack, ARCHITECTURE)
+    except RackproofError as error:
+        raise DeployError(str(error)) from None
+    program = templates.text(
+        PROGRAM,
+        node=site.node.name,
+        directory=chosen.directory,
+        time_limit=chosen.time_limit_s,
+        arguments=kit.check_arguments(chosen),
+        drain_on=chosen.drain_on,
+    )
+    return (
+        RemoteDirectory("/etc/rackproof"),
+        RemoteFile("/etc/rackproof/rack.yaml", rack),
+        RemoteFile(f"/etc/rackproof/{ARCHITECTURE}", architecture),
+        RemoteFile(PROGRAM, program, mode="755"),
+        RemoteFile(unit, templates.text(unit, time_limit=chosen.time_limit_s)),
+    )
+
+
+@lru_cache(maxsize=4)
+def wanted_kit(chosen: HealthInputs) -> kit.Kit:
+    try:
+        return kit.Kit(kit.archive(kit.checkout()), kit.requirements(), chosen)
+    except RackproofError as error:
+        raise DeployError(str(error)) from None
+
+
+def architecture_id(site: Site) -> str:
+    return str(site.node.data.get("architecture") or site.architecture.metadata.id)
+
+
+@lru_cache(maxsize=4)
+def architecture_text(identifier: str) -> str:
+    """All of the architecture in one file: what it extends is not on the node."""
+    try:
+        return architectures.load(identifier).text
+    except RackproofError as error:
+        raise DeployError(str(error)) from None

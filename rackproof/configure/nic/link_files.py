@@ -1,0 +1,132 @@
+"""Bonds, VLANs and interfaces of partitions as files of systemd-networkd or NetworkManager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.nic import links, ports
+from rackproof.configure.nic.declared import Declared
+from rackproof.configure.nic.declared_ports import DeclaredPort
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+
+
+def link_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
+    """Bonds, VLANs and interfaces of partitions, for the node's network service."""
+    said = declared.stack
+    try:
+        links.check_parents(said, site.ports)
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    render = _keyfiles if declared.manager == "NetworkManager" else _networkd
+    return (*render(site, declared), *_children(site, declared))
+
+
+def _networkd(site: Site, declared: Declared) -> list[Entry]:
+    said, folder = declared.stack, "/etc/systemd/network"
+    entries: list[Entry] = []
+    for name, bond in said.bonds.items():
+        entries += [
+            RemoteFile(
+                f"{folder}/20-{name}.{kind}",
+                templates.text(f"{folder}/20-bond.{kind}", name=name, bond=bond, vlans=links.vlans_of(said, name)),
+            )
+            for kind in ("netdev", "network")
+        ]
+        entries += [
+            RemoteFile(
+                # Before the bond's and every rail's: the first file that fits is the only one.
+                f"{folder}/09-{name}-{k}.network",
+                templates.text(f"{folder}/20-member.network", mac=mac, id_path=path, bond=name, mtu=bond.mtu),
+            )
+            for k, (mac, path) in enumerate(said.members(name), 1)
+        ]
+    for name, vlan in said.vlans.items():
+        entries += [
+            RemoteFile(f"{folder}/20-{name}.{kind}", templates.text(f"{folder}/20-vlan.{kind}", name=name, vlan=vlan))
+            for kind in ("netdev", "network")
+        ]
+    return entries
+
+
+def _keyfiles(site: Site, declared: Declared) -> list[Entry]:
+    said = declared.stack
+    entries: list[Entry] = []
+    for name, bond in said.bonds.items():
+        settings = {"mode": bond.mode, "miimon": str(bond.miimon_ms)}
+        if bond.mode == "802.3ad":
+            settings["lacp_rate"] = bond.lacp_rate
+        if bond.mode != "active-backup":
+            settings["xmit_hash_policy"] = bond.hash_policy
+        sections = {"bond": settings, "ethernet": {"mtu": str(bond.mtu)}}
+        entries.append(keyfile(name, "bond", sections, interface=name, address=str(bond.address or "")))
+        for k, (mac, path) in enumerate(said.members(name), 1):
+            match = {"ethernet": {"mtu": str(bond.mtu)}}
+            if mac:
+                match["ethernet"]["mac-address"] = mac.upper()
+            else:
+                match["match"] = {"path": f"{path};"}
+            entries.append(keyfile(f"{name}-{k}", "ethernet", match, bond=name))
+    for name, vlan in said.vlans.items():
+        sections = {"vlan": {"id": str(vlan.id), "parent": vlan.parent, "flags": "1"}}
+        if vlan.mtu:
+            sections["ethernet"] = {"mtu": str(vlan.mtu)}
+        entries.append(keyfile(name, "vlan", sections, interface=name, address=str(vlan.address)))
+    return entries
+
+
+def _children(site: Site, declared: Declared) -> list[Entry]:
+    """Addresses of IPoIB interfaces of other partitions; ``rackproof-port`` makes the interfaces."""
+    entries: list[Entry] = []
+    for child in declared.stack.pkeys:
+        if child.addresses and len(child.addresses) != len(site.ports):
+            raise DeployError(
+                f"{site.node.name}: nic_stack.pkeys: expected {len(site.ports)} addresses, one a rail, actual"
+                f" {len(child.addresses)}"
+            )
+        for port, address in zip(site.ports, child.addresses, strict=False):
+            name = f"{port.name}.{ports.full_key(child.pkey)}"
+            if declared.manager == "NetworkManager":
+                key = {"p-key": str(child.pkey | 0x8000), "parent": port.name}
+                key["transport-mode"] = ports.ipoib_mode(declared.stack, declared.rail_nic)
+                entries.append(keyfile(name, "infiniband", {"infiniband": key}, interface=name, address=str(address)))
+            else:
+                path = f"/etc/systemd/network/20-{name}.network"
+                text = templates.text("/etc/systemd/network/20-child.network", name=name, address=address)
+                entries.append(RemoteFile(path, text))
+    return entries
+
+
+def port_keyfile(declared: Declared, each: DeclaredPort, route: links.RailRoute | None) -> RemoteFile:
+    """NetworkManager's file of a port."""
+    sections: Mapping[str, Mapping[str, str]]
+    port = each.port
+    if each.infiniband:
+        kind, sections = (
+            "infiniband",
+            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, each.nic)}},
+        )
+    else:
+        kind, sections = "ethernet", {"ethernet": {"mtu": str(port.mtu)}} if port.mtu else {}
+    return keyfile(port.name, kind, sections, interface=port.name, address=port.address, route=route)
+
+
+def keyfile(
+    name: str,
+    kind: str,
+    sections: Mapping[str, Mapping[str, str]],
+    interface: str | None = None,
+    address: str = "",
+    bond: str | None = None,
+    route: links.RailRoute | None = None,
+) -> RemoteFile:
+    text = templates.text(
+        "/etc/NetworkManager/system-connections/rackproof.nmconnection",
+        id=links.connection_id(name), uuid=links.connection_uuid(name), type=kind, interface=interface,
+        sections=sections, address=address, bond=bond, route=route,
+    )  # fmt: skip
+    # NetworkManager ignores files that others can read.
+    return RemoteFile(links.keyfile(name), text, mode="600")

@@ -1,0 +1,153 @@
+"""Settings, files and units of real adapters."""
+
+from __future__ import annotations
+
+from pyinfra import logger
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.network import Port
+from rackproof.configure.nic import declared_ports, infiniband, link_files, links, ports, stack
+from rackproof.configure.nic.declared import Declared
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+
+NAMES = "/usr/local/sbin/rackproof-rdma-names"
+NAMES_UNIT = "rackproof-rdma-names.service"
+ACS = "/usr/local/sbin/rackproof-acs"
+ACS_UNIT = "rackproof-acs.service"
+
+
+def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
+    """What ports, and bonds that RoCE runs over, forget at boot, by name; those that forget something only.
+
+    Raises DeployError where architecture and inventory contradict.
+    """
+    fabric = site.fabric
+    runs = declared.stack.subnet_manager
+    if fabric.subnet_manager is not None and fabric.subnet_manager != runs and (site.ports or runs):
+        # Where it runs is the inventory's business; that it runs nowhere, or everywhere, the architecture's.
+        raise DeployError(
+            f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
+            f" nic_stack.subnet_manager {str(runs).lower()}: correct one"
+        )
+    try:
+        return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
+    except ports.Contradiction as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def rdma_ports(declared: Declared) -> tuple[Port, ...]:
+    """Those whose RDMA device gets a name."""
+    return tuple(each.port for each in declared.ports if each.port.rdma)
+
+
+def acs_unit(site: Site, declared: Declared) -> str | None:
+    """What the unit has to do about PCIe access control; None where nobody asked, or the kernel's command line does.
+
+    ``disable_acs_redir`` takes away redirection only: an architecture that wants all of it off gets the unit, too.
+    """
+    if declared.acs == "disabled":
+        return "disabled"
+    by_kernel = any("disable_acs_redir" in word for word in site.architecture.system.cmdline_required)
+    return "no_redirect" if declared.acs == "no_redirect" and not by_kernel else None
+
+
+def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
+    """What drivers read when they are loaded, and what must not be there before their packages are."""
+    is_infiniband = any(each.infiniband for each in declared.ports)
+    modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))
+    entries: list[Entry] = [
+        # No restart: while other drivers wait for the reboot, these would not fit to what is loaded.
+        RemoteFile(
+            "/etc/modules-load.d/rackproof-rdma.conf",
+            templates.text("/etc/modules-load.d/rackproof.conf", purpose="RDMA", modules=modules),
+        )
+    ]
+    if declared.nvidia:
+        conf = stack.openibd_conf(is_infiniband)
+        entries += [
+            RemoteDirectory("/etc/systemd/system/openibd.service.d"),
+            RemoteFile(stack.OPENIBD, templates.text(stack.OPENIBD)),
+            RemoteDirectory("/etc/infiniband"),
+            RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
+        ]
+    if any(each.infiniband and ports.ipoib_mode(declared.stack, each.nic) == "connected" for each in declared.ports):
+        entries.append(
+            RemoteFile(
+                "/etc/modprobe.d/rackproof-ipoib.conf",
+                "# Managed by rackproof. The enhanced mode of IPoIB knows datagrams only.\n"
+                "options ib_ipoib ipoib_enhanced=0\n",
+                reboot="IPoIB in connected mode",
+            )
+        )
+    return tuple(entries)
+
+
+def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
+    """What lands together with the fabric's own files."""
+    entries: list[Entry] = [RemoteDirectory("/etc/rackproof"), RemoteDirectory(ports.DECLARED)]
+    settings = port_settings(site, declared)
+    if settings:
+        entries.append(RemoteFile(ports.SCRIPT, ports.script("port"), mode="755"))
+        for is_infiniband in sorted({declared.is_infiniband(name) for name in settings}):
+            text = templates.text(
+                "/etc/systemd/system/rackproof-port@.service", what="InfiniBand" if is_infiniband else "RoCE"
+            )
+            entries.append(RemoteFile(f"/etc/systemd/system/{ports.unit_of('', is_infiniband)}", text))
+        entries += [
+            RemoteFile(
+                f"{ports.DECLARED}/{name}",
+                ports.declaration(values),
+                restart=(ports.unit_of(name, declared.is_infiniband(name)),),
+            )
+            for name, values in settings.items()
+        ]
+    if declared.stack.rdma_names and (named := rdma_ports(declared)):
+        names = [ports.instance(port.name) for port in named]
+        entries += [
+            RemoteFile(NAMES, ports.script("rdma-names"), mode="755"),
+            RemoteFile("/etc/rackproof/rdma-names", ports.rdma_names(named)),
+            RemoteFile(
+                f"/etc/systemd/system/{NAMES_UNIT}",
+                templates.text(f"/etc/systemd/system/{NAMES_UNIT}", names=names),
+            ),
+        ]
+    if wanted := acs_unit(site, declared):
+        entries += [
+            RemoteFile(ACS, ports.script("acs"), mode="755"),
+            RemoteFile(
+                f"/etc/systemd/system/{ACS_UNIT}",
+                templates.text(f"/etc/systemd/system/{ACS_UNIT}", wanted=wanted),
+                restart=(ACS_UNIT,),
+            ),
+        ]
+    if declared.stack.subnet_manager:
+        path = "/etc/opensm/partitions.conf" if declared.nvidia else infiniband.PARTITIONS[declared.family]
+        service = "opensmd.service" if declared.nvidia else "opensm.service"
+        content = infiniband.partitions(declared.stack.partitions)
+        entries += [RemoteDirectory(path.rpartition("/")[0]), RemoteFile(path, content, restart=(service,))]
+    return (*entries, *link_files.link_files(site, declared))
+
+
+def units(site: Site, declared: Declared) -> tuple[Unit, ...]:
+    """All are enabled here; ports and names are started by operations of their own, which say what differs."""
+    found: list[Unit] = []
+    if declared.stack.rdma_names and rdma_ports(declared):
+        found.append(Unit(NAMES_UNIT, running=None))
+    if wanted := acs_unit(site, declared):
+        found.append(Unit(ACS_UNIT, proof=f"{ACS} check {wanted}"))
+    names = port_settings(site, declared)
+    found += [Unit(ports.unit_of(name, declared.is_infiniband(name)), running=None) for name in names]
+    if any(each.infiniband for each in declared.ports):
+        found += infiniband.subnet_manager_units(declared.stack.subnet_manager, declared.nvidia)
+    return tuple(found)
+
+
+def warn_of_shared_subnets(site: Site, declared: Declared) -> None:
+    for subnet, names in links.shared_subnets(declared.addressed()).items():
+        logger.warning(
+            "%s: %s are in one subnet (%s): each gets a routing table of its own; a subnet a port needs none",
+            site.node.name, ", ".join(names), subnet,
+        )  # fmt: skip

@@ -1,0 +1,191 @@
+"""Files, units, kernel arguments and the scratch array of a node."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.base.plan import service_limits
+from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.mounts import Mount
+from rackproof.configure.node import cmdline, promised
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.node.scratch import Scratch
+from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.units import Unit
+from rackproof.core.architecture.expectations import role_with
+from rackproof.core.machine import Machine
+from rackproof.errors import InventoryError
+
+OWN_PROFILE = "rackproof"
+IRQ_SERVICE = "rackproof-irq-affinity.service"
+IDLE_SERVICE = "rackproof-idle-limit.service"
+IDLE_SCRIPT = "/usr/local/sbin/rackproof-idle-limit"
+TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned.conf")
+"""Where tuned looks for profiles, before 2.23 and since."""
+
+
+def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
+    """With the users that the architecture promises. Raises DeployError when they contradict each other."""
+    try:
+        return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
+    """Raises DeployError when one is not to be had."""
+    try:
+        found = {user.name: user.password_hash() for user in inputs.users}
+    except InventoryError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.WantedArguments:
+    """Raises DeployError when something is required and forbidden."""
+    system = site.architecture.system
+    required = [*system.cmdline_required, *inputs.kernel_arguments]
+    if inputs.idle_limit == "cmdline":
+        required.append("processor.max_cstate=1")
+        if machine.cpu_vendor == "GenuineIntel":
+            required.append("intel_idle.max_cstate=1")
+    proposed = () if site.settings.virtual else cmdline.proposals(machine, inputs.proposals)
+    try:
+        return cmdline.wanted(
+            required, system.cmdline_forbidden, proposed, cmdline.hugepage_arguments(system.hugepages or {})
+        )
+    except ValueError as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def settings(site: Site, inputs: NodeInputs) -> Settings:
+    system = site.architecture.system
+    return Settings(
+        swap_off=system.swap is False,
+        timezone=inputs.timezone,
+        tuned=system.tuned_profile,
+        modules=system.modules,
+        forbidden=system.modules_forbidden,
+        hugepages=system.hugepages or {},
+        irq_affinity=moves_interrupts(site, inputs),
+    )
+
+
+def moves_interrupts(site: Site, inputs: NodeInputs) -> bool:
+    system = site.architecture.system
+    return system.irq_affinity == "local" or (inputs.irq_affinity and system.irqbalance is False)
+
+
+def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
+    system = site.architecture.system
+    entries: list[Entry] = []
+    if system.modules:
+        text = templates.text("/etc/modules-load.d/rackproof.conf", purpose="node", modules=system.modules)
+        entries.append(RemoteFile(MODULES_LOAD, text))
+    else:
+        entries.append(Absent(MODULES_LOAD))
+    profile = templates.text(
+        "/etc/tuned/rackproof.conf",
+        base=inputs.tuned_base,
+        governor=system.cpu_governor,
+        hugepages=system.transparent_hugepages,
+        sysctl=system.sysctl,
+    )
+    if system.tuned_profile == OWN_PROFILE:
+        entries += [RemoteFile(path, profile, restart=("tuned.service",)) for path in TUNED]
+    entries += _services(moves_interrupts(site, inputs), IRQ_SERVICE, IRQ_SCRIPT, {"root": ""}, {}) + _services(
+        inputs.idle_limit == "latency",
+        IDLE_SERVICE,
+        IDLE_SCRIPT,
+        {"bytes": "".join(f"\\{byte:03o}" for byte in inputs.idle_latency_us.to_bytes(4, "little"))},
+        {"latency_us": inputs.idle_latency_us},
+    )
+    limits = {f"Limit{name}": value for name, value in service_limits(site, inputs).items()}
+    entries += [
+        RemoteFile(
+            f"/etc/systemd/system/{service}.d/60-rackproof-limits.conf",
+            templates.text("/etc/systemd/system/limits.conf", limits=limits),
+        )
+        for service in promised.limited_services(system, inputs)
+    ]
+    return tuple(entries)
+
+
+def _services(
+    wanted: bool, service: str, script: str, of_script: dict[str, object], of_unit: dict[str, object]
+) -> list[Entry]:
+    unit = f"/etc/systemd/system/{service}"
+    if not wanted:
+        return [Absent(unit), Absent(script)]
+    return [
+        RemoteFile(script, templates.text(script, **of_script), mode="755", restart=(service,)),
+        RemoteFile(unit, templates.text(unit, **of_unit), restart=(service,)),
+    ]
+
+
+def units(site: Site, inputs: NodeInputs) -> tuple[Unit, ...]:
+    system = site.architecture.system
+    wanted = []
+    if system.irqbalance is not None:
+        wanted.append(Unit("irqbalance.service", enabled=system.irqbalance, running=system.irqbalance))
+    if system.tuned_profile:
+        wanted.append(Unit("tuned.service"))
+    moves = moves_interrupts(site, inputs)
+    idle = inputs.idle_limit == "latency"
+    wanted.append(Unit(IRQ_SERVICE, enabled=moves, running=moves))
+    wanted.append(Unit(IDLE_SERVICE, enabled=idle, running=idle))
+    return tuple(wanted)
+
+
+def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
+    """None where there is none: no ``scratch_drives`` and no promise. Raises DeployError when they cannot be used."""
+    drives = site.settings.scratch_drives
+    name = site.node.name
+    role = role_with(site.architecture, site.node.groups, "scratch")
+    try:
+        inputs = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
+    except InventoryError as error:
+        raise DeployError(f"{name}: {error}") from None
+    if not drives:
+        return None
+    if len(drives) < 2:
+        raise DeployError(f"{name}: scratch_drives: a RAID0 has at least two drives, the inventory names {drives[0]}")
+    if bad := next((drive for drive in drives if not drive.startswith("/dev/disk/by-")), None):
+        raise DeployError(
+            f"{name}: scratch_drives: {bad} is another drive after the next reboot; name it by /dev/disk/by-id"
+        )
+    if twice := next((drive for drive in drives if drives.count(drive) > 1), None):
+        raise DeployError(f"{name}: scratch_drives: {twice} is there twice")
+    return Scratch(drives, inputs.scratch_path, inputs.scratch_label, inputs.scratch_fstype, inputs.scratch_chunk_kib)
+
+
+def scratch_mount(array: Scratch) -> Mount:
+    """By label; a machine whose array is broken still boots, and says so."""
+    options = ("noatime", "nofail", "x-systemd.device-timeout=90")
+    return Mount(
+        name="scratch",
+        what=f"LABEL={array.label}",
+        where=array.where,
+        type=array.fstype,
+        options=options,
+        fstype=array.fstype,
+        required=("noatime",),
+        forbidden=("ro",),
+        network=False,
+        seen="/dev/md*",
+    )
+
+
+def scratch_files(array: Scratch) -> tuple[Entry, ...]:
+    mount = scratch_mount(array)
+    text = templates.text(
+        "/etc/systemd/system/drive.mount",
+        description="Scratch array",
+        what=mount.what,
+        where=mount.where,
+        type=mount.type,
+        options=mount.options,
+    )
+    return (RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,)),)

@@ -1,0 +1,37 @@
+"""Inputs of the reboot: mode, batches, limits."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.site import Site
+from rackproof.core.reboot_mode import Mode
+from rackproof.errors import InventoryError
+
+
+def mode_of(site: Site, word: object) -> Mode:
+    """Raises DeployError for a word that is none."""
+    try:
+        return Mode(word)
+    except ValueError:
+        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}") from None
+
+
+def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
+    """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
+    try:
+        inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
+        mine = read_inputs(site.node, "rebooting", RebootInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    for name in ("serial", "max_failures"):
+        if len({getattr(each, name) for each in inputs}) > 1:
+            raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
+    if serial is None:
+        return mine
+    try:
+        return RebootInputs.model_validate({**mine.model_dump(), "serial": int(str(serial))})
+    except ValueError:
+        raise DeployError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None

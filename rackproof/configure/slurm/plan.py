@@ -1,0 +1,72 @@
+"""The cluster of a node, its files and units."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.render import templates
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.site import Site
+from rackproof.configure.slurm.cluster import Cluster, cluster_of, is_member
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.configure.units import Unit
+from rackproof.errors import InventoryError
+
+
+def cluster_here(site: Site) -> Cluster | None:
+    """The cluster that this node is a part of. Raises DeployError for what this rack cannot have."""
+    try:
+        cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, "slurm", SlurmInputs))
+        if cluster is None or not is_member(cluster, site.node):
+            return None
+        head = read_inputs(site.rack.node(cluster.controller), "slurm", SlurmInputs)
+    except InventoryError as error:
+        raise DeployError(str(error)) from None
+    if head != cluster.inputs:
+        raise DeployError(f"{site.node.name}: slurm: not the inputs of {cluster.controller}; set them for all nodes")
+    return cluster
+
+
+def configuration(site: Site, cluster: Cluster, nodes: list[str], partitions: list[str]) -> str:
+    return templates.text(
+        "/etc/slurm/slurm.conf",
+        architecture=site.architecture.metadata.id,
+        cluster=cluster,
+        inputs=cluster.inputs,
+        nodes=nodes,
+        partitions=partitions,
+    )
+
+
+def files(site: Site, cluster: Cluster) -> tuple[Entry, ...]:
+    """Everything but what another node has to answer for."""
+    base = cluster.inputs.state_directory
+    cgroup, limits = "/etc/slurm/cgroup.conf", "/etc/systemd/system/slurmd.service.d/rackproof.conf"
+    entries: list[Entry] = [RemoteDirectory("/etc/slurm"), RemoteDirectory(base)]
+    if site.node.name == cluster.controller:
+        entries.append(RemoteDirectory(f"{base}/slurmctld", mode="700", owner="slurm", group="slurm"))
+    if site.node.name in cluster.nodes:
+        entries += [
+            RemoteDirectory(f"{base}/slurmd"),
+            RemoteFile(limits, templates.text(limits, memlock=_memlock(site)), restart=("slurmd.service",)),
+            RemoteFile(cgroup, templates.text(cgroup), restart=("slurmd.service",)),
+        ]
+    return tuple(entries)
+
+
+def controller_units() -> tuple[Unit, ...]:
+    return (
+        Unit("munge.service"),
+        Unit("slurmctld.service", proof="timeout -k 2 10 scontrol ping 2>/dev/null | grep -q ' is UP'"),
+    )
+
+
+def node_units() -> tuple[Unit, ...]:
+    return (Unit("munge.service"), Unit("slurmd.service"))
+
+
+def _memlock(site: Site) -> str:
+    """As systemd reads it."""
+    memlock = site.architecture.system.limits_memlock
+    return "infinity" if memlock == "unlimited" else f"{memlock}K"

@@ -1,0 +1,148 @@
+"""Client software, mounts, files and units of a node that mounts storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.drives import Drive
+from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.mounts import Mount
+from rackproof.configure.render import templates
+from rackproof.configure.site import Site
+from rackproof.configure.storage import catalogue
+from rackproof.configure.storage.client import Client, NoClient
+from rackproof.configure.storage.secrets import read_secret
+from rackproof.configure.storage.steps import Step
+from rackproof.configure.units import Unit
+from rackproof.errors import InventoryError
+
+RETRY_SERVICE = "rackproof-mounts.service"
+RETRY_SCRIPT = "/usr/local/sbin/rackproof-mounts"
+READ_AHEAD = "/usr/local/sbin/rackproof-read-ahead"
+READ_AHEAD_RULE = "/etc/udev/rules.d/90-rackproof-read-ahead.rules"
+TARGET = "nfs-client.target"
+
+
+def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | None = None) -> Client:
+    """``locked``: package and version of what a version set brings.
+
+    Raises DeployError when an input is missing: nothing has been touched then.
+    """
+    around = replace(site.storage_around, locked=dict(locked or {}))
+    try:
+        return catalogue.merge_clients(
+            catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))
+        )  # fmt: skip
+    except (NoClient, InventoryError) as error:
+        raise DeployError(f"{site.node.name}: {error}") from None
+
+
+def _secret(site: Site, kind: str) -> bytes | None:
+    inputs = site.storage_around.inputs
+    secret = inputs.beegfs.auth if kind == "beegfs" else inputs.cephfs.secret
+    return read_secret(secret, f"storage_clients.{kind}") if secret else None
+
+
+def local_drive(site: Site) -> Drive | None:
+    """The local drive and its file system, None when the architecture gives this role none.
+
+    Raises DeployError when the inventory names no drive for it.
+    """
+    local = [s for s in site.client_storage().values() if s.class_ == "local"]
+    if not local:
+        return None
+    if len(local) > 1:
+        raise DeployError(f"{site.node.name}: several storages of class local are not supported yet")
+    return site.drive("data_drive", local[0].source, local[0].fstype)
+
+
+def modules(site: Site) -> tuple[str, ...]:
+    """Kernel modules of the network file systems, loaded at boot; now, the first mount loads them."""
+    return client_of(site).modules
+
+
+def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | None = None) -> tuple[Entry, ...]:
+    mounts = site.client_mounts()
+    client = client_of(site) if client is None else client
+    network = [mount for mount in mounts if mount.network]
+    entries: list[Entry] = [*client.files, *(_unit_file(mount, timeout_s) for mount in mounts)]
+    entries += [RemoteDirectory(mount.where) for mount in mounts if mount.service and mount.type != "fuse.daos"]
+    if client.modules:
+        entries.append(
+            RemoteFile(
+                "/etc/modules-load.d/rackproof-storage.conf",
+                templates.text("/etc/modules-load.d/rackproof.conf", purpose="storage", modules=client.modules),
+            )
+        )
+    if network:
+        entries += [
+            RemoteFile(RETRY_SCRIPT, templates.text(RETRY_SCRIPT, mounts=network), mode="755"),
+            RemoteFile(
+                f"/etc/systemd/system/{RETRY_SERVICE}",
+                templates.text(f"/etc/systemd/system/{RETRY_SERVICE}", retry_s=retry_s),
+            ),
+        ]
+    ahead = {mount.where: mount.read_ahead_kib for mount in mounts if mount.read_ahead_kib is not None}
+    if ahead:
+        entries += [
+            RemoteFile(READ_AHEAD, templates.text(READ_AHEAD, wanted=ahead), mode="755"),
+            RemoteFile(READ_AHEAD_RULE, templates.text(READ_AHEAD_RULE, script=READ_AHEAD)),
+        ]
+    return tuple(entries)
+
+
+def read_ahead_steps(site: Site) -> tuple[Step, ...]:
+    """What udev does at every mount, for those that are there already."""
+    if all(mount.read_ahead_kib is None for mount in site.client_mounts()):
+        return ()
+    return (
+        Step(
+            name="Read-ahead",
+            holds=f"{READ_AHEAD} --check",
+            script=f"udevadm control --reload\n{READ_AHEAD}",
+            otherwise=f"{READ_AHEAD} --check names what the kernel has",
+        ),
+    )
+
+
+def _unit_file(mount: Mount, timeout_s: int) -> RemoteFile:
+    path = f"/etc/systemd/system/{mount.unit}"
+    if mount.content is not None:
+        return RemoteFile(path, mount.content, restart=(mount.unit,))
+    if mount.network:
+        text = templates.text(
+            "/etc/systemd/system/network.mount",
+            description=f"Storage {mount.name}",
+            mount=mount,
+            timeout_s=mount.timeout_s or timeout_s,
+        )
+    else:
+        text = templates.text(
+            "/etc/systemd/system/drive.mount",
+            description=f"Storage {mount.name}",
+            what=mount.what,
+            where=mount.where,
+            type=mount.type,
+            options=mount.options,
+        )
+    return RemoteFile(path, text, restart=(mount.unit,))
+
+
+def early_units(client: Client) -> tuple[Unit, ...]:
+    """Services that must be there before anything can be mounted."""
+    return tuple(unit for unit in client.units if unit.name != TARGET)
+
+
+def units(site: Site) -> tuple[Unit, ...]:
+    """After the mounts: the retry service has nothing to wait for then and is up at once."""
+    mounts = site.client_mounts()
+    wanted = [Unit(mount.unit, running=None) for mount in mounts if not mount.network]
+    if any(storage.class_ == "nfs" for storage in site.client_storage().values()):
+        wanted.append(Unit(TARGET))
+    if any(mount.network for mount in mounts):
+        wanted.append(Unit(RETRY_SERVICE))
+    return tuple(wanted)

@@ -1,0 +1,1 @@
+"""An NFS server with a drive of its own."""
