@@ -1,22 +1,28 @@
-"""What can go wrong, for a person to read.
+"""Errors that a user reads: one line each, the cause first, with the file, node or key and what to do.
 
-::
+Classes without a path are defined here, the others in the named module::
 
-    RackproofError                 one line: what, where, what to do next
-    ├── InventoryError             the inventory file is absent, raises, or contradicts itself
-    ├── ArchitectureError          a reference architecture is unknown or malformed
-    ├── VersionSetError            a version set is malformed, edited after it was locked, or contradicts itself
-    ├── SizingError                the sizing model was asked about something that cannot be
-    ├── RunError                   a run folder is absent, damaged or cannot be continued
-    ├── EvidenceWriteError         evidence could not be written (disk full, permissions)
-    ├── RemoteError                a node could not be asked
-    │   ├── NodeUnreachable
-    │   └── HostKeyRefused
-    ├── SelfTestError              a catalogue of faults, or a written rack, is malformed
-    └── LabError                   the virtual rack could not do what was asked
+    RackproofError
+    ├── InventoryError          the inventory is absent, raises, or contradicts itself
+    │   └── SourceError         a source of an inventory is unreadable or malformed (inventories/records.py)
+    ├── ArchitectureError       a reference architecture is unknown or malformed
+    ├── VersionSetError         a version set is malformed, was edited after it was locked, or contradicts itself
+    ├── SizingError             an input of the sizing model is unknown, malformed or impossible
+    ├── RunError                a run folder is absent, damaged, or cannot be continued
+    ├── EvidenceWriteError      evidence cannot be written (disk full, permissions)
+    ├── RemoteError             a command on a node failed to run
+    │   ├── NodeUnreachable     no connection, or it was lost
+    │   └── HostKeyRefused      the host key is unknown or has changed
+    ├── Unmeasured              a node gave no answer to a check (remote/recording.py)
+    ├── ParseError              the output of a tool cannot be parsed (parse/errors.py)
+    ├── UnitError               a unit is unknown, or has another dimension (core/units.py)
+    ├── NoTopology              no reference graph, or no matrix of NVLinks (core/topology.py)
+    ├── UnsupportedGpu          GPU, driver branch and operating system do not go together (core/gpu_generations.py)
+    ├── SelfTestError           a catalogue of faults, or a written rack, is malformed
+    └── LabError                the virtual rack cannot do what was asked
 
-Every one ends a command with exit status 3 (``EXIT_USAGE``) unless it is caught and turned into an
-UNMEASURED verdict on the way.
+A command ends with exit status 3 (``EXIT_USAGE``) for each of them, unless it is caught on the way and becomes an
+UNMEASURED verdict. ``tests/unit/test_errors.py`` compares the tree with the classes of the package.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ EXIT_USAGE = 3
 
 
 class RackproofError(Exception):
-    """Base of every error that a user is meant to read; ``str()`` is one line."""
+    """Base of every error that a user reads; ``str()`` is one line."""
 
 
 class InventoryError(RackproofError):
@@ -52,11 +58,11 @@ class RunError(RackproofError):
 
 
 class EvidenceWriteError(RackproofError):
-    """Evidence could not be stored; the run stops, what was written before stays readable."""
+    """Evidence cannot be written. The run stops; evidence written before stays readable."""
 
 
 class RemoteError(RackproofError):
-    """A node could not be asked. ``node`` is its inventory name."""
+    """A command on a node failed to run. ``node`` is its inventory name."""
 
     def __init__(self, node: str, reason: str) -> None:
         super().__init__(f"{node}: {reason}")
@@ -65,7 +71,7 @@ class RemoteError(RackproofError):
 
 
 class NodeUnreachable(RemoteError):
-    """No connection: refused, timed out, authentication failed, or lost on the way."""
+    """The connection was refused, timed out, failed to authenticate, or was lost."""
 
 
 class HostKeyRefused(RemoteError):
@@ -73,7 +79,7 @@ class HostKeyRefused(RemoteError):
 
 
 class LabError(RackproofError):
-    """The virtual rack could not do what was asked."""
+    """The virtual rack cannot do what was asked."""
 
 
 class SelfTestError(RackproofError):

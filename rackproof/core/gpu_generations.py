@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.nearest import suggestion
+from rackproof.errors import RackproofError
 
 NVIDIA: Final = "10de"
 GPU_KINDS: Final = ("0300", "0302")
@@ -37,8 +38,8 @@ class Generation:
     source: str = ""
 
 
-class UnsupportedGpu(ValueError):
-    """One line: the GPU, what is wrong, the way out."""
+class UnsupportedGpu(RackproofError, ValueError):
+    """The GPU, its driver branch and the operating system do not go together."""
 
 
 _LEGACY = "NVIDIA, Unix graphics feature deprecation schedule: 580 is the last branch for Maxwell, Pascal and Volta"

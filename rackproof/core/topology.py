@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import fold
+from rackproof.errors import RackproofError
 
 Matrix = Sequence[Sequence[int]]
 """Links from each GPU (row) to each GPU (column): 18 for NV18, 0 where no NVLink joins them and on the diagonal."""
@@ -34,8 +35,8 @@ _NVLINK: Final = re.compile(r"NV(\d{1,3})")
 _NO_NVLINK: Final = frozenset({"PIX", "PXB", "PSB", "PHB", "NODE", "SYS", "SOC"})
 
 
-class NoTopology(ValueError):
-    """There is nothing to compare, or nothing to compare with; ``str()`` is one line."""
+class NoTopology(RackproofError):
+    """No reference graph of that name, or no matrix of links to compare with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rackproof.core.nearest import suggestion
+from rackproof.errors import RackproofError
 
 if TYPE_CHECKING:
     from pint import UnitRegistry
@@ -55,8 +56,8 @@ percent = 0.01
 """
 
 
-class UnitError(ValueError):
-    """A unit is unknown, or cannot be converted into another; ``str()`` is one line."""
+class UnitError(RackproofError, ValueError):
+    """A unit is unknown, or cannot be converted into another. A ValueError for pydantic's validators."""
 
 
 def convert(value: float, from_: str, to: str) -> float:

@@ -1,16 +1,18 @@
-"""The one exception of the parsers."""
+"""The exception of all parsers."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from rackproof.errors import RackproofError
+
 _LONGEST_REASON: Final = 240
 
 
-class ParseError(ValueError):
-    """``tool`` did not print what it should have; ``reason`` is one printable line.
+class ParseError(RackproofError, ValueError):
+    """The output of ``tool`` cannot be parsed; ``reason`` is one printable line of at most 240 characters.
 
-    The caller turns it into UNMEASURED: an output that cannot be read is no number and no answer.
+    Validators and benchmarks turn it into UNMEASURED.
     """
 
     def __init__(self, tool: str, reason: str) -> None:

@@ -14,7 +14,6 @@ from rackproof.core.architecture.expectations import ABSENT, role_with, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError
-from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from rackproof.validation.checks import ROLE, Check
 
@@ -101,7 +100,7 @@ def outcome_of(error: BaseException | None) -> tuple[CheckOutcome, str]:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, RackproofError | ParseError):
+    if isinstance(error, RackproofError):
         return str(error)
     if type(error).__name__ == "Skipped":
         return f"skipped: {error}"

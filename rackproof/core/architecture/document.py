@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from rackproof.core.architecture.nesting import TooMuch, measure
+from rackproof.core.architecture.nesting import check_size
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.errors import ArchitectureError
 
@@ -26,7 +26,7 @@ class Document:
         self.name = name
         loader = None
         try:
-            measure(text, _Loader)
+            check_size(text, name, _Loader)
             loader = _Loader(text)
             root = loader.get_single_node()
             if root is None:
@@ -41,8 +41,6 @@ class Document:
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             raise ArchitectureError(f"{name}:{line}: not YAML: {error.reason}") from None
-        except TooMuch as error:
-            raise ArchitectureError(f"{name}:{error.line}: {error}") from None
         finally:
             if loader is not None:
                 loader.dispose()

@@ -1,4 +1,4 @@
-"""How much a YAML text is when its aliases are written out, counted before anything is built from it."""
+"""Size limits of a YAML text, applied before anything is built from it; aliases count as what they expand to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from typing import Any
 
 import yaml
 
+from rackproof.errors import ArchitectureError
+
 MOST_NODES = 200_000
-"""Mappings, lists and scalars of one file, aliases written out; the largest shipped file has a few thousand."""
+"""Mappings, lists and scalars of one file with its aliases expanded; the largest shipped file has a few thousand."""
 
 DEEPEST = 100
 """Mappings and lists inside each other, those behind aliases included."""
-
-
-class TooMuch(ValueError):
-    """The text cannot be a reference architecture; ``line`` counts from 1."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 @dataclass(slots=True)
@@ -32,11 +26,16 @@ class _Part:
     """Levels, its own included; 0 for a scalar."""
 
 
-def measure(text: str, loader: Any) -> None:
-    """Look through the events of ``text``, which neither recurse nor build anything.
+def check_size(text: str, name: str, loader: Any) -> None:
+    """Refuse a text that is nested too deeply, or too large, once its aliases are expanded.
 
-    Raises TooMuch, and yaml.YAMLError for what is no YAML.
+    Reads the events of ``text``, which neither recurse nor build anything; ``name`` is its file in errors. Raises
+    ArchitectureError, and yaml.YAMLError for a text that is not YAML.
     """
+
+    def too_much(line: int, reason: str) -> ArchitectureError:
+        return ArchitectureError(f"{name}:{line}: {reason}")
+
     behind: dict[str, _Part] = {}
     around: list[_Part] = []
     for event in yaml.parse(text, Loader=loader):
@@ -44,7 +43,7 @@ def measure(text: str, loader: Any) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             around.append(_Part(event.anchor))
             if len(around) > DEEPEST:
-                raise TooMuch(line, f"nested deeper than {DEEPEST} levels")
+                raise too_much(line, f"nested deeper than {DEEPEST} levels")
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             part = around.pop()
@@ -52,7 +51,7 @@ def measure(text: str, loader: Any) -> None:
             part = _Part(event.anchor, height=0)
         elif isinstance(event, yaml.AliasEvent):
             if any(outer.anchor == event.anchor for outer in around):
-                raise TooMuch(line, f"*{event.anchor} refers to itself")
+                raise too_much(line, f"*{event.anchor} refers to itself")
             part = behind.get(event.anchor or "") or _Part(None, height=0)  # an unknown one is refused when it is built
         else:
             continue
@@ -62,6 +61,6 @@ def measure(text: str, loader: Any) -> None:
             around[-1].nodes += part.nodes
             around[-1].height = max(around[-1].height, part.height + 1)
         if len(around) + part.height > DEEPEST:
-            raise TooMuch(line, f"nested deeper than {DEEPEST} levels")
+            raise too_much(line, f"nested deeper than {DEEPEST} levels")
         if sum(outer.nodes for outer in around) > MOST_NODES:
-            raise TooMuch(line, "aliases expand to too much" if behind else f"more than {MOST_NODES} entries")
+            raise too_much(line, "aliases expand to too much" if behind else f"more than {MOST_NODES} entries")

@@ -1,0 +1,68 @@
+"""The exception tree in the docstring of ``rackproof.errors`` names every exception of the package, where it is."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from pathlib import Path
+
+import rackproof.errors
+
+PACKAGE = Path(rackproof.errors.__file__).parent
+ROOT = "RackproofError"
+LEAF = re.compile(r"(?P<indent>[│ ]*[├└]── )?(?P<name>[A-Z]\w+)(?:  .*?(?:\((?P<module>[\w/]+\.py)\))?)?")
+
+
+def drawn() -> dict[str, tuple[str, str]]:
+    """Class: its parent and its module, as the docstring draws them."""
+    tree: dict[str, tuple[str, str]] = {}
+    ancestors: list[str] = []
+    for line in (rackproof.errors.__doc__ or "").splitlines():
+        leaf = LEAF.fullmatch(line.removeprefix("    ")) if line.startswith("    ") else None
+        if leaf is None:
+            continue
+        depth = len(leaf["indent"] or "") // 4
+        assert leaf["name"] not in tree, f"{leaf['name']} is drawn twice"
+        tree[leaf["name"]] = (ancestors[depth - 1] if depth else "Exception", leaf["module"] or "errors.py")
+        ancestors[depth:] = [leaf["name"]]
+    return tree
+
+
+def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """Exception classes of the package by name: their bases and their module. ``_Private`` ones are left out."""
+    classes: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.is_relative_to(PACKAGE / "configure"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+                classes.setdefault(node.name, []).append((bases, path.relative_to(PACKAGE).as_posix()))
+
+    def is_exception(name: str) -> bool:
+        builtin = getattr(builtins, name, None)
+        if isinstance(builtin, type):
+            return issubclass(builtin, Exception)
+        return any(is_exception(base) for bases, _ in classes.get(name, ()) for base in bases)
+
+    return {name: found for name, found in classes.items() if is_exception(name) and not name.startswith("_")}
+
+
+def test_the_tree_names_every_exception_and_its_parent() -> None:
+    tree, classes = drawn(), exceptions()
+    actual = {name: (bases[0], module) for name, [(bases, module), *_] in classes.items()}
+    assert actual == tree
+
+
+def test_no_two_exceptions_share_a_name() -> None:
+    assert {name: found for name, found in exceptions().items() if len(found) > 1} == {}
+
+
+def test_every_exception_is_one_that_the_commands_report() -> None:
+    tree = drawn()
+    for name in tree:
+        ancestors = [name]
+        while ancestors[-1] in tree:
+            ancestors.append(tree[ancestors[-1]][0])
+        assert ROOT in ancestors
