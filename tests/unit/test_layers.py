@@ -18,7 +18,7 @@ LAYERS: dict[str, set[str]] = {
     "atomic_write": set(),
     "shell": set(),
     "core": {"errors"},
-    "parse": {"core"},
+    "parse": {"core", "errors"},
     "architectures": {"core", "errors"},
     "version_sets": {"core", "errors"},
     "inventory_reader": {"core", "errors"},
