@@ -18,6 +18,7 @@ Classes without a path are defined here, the others in the named module::
     ├── UnitError               a unit is unknown, or has another dimension (core/units.py)
     ├── NoTopology              no reference graph, or no matrix of NVLinks (core/topology.py)
     ├── UnsupportedGpu          GPU, driver branch and operating system do not go together (core/gpu_generations.py)
+    ├── Refused                 an operation does not change a node; the other nodes go on
     ├── SelfTestError           a catalogue of faults, or a written rack, is malformed
     └── LabError                the virtual rack cannot do what was asked
 
@@ -84,3 +85,7 @@ class LabError(RackproofError):
 
 class SelfTestError(RackproofError):
     """A catalogue of faults or a written rack cannot be used."""
+
+
+class Refused(RackproofError):
+    """An operation does not change a node: it could not be read, or the change would harm it."""

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
 _BLANK_BYTES = 1 << 20
@@ -110,7 +110,7 @@ def _first(found: dict[str, list[str]], key: str) -> str:
     return found.get(key, [""])[0]
 
 
-class ForeignDrive(ValueError):
+class ForeignDrive(Refused):
     """A drive that must not be touched, or that is not one drive; the text says what was found."""
 
 

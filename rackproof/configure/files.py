@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from rackproof.configure.rollback.journal import Journal, directory_line, file_line, mark_lines
+from rackproof.errors import Refused
 
 PENDING = "/run/rackproof/pending"
 """One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""
@@ -95,8 +96,12 @@ class FileState:
     text: str | None = None
 
 
-class MarkersBroken(ValueError):
-    """The kit's marker lines do not pair up, so that nobody can say what belongs to it."""
+class FileProblem(Refused):
+    """A path is declared twice, or something else than the declared kind is there."""
+
+
+class MarkersBroken(FileProblem):
+    """The kit's marker lines do not pair up."""
 
 
 def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
@@ -200,11 +205,7 @@ class FilePlan:
 
 
 def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> FilePlan:
-    """Compare what shall be with what is.
-
-    Raises ValueError when two entries claim one path or something that is no file is in the way, MarkersBroken
-    when a block cannot be found.
-    """
+    """Compare declared with actual states. Raises FileProblem, MarkersBroken."""
     directories: list[RemoteDirectory] = []
     writes: list[tuple[RemoteFile, str]] = []
     attributes: list[RemoteFile] = []
@@ -212,7 +213,7 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
     seen: set[str] = set()
     for entry in entries:
         if entry.path in seen:
-            raise ValueError(f"{entry.path}: two writers for one file")
+            raise FileProblem(f"{entry.path}: two writers for one file")
         seen.add(entry.path)
         state = states.get(entry.path)
         if isinstance(entry, Absent):
@@ -220,12 +221,12 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
                 removals.append(entry)
         elif isinstance(entry, RemoteDirectory):
             if state is not None and state.kind != "directory":
-                raise ValueError(f"{entry.path}: expected a directory, actual {state.kind}")
+                raise FileProblem(f"{entry.path}: expected a directory, actual {state.kind}")
             if state is None or _attributes(state) != _wanted(entry):
                 directories.append(entry)
         else:
             if state is not None and state.kind not in ("regular file", "regular empty file", "symbolic link"):
-                raise ValueError(f"{entry.path}: expected a file, actual {state.kind}")
+                raise FileProblem(f"{entry.path}: expected a file, actual {state.kind}")
             content = _content(entry, state)
             digest = _digest(content)
             if state is None or state.kind == "symbolic link" or state.sha256 != digest:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
 from rackproof.core.port_names import rail_alias
+from rackproof.errors import Refused
 
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
@@ -110,7 +111,7 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
     )
 
 
-class PortProblem(ValueError):
+class PortProblem(Refused):
     """A port that cannot be brought to its declared state; the text is one line for a person."""
 
 

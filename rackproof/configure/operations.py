@@ -6,11 +6,10 @@ one line that says why, when the node could not be read or when what it would ov
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyinfra import logger
-from pyinfra.api.command import QuoteString, StringCommand
-from pyinfra.api.operation import operation
+from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
 from rackproof.configure import clock, facts, kernel
@@ -21,29 +20,16 @@ from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
 from rackproof.configure.ceph import cluster as ceph
+from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import file_line, unit_line, value_line
 from rackproof.configure.rollback.run import journal_here
-
-Commands = Generator[StringCommand, None, None]
-
-
-def refuse(reason: str) -> Commands:
-    """Fail this operation on this node. Raising would end the run for every node."""
-    host.log(reason, logger.error)
-    yield StringCommand("echo", QuoteString(reason), ">&2;", "exit 1")
-
-
-def unreadable(what: str) -> Commands:
-    return refuse(f"{what} could not be read, so nothing was changed")
+from rackproof.errors import Refused
 
 
 @operation()
 def packages(names: Sequence[str], family: str = "debian") -> Commands:
     """Install what is missing, all in one go. Nothing is ever upgraded or removed."""
-    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names, family=family)
-    if installed is None:
-        yield from unreadable("the list of installed packages")
-        return
+    installed = ask(facts.InstalledPackages, "the list of installed packages", packages_wanted=names, family=family)
     missing = [name for name in names if name not in installed]
     if missing:
         yield StringCommand(package_plans.install_script(missing, family))
@@ -60,14 +46,16 @@ def files(entries: Sequence[file_plans.Entry]) -> Commands:
     yield from write_files(entries)
 
 
-def file_states(entries: Sequence[file_plans.Entry]) -> dict[str, file_plans.FileState] | None:
-    """What is at the entries' paths, with as much content as planning and showing them need."""
+def file_states(
+    entries: Sequence[file_plans.Entry], what: str = "the state of the files"
+) -> dict[str, file_plans.FileState]:
+    """States at the entries' paths, with the content that planning and differences need. Raises ``Unreadable``."""
     texts = [
         entry.path
         for entry in entries
         if isinstance(entry, file_plans.RemoteFile) and (entry.block or (state.config.DIFF and not entry.secret))
     ]
-    return host.get_fact(facts.FileStates, paths=[entry.path for entry in entries], texts=texts)
+    return ask(facts.FileStates, what, paths=[entry.path for entry in entries], texts=texts)
 
 
 def write_files(
@@ -75,14 +63,7 @@ def write_files(
 ) -> Commands:
     """The body of ``files``, for operations that learn their content at run time."""
     states = file_states(entries) if states is None else states
-    if states is None:
-        yield from unreadable("the state of the files")
-        return
-    try:
-        plan = file_plans.plan_files(entries, states)
-    except ValueError as error:
-        yield from refuse(str(error))
-        return
+    plan = file_plans.plan_files(entries, states)
     if not plan:
         host.noop(f"all {len(entries)} files are as declared")
         return
@@ -97,10 +78,7 @@ def write_files(
 @operation()
 def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Commands:
     """Set values of the running kernel; the files that set them at boot are another operation's."""
-    actual = host.get_fact(facts.KernelValues, sysctl=list(sysctl), patterns=list(patterns))
-    if actual is None:
-        yield from unreadable("the kernel's values")
-        return
+    actual = ask(facts.KernelValues, "the kernel's values", sysctl=list(sysctl), patterns=list(patterns))
     plan = kernel.plan_values(sysctl, patterns, actual)
     if plan:
         kept = [value_line(setting.path, setting.expected) for setting in plan]
@@ -112,10 +90,7 @@ def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Com
 @operation()
 def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None = None) -> Commands:
     """Enable, mask, start and restart units, and see to it that they have their effect."""
-    found = host.get_fact(facts.UnitStates, wanted=list(wanted), manager=list(manager or {}))
-    if found is None:
-        yield from unreadable("the state of the units")
-        return
+    found = ask(facts.UnitStates, "the state of the units", wanted=list(wanted), manager=list(manager or {}))
     plan = unit_plans.plan_units(wanted, found, manager)
     if not plan:
         host.noop(f"all {len(wanted)} units are as declared")
@@ -128,10 +103,8 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
 @operation()
 def time_followed() -> Commands:
     """Wait until the clock follows a time source; fail where it goes by itself. Changes nothing."""
-    found = host.get_fact(facts.Synchronised)
-    if found is None:
-        yield from unreadable("the state of chrony")
-    elif found:
+    found = ask(facts.Synchronised, "the state of chrony")
+    if found:
         host.noop("the clock follows a time source")
     else:
         yield StringCommand(clock.wait_script())
@@ -140,15 +113,8 @@ def time_followed() -> Commands:
 @operation()
 def ports(wanted: Sequence[network_plans.Port]) -> Commands:
     """Name, size and address the fabric ports, now and without a reboot."""
-    links = host.get_fact(facts.Links, with_paths=any(port.path for port in wanted))
-    if links is None:
-        yield from unreadable("the network interfaces")
-        return
-    try:
-        changes = network_plans.plan_ports(wanted, links)
-    except network_plans.PortProblem as error:
-        yield from refuse(str(error))
-        return
+    links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
+    changes = network_plans.plan_ports(wanted, links)
     if changes:
         yield StringCommand(network_plans.apply_script(changes))
     else:
@@ -158,17 +124,11 @@ def ports(wanted: Sequence[network_plans.Port]) -> Commands:
 @operation()
 def filesystem(drive: drive_plans.Drive) -> Commands:
     """Make a file system on a blank drive. A drive with anything else on it is never written to."""
-    found = host.get_fact(facts.DriveState, device=drive.device)
-    if found is None:
-        yield from unreadable(f"the drive {drive.device}")
-        return
-    try:
-        if drive_plans.needs_mkfs(drive, found):
-            yield StringCommand(drive_plans.mkfs_script(drive, drive_plans.usable_device(drive.device, found)))
-        else:
-            host.noop(f"{found.devices[0]} carries {drive.fstype} '{drive.label}'")
-    except drive_plans.ForeignDrive as error:
-        yield from refuse(str(error))
+    found = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)
+    if drive_plans.needs_mkfs(drive, found):
+        yield StringCommand(drive_plans.mkfs_script(drive, drive_plans.usable_device(drive.device, found)))
+    else:
+        host.noop(f"{found.devices[0]} carries {drive.fstype} '{drive.label}'")
 
 
 def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
@@ -183,10 +143,7 @@ def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Comm
 
     ``complete``: these are all network mounts of the node. What the kit has mounted beside them is unmounted.
     """
-    table = host.get_fact(facts.MountTable)
-    if table is None:
-        yield from unreadable("the mount table")
-        return
+    table = ask(facts.MountTable, "the mount table")
     plan = mount_plans.plan_mounts(wanted, table, complete)
     if not plan:
         host.noop(f"all {len(wanted)} mounts are in force")
@@ -204,16 +161,13 @@ def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Comm
         if (found := mount_plans.mount_differences(mount, table.mounted.get(mount.where), table.transports))
     ]
     if wrong:
-        yield from refuse(" | ".join(wrong))
+        raise Refused(" | ".join(wrong))
 
 
 @operation()
 def unmounted(keep: Sequence[mount_plans.Mount]) -> Commands:
     """Unmount every network mount of the kit's that is not among those to keep, and remove its unit."""
-    table = host.get_fact(facts.MountTable)
-    if table is None:
-        yield from unreadable("the mount table")
-        return
+    table = ask(facts.MountTable, "the mount table")
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone
     if gone:
         plan = mount_plans.MountPlan(gone=gone)
@@ -225,22 +179,13 @@ def unmounted(keep: Sequence[mount_plans.Mount]) -> Commands:
 @operation()
 def ceph_cluster(plan: ceph.CephPlan) -> Commands:
     """Make the Ceph cluster, or complete one whose making was interrupted. The bootstrap script must be there."""
-    found = host.get_fact(facts.CephState)
-    if found is None:
-        yield from unreadable("the state of Ceph")
+    found = ask(facts.CephState, "the state of Ceph")
+    if ceph.is_set_up(plan, found):
+        host.noop(f"Ceph cluster {plan.fsid} is there")
         return
-    try:
-        if ceph.is_set_up(plan, found):
-            host.noop(f"Ceph cluster {plan.fsid} is there")
-            return
-        drive = host.get_fact(facts.DriveState, device=plan.drive)
-        if drive is None:
-            yield from unreadable(f"the drive {plan.drive}")
-            return
-        ceph.check_drive(plan, found, drive)
-        yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
-    except (drive_plans.ForeignDrive, ceph.OtherCluster) as error:
-        yield from refuse(str(error))
+    drive = ask(facts.DriveState, f"the drive {plan.drive}", device=plan.drive)
+    ceph.check_drive(plan, found, drive)
+    yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
 
 
 @operation()
@@ -253,15 +198,12 @@ def meet() -> Commands:
 
 
 @operation()
-def programs(names: Sequence[str]) -> Commands:
+def programs(names: Sequence[str]) -> None:
     """Fail on a node where a declared program is not there although its package is installed. Changes nothing."""
-    found = host.get_fact(facts.Programs, programs=names)
-    if found is None:
-        yield from unreadable("the programs on PATH")
-        return
+    found = ask(facts.Programs, "the programs on PATH", programs=names)
     missing = [name for name in names if name not in found]
     # Before the run the packages may be missing still, and the programs with them.
     if missing and state.is_executing:
-        yield from refuse(f"not on PATH: {', '.join(missing)}; add their package to the architecture")
+        raise Refused(f"not on PATH: {', '.join(missing)}; add their package to the architecture")
     else:
         host.noop(f"all {len(names)} programs are there")

@@ -17,13 +17,14 @@ from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host, inventory
 
 from rackproof.configure import facts, mounts, trust
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile, block_of
-from rackproof.configure.operations import Commands, file_states, refuse, unreadable, write_files
+from rackproof.configure.operation import Commands, operation, required
+from rackproof.configure.operations import file_states, write_files
+from rackproof.errors import Refused
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def forget(other: Host, what: str) -> None:
     _runs.setdefault(other.state, _Answers()).known.pop(_key(other, what), None)
 
 
-def ask(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
+def ask_node(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
     """Ask a node once in a run; nodes that want the same answer at the same time wait for it.
 
     None when the node has already failed in this run, cannot be reached, or has no answer. That is remembered as
@@ -85,10 +86,8 @@ def _identity(other: Host) -> trust.Identity | None:
 def own_key() -> Commands:
     """Make this node's own ssh key pair when root has none."""
     node = inventory.get_host(host.name)
-    identity = ask(node, "identity", _identity)
-    if identity is None:
-        yield from unreadable("the node's ssh keys")
-    elif identity.user_key is None:
+    identity = required(ask_node(node, "identity", _identity), "the node's ssh keys")
+    if identity.user_key is None:
         yield StringCommand(trust.keygen_script(host.name))
         forget(node, "identity")
     else:
@@ -109,14 +108,11 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
             RemoteDirectory("/root/.ssh", mode="700"),
             RemoteFile(trust.AUTHORIZED_KEYS, "", mode="600", block=True),
         ]
-    states = file_states(entries)
-    if states is None:
-        yield from unreadable("the ssh files")
-        return
+    states = file_states(entries, "the ssh files")
     present = {path: block_of(found.text or "") for path, found in states.items()}
     identities = {}
     for name in names:
-        identity = ask(inventory.get_host(name), "identity", _identity)
+        identity = ask_node(inventory.get_host(name), "identity", _identity)
         if identity is not None:
             identities[name] = identity
     lines, unknown = trust.known_hosts(names, identities, present.get(trust.KNOWN_HOSTS, ""))
@@ -144,16 +140,14 @@ def _secret(server: Host) -> str | None:
 @operation()
 def ceph_secret(server: str) -> Commands:
     """Bring the client key of the Ceph file system from its server; readable by root only, never shown."""
-    content = ask(inventory.get_host(server), "ceph secret", _secret)
+    content = ask_node(inventory.get_host(server), "ceph secret", _secret)
     if content is None:
         entry = RemoteFile(mounts.CEPH_SECRET, "", mode="600", secret=True)
-        states = file_states([entry])
-        if states is None:
-            yield from unreadable("the Ceph client key")
-        elif mounts.CEPH_SECRET in states:
+        states = file_states([entry], "the Ceph client key")
+        if mounts.CEPH_SECRET in states:
             host.noop(f"{server} does not answer; the key that is there stays")
         elif host.state.is_executing:
-            yield from refuse(f"{server} has no Ceph client key: is the cluster up there?")
+            raise Refused(f"{server} has no Ceph client key: is the cluster up there?")
         else:
             yield from write_files([entry], states)  # planned; the key is made by the same run
         return

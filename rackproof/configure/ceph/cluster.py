@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_blank, usable_device
 from rackproof.configure.files import PENDING
 from rackproof.core.architecture import Ceph
+from rackproof.errors import Refused
 
 _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
 
@@ -80,7 +81,7 @@ def parse_state(lines: Sequence[str]) -> CephState:
     return CephState(found.get("done"), found.get("osd"))
 
 
-class OtherCluster(ValueError):
+class OtherCluster(Refused):
     """The node carries a cluster that was set up differently; it is not touched."""
 
 

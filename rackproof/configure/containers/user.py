@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.core.sections import sections_of
+from rackproof.errors import Refused
 
 HOME = "/var/lib/rackproof/home"
 FOLDER = "rackproof-user"
 """Of the user, in the root of every shared storage."""
 
 
-class ForeignUser(ValueError):
+class ForeignUser(Refused):
     """The name or the number belongs to somebody else."""
 
 

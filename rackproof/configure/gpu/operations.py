@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
 from rackproof.configure import facts as shared_facts
@@ -19,12 +18,14 @@ from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.packages import Package
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.gpu.state import GpuState
+from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
+from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.gdscheck import parse_gdscheck
 
@@ -32,16 +33,13 @@ from rackproof.parse.gdscheck import parse_gdscheck
 @operation()
 def refused(reason: str) -> Commands:
     """Fail on this node, with one line."""
-    yield from refuse(reason)
+    raise Refused(reason)
 
 
 @operation()
 def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
     """Bring the key that a repository's lists are signed with, if its digest is the declared one."""
-    found = host.get_fact(shared_facts.FileStates, paths=[path], texts=[])
-    if found is None:
-        yield from unreadable("the key of the repository")
-        return
+    found = ask(shared_facts.FileStates, "the key of the repository", paths=[path], texts=[])
     if path in found and found[path].sha256 == sha256:
         host.noop(f"{path} is the declared key")
         return
@@ -62,10 +60,8 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
 @operation()
 def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     """Install what is missing or of another version, and hold what has a version."""
-    found = host.get_fact(facts.GpuFacts, packages_wanted=[each.name for each in packages], family=family, smi=False)
-    if found is None:
-        yield from unreadable("the list of installed packages")
-        return
+    names = [package.name for package in packages]
+    found = ask(facts.GpuFacts, "the list of installed packages", packages_wanted=names, family=family, smi=False)
     missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]
     unheld = [each.name for each in packages if hold and each.version is not None and each.name not in found.held]
     if missing or unheld:
@@ -79,15 +75,9 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
 @operation()
 def driver(target: install.WantedDriver, machine: Machine) -> Commands:
     """Install the driver, rebuild the initial file system, load what is not loaded, say what needs a reboot."""
-    found = host.get_fact(
-        facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
-    )
-    if found is None:
-        yield from unreadable("the state of the GPU driver")
-        return
+    found = _driver_state(target, machine)
     if problem := secure_boot_problem(machine, target.choice, found.key_enrolled):
-        yield from refuse(problem)
-        return
+        raise Refused(problem)
     plan = install.plan_driver(target, found)
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
@@ -100,13 +90,14 @@ def driver(target: install.WantedDriver, machine: Machine) -> Commands:
         host.noop(f"{target.choice.label} is in force")
 
 
-def _usable(target: install.WantedDriver, machine: Machine) -> bool | None:
-    """Whether the declared driver can be used; before the run, whether it will be. None where nobody can say."""
-    found = host.get_fact(
-        facts.GpuFacts, packages_wanted=[each.name for each in target.packages], family=machine.family, smi=False
-    )
-    if found is None:
-        return None
+def _driver_state(target: install.WantedDriver, machine: Machine) -> GpuState:
+    names = [package.name for package in target.packages]
+    return ask(facts.GpuFacts, "the state of the GPU driver", packages_wanted=names, family=machine.family, smi=False)
+
+
+def _usable(target: install.WantedDriver, machine: Machine) -> bool:
+    """Whether the declared driver can be used; before the run, whether it will be. Raises Unreadable."""
+    found = _driver_state(target, machine)
     if state.is_executing or found.loaded is not None:
         return install.in_force(target, found)
     return not any(name in found.modules for name in install.OTHERS)
@@ -116,30 +107,23 @@ def _usable(target: install.WantedDriver, machine: Machine) -> bool | None:
 def driver_units(wanted: Sequence[Unit], target: install.WantedDriver, machine: Machine) -> Commands:
     """As ``operations.units``; services of a driver that waits for a reboot are enabled and start with it."""
     usable = _usable(target, machine)
-    if usable is None:
-        yield from unreadable("the state of the GPU driver")
-        return
     units = wanted if usable else [replace(unit, running=None, proof=None) for unit in wanted]
     yield from operations.units._inner(wanted=list(units))
 
 
 @operation()
-def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> Commands:
+def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> None:
     """Fail where DMA-BUF is promised and what is in force does not offer it. Changes nothing.
 
     Before a reboot that is waited for nobody can say: it may bring kernel, driver or network stack.
     """
-    names = [each.name for each in target.packages]
-    found = host.get_fact(facts.GpuFacts, packages_wanted=names, family=machine.family, smi=False)
-    if found is None:
-        yield from unreadable("the state of the GPU driver")
-        return
+    found = _driver_state(target, machine)
     if found.reboots or not install.in_force(target, found):
         host.noop("DMA-BUF is looked for when the driver is in force")
         return
     problem = install.dmabuf_problem(found)
     if problem and state.is_executing:
-        yield from refuse(problem)
+        raise Refused(problem)
     else:
         host.noop(problem or "the kernel's RDMA core has DMA-BUF, and the loaded driver is the open one")
 
@@ -147,22 +131,18 @@ def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> Commands
 @operation()
 def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
     """Limits, clocks, ECC and MIG as declared, through the script that sets them at every boot; then read back."""
-    found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
-    if found is None:
-        yield from unreadable("what GPUs are set to")
-        return
+    found = ask(facts.GpuFacts, "what GPUs are set to", packages_wanted=[], family=machine.family, smi=True)
     if found.smi is None:
         if found.loaded is not None and found.smi_problem and not found.reboots:
-            yield from refuse(f"nvidia-smi gives no report: {found.smi_problem}")
+            raise Refused(f"nvidia-smi gives no report: {found.smi_problem}")
         else:
             host.noop(f"{tuning.SERVICE} sets them when the driver is loaded")
         return
     plan = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
     if plan.busy and plan.now:
-        yield from refuse(
+        raise Refused(
             f"MIG cannot be changed while programs use the GPUs: {', '.join(plan.busy)}; drain the node and run again"
         )
-        return
     new = [mark for mark in plan.pending if mark not in found.reboots]
     for reason in plan.now:
         logger.debug("%s: %s", host.name, reason)
@@ -182,22 +162,18 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
 def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
     found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
     if found is None or found.smi is None:
-        yield from refuse(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
-        return
+        raise Refused(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
     left = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
     if left.pending:
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
     if left.now:
-        yield from refuse(f"asked for and not in force: {'; '.join(left.now)}")
+        raise Refused(f"asked for and not in force: {'; '.join(left.now)}")
 
 
 @operation()
 def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriver, machine: Machine) -> Commands:
     """Load nvidia-fs, and fail where gdscheck does not say that every promised file system is reached directly."""
     usable = _usable(target, machine)
-    if usable is None:
-        yield from unreadable("the state of the GPU driver")
-        return
     if not usable or (not state.is_executing and host.get_fact(facts.GdsCheck) == ""):
         host.noop("gdscheck is asked when driver and GPUDirect Storage are there")
         return
@@ -212,7 +188,7 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriv
         )
         wrong = _gds_problems(declared, stack) if state.is_executing else ()
     if wrong:
-        yield from refuse(f"GPUDirect Storage: {'; '.join(wrong)}")
+        raise Refused(f"GPUDirect Storage: {'; '.join(wrong)}")
 
 
 def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
@@ -228,15 +204,8 @@ def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
 @operation()
 def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     """Container runtimes hand out GPUs, and the CDI specification is that of the driver in force."""
-    found = host.get_fact(facts.Runtimes)
-    if found is None:
-        yield from unreadable("the container runtimes")
-        return
-    try:
-        plan = runtime_plans.plan(wanted, found, installing=not state.is_executing, owned=owned)
-    except runtime_plans.NoRuntime as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.Runtimes, "the container runtimes")
+    plan = runtime_plans.plan(wanted, found, installing=not state.is_executing, owned=owned)
     for reason in plan.reasons:
         logger.debug("%s: %s", host.name, reason)
     if plan:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.rollback.journal import Later, later, mark_lines
 from rackproof.core.architecture import Containers
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 
 CDI: Final = "/etc/cdi/nvidia.yaml"
 CDI_SERVICE: Final = "rackproof-cdi.service"
@@ -140,7 +140,7 @@ class RuntimePlan:
         return "\n".join(("set -eu", 'fail() { echo "$1" >&2; exit 1; }', *self.lines))
 
 
-class NoRuntime(ValueError):
+class NoRuntime(Refused):
     """A declared runtime is not on the node."""
 
 

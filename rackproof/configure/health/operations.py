@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host
 
 from rackproof.configure.health import facts
 from rackproof.configure.health.kit import Kit, install_script, standard_input
-from rackproof.configure.operations import Commands, unreadable
+from rackproof.configure.operation import Commands, ask, operation
 
 
 @operation()
 def kit(wanted: Kit) -> Commands:
     """Install the kit of this checkout, unless the node has exactly this one."""
-    found = host.get_fact(facts.InstalledKit, directory=wanted.inputs.directory)
-    if found is None:
-        yield from unreadable("the installed kit")
-    elif found == wanted.stamp:
+    found = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
+    if found == wanted.stamp:
         host.noop("the kit is installed")
     else:
         # pip may take many minutes on a slow node; it has a limit of its own in the script.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.core.machine import Machine, Pci
+from rackproof.errors import Refused
 
 VENDOR: Final = "15b3"
 NETWORK: Final = "02"
@@ -45,7 +46,7 @@ class Adapter:
     """``ConnectX-7``."""
 
 
-class UnknownAdapter(ValueError):
+class UnknownAdapter(Refused):
     """One line for a person."""
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
+from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
 
@@ -18,7 +19,7 @@ MEMORY: Final = "/var/lib/rackproof/nic"
 SLOT: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
-class FirmwareProblem(ValueError):
+class FirmwareProblem(Refused):
     """What an adapter's firmware needs and cannot get; one line for a person."""
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
 from rackproof.configure import facts as common
@@ -16,63 +15,39 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.locked_firmware import Locked
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.operation import Commands, ask, operation, required
 from rackproof.configure.rollback.journal import value_line
 from rackproof.configure.rollback.run import journal_here
+from rackproof.errors import Refused
 
 
 @operation()
-def adapters(
-    wanted: Sequence[network.Port], declared: Mapping[str, str], others: Sequence[DeclaredPort] = ()
-) -> Commands:
+def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others: Sequence[DeclaredPort] = ()) -> None:
     """Fail on a node with an adapter that nobody knows, without a rail's, or whose ports another tool manages, too.
 
     ``others``: ports that are no rails; of these none may be in use under another name. Changes nothing.
     """
-    machine = machine_here()
-    if machine is None:
-        yield from unreadable("the machine")
-        return
-    try:
-        found = devices.adapters(machine, declared)
-    except devices.UnknownAdapter as error:
-        yield from refuse(str(error))
-        return
+    machine = required(machine_here(), "the machine")
+    found = devices.adapters(machine, declared)
     missing = devices.missing_rails([port.path for port in wanted if port.path], machine, found)
     missing = missing or devices.missing_adapters(adapter_paths(others), "nic_stack.ports", machine, found)
     if missing or (wanted and not found):
-        yield from refuse(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
-        return
+        raise Refused(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
     everyone = (*wanted, *(each.port for each in others))
-    present = host.get_fact(common.Links, with_paths=any(port.path for port in everyone))
-    if present is None:
-        yield from unreadable("the network interfaces")
-        return
+    present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in everyone))
     if problem := network.in_use([each.port for each in others], present):
-        yield from refuse(problem)
-        return
-    foreign = host.get_fact(facts.Foreign, names=network.words_of(everyone, present))
-    if foreign is None:
-        yield from unreadable("who else manages the ports")
-        return
+        raise Refused(problem)
+    foreign = ask(facts.Foreign, "who else manages the ports", names=network.words_of(everyone, present))
     if problem := links.foreign_problem(foreign):
-        yield from refuse(problem)
-        return
+        raise Refused(problem)
     host.noop(f"{len(found)} adapter functions, all known")
 
 
 @operation()
 def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> Commands:
     """Remove an OFED that is not the declared one, where that is allowed; otherwise refuse."""
-    found = host.get_fact(facts.StackState)
-    if found is None:
-        yield from unreadable("the state of the adapters' drivers")
-        return
-    try:
-        plan = stack.plan_removal(source, version, found, allowed)
-    except stack.StackProblem as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.StackState, "the state of the adapters' drivers")
+    plan = stack.plan_removal(source, version, found, allowed)
     if plan:
         _log(plan.reasons)
         yield StringCommand(plan.script)
@@ -83,17 +58,14 @@ def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> 
 @operation()
 def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Commands:
     """See to it that the drivers that are installed for this kernel run, or will after a reboot."""
-    found = host.get_fact(facts.StackState)
-    if found is None:
-        yield from unreadable("the state of the adapters' drivers")
-        return
+    found = ask(facts.StackState, "the state of the adapters' drivers")
     try:
         plan = stack.plan_drivers(source, dkms, found, restart)
     except stack.StackProblem as error:
         if not state.is_executing:  # before the run the packages may be missing still
             host.noop(f"after the packages: {error}")
         elif not any(mark.startswith(f"{REBOOT}kernel ") for mark in found.pending):
-            yield from refuse(str(error))
+            raise
         elif f"{REBOOT}{stack.REASON}" not in found.pending:
             # They are built for the kernel that the next start brings; the run after it says whether they fit.
             _log((f"{error}; another kernel comes with the reboot",))
@@ -114,17 +86,13 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
 
     A port that only a reboot brings (another link type, other drivers) is waited for, not complained about.
     """
-    found = host.get_fact(common.Links, with_paths=any(port.path for port in wanted))
-    if found is None:
-        yield from unreadable("the network interfaces")
-        return
+    found = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     try:
         changes = network.plan_ports(wanted, found)
     except network.PortProblem as error:
-        if waiting := _reboots():
-            host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
-            return
-        yield from refuse(str(error))
+        if not (waiting := _reboots()):
+            raise
+        host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
         yield StringCommand(network.apply_script(changes, manager))
@@ -135,10 +103,7 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
 @operation()
 def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
     """The kernel's values of ports; those of a port that only a reboot brings are left to the boot."""
-    actual = host.get_fact(common.KernelValues, sysctl=list(wanted), patterns=[])
-    if actual is None:
-        yield from unreadable("the kernel's values")
-        return
+    actual = ask(common.KernelValues, "the kernel's values", sysctl=list(wanted), patterns=[])
     plan = kernel.plan_values(wanted, {}, actual)
     if not plan:
         host.noop("the kernel has all values")
@@ -159,10 +124,7 @@ def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
 @operation()
 def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -> Commands:
     """A routing table and a rule for each of these rails, as their files say."""
-    found = host.get_fact(facts.RailTables)
-    if found is None:
-        yield from unreadable("the routing tables")
-        return
+    found = ask(facts.RailTables, "the routing tables")
     missing = links.missing_routes(wanted, *found)
     if not missing:
         host.noop(f"all {len(wanted)} rails have their tables")
@@ -176,18 +138,15 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
 @operation()
 def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
     """Bonds and VLANs, from the files that are there already."""
-    found = host.get_fact(common.Links, with_paths=any(path for upper in wanted for _, path in upper.members))
-    bonds = host.get_fact(facts.Bonds)
-    if found is None or bonds is None:
-        yield from unreadable("the network interfaces and bonds")
-        return
+    with_paths = any(path for upper in wanted for _, path in upper.members)
+    found = ask(common.Links, "the network interfaces", with_paths=with_paths)
+    bonds = ask(facts.Bonds, "the bonds")
     try:
         changes = links.plan_uppers(wanted, found, bonds)
     except network.PortProblem as error:
-        if waiting := _reboots():
-            host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
-            return
-        yield from refuse(str(error))
+        if not (waiting := _reboots()):
+            raise
+        host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
         _log(f"{change.upper.name}: {'; '.join(change.reasons)}" for change in changes)
@@ -199,10 +158,7 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
 @operation()
 def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
     """Give RDMA devices the names of their ports, through the unit that does it at boot."""
-    slots = host.get_fact(facts.Slots)
-    if slots is None:
-        yield from unreadable("the RDMA devices")
-        return
+    slots = ask(facts.Slots, "the RDMA devices")
     wrong = [port for port in wanted if slots.get(port.name) is None or slots.get(port.rdma) != slots.get(port.name)]
     if not wrong:
         host.noop(f"all {len(wanted)} RDMA devices have their names")
@@ -220,10 +176,7 @@ def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
 @operation()
 def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = False) -> Commands:
     """What ports forget at every boot, set through their units so that it comes back by itself."""
-    found = host.get_fact(facts.PortStates, names=list(wanted))
-    if found is None:
-        yield from unreadable("the state of the ports")
-        return
+    found = ask(facts.PortStates, "the state of the ports", names=list(wanted))
     wrong = {
         name: reasons
         for name, values in wanted.items()
@@ -233,10 +186,7 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
     if wrong and state.is_executing and (waiting := _reboots(drivers_only=not absent)):
         host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
         return
-    marks = host.get_fact(common.Marks)
-    if marks is None:
-        yield from unreadable("what waits for a restart")
-        return
+    marks = ask(common.Marks, "what waits for a restart")
     stale = [name for name in wanted if f"restart:{ports.unit_of(name, infiniband)}" in marks]
     chosen = [name for name in wanted if name in wrong or name in stale]
     if not chosen:
@@ -257,42 +207,29 @@ def adapter_firmware(
     ``wanted``: purpose, names or PCI addresses of its ports, version, settings. What the version set has no image of is
     compared by ``locked_firmware_in_force``, at the end.
     """
-    slots = host.get_fact(facts.Slots)
-    present = host.get_fact(common.Links, with_paths=any(port.path for port in rails))
-    if slots is None or present is None:
-        yield from unreadable("the adapters' PCI addresses")
-        return
-    try:
-        chosen, unknown = _slots_of(wanted, rails, slots, present)
-        there = _adapters(locked) if locked else ()
-    except (firmware.Contradiction, devices.UnknownAdapter) as error:
-        yield from refuse(str(error))
-        return
+    slots = ask(facts.Slots, "the adapters' PCI addresses")
+    present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in rails))
+    chosen, unknown = _slots_of(wanted, rails, slots, present)
+    there = _adapters(locked) if locked else ()
     if unknown and state.is_executing and not _reboots():
-        yield from refuse(
+        raise Refused(
             f"firmware is declared for ports that are not there: {', '.join(unknown)}; give their PCI addresses"
             " (nics.*.slots), or correct the names"
         )
-        return
     chosen = locked_firmware.asked(chosen, there, locked)
     if not chosen:
         host.noop("no adapter has declared firmware")
         return
-    found = host.get_fact(facts.FirmwareStates, wanted=chosen)
-    if found is None:
-        yield from unreadable("the adapters' firmware")
-        return
+    found = ask(facts.FirmwareStates, "the adapters' firmware", wanted=chosen)
+    declared = locked_firmware.with_locked(chosen, found, there, locked)
     try:
-        declared = locked_firmware.with_locked(chosen, found, there, locked)
         plan = firmware.plan_firmware(declared, found, locked.images, locked.proxy)
-    except firmware.Contradiction as error:
-        yield from refuse(str(error))
-        return
+    except firmware.Contradiction:
+        raise
     except firmware.FirmwareProblem as error:
         if state.is_executing:
-            yield from refuse(str(error))
-        else:  # before the run the tools may be missing still
-            host.noop(f"after the packages: {error}")
+            raise
+        host.noop(f"after the packages: {error}")  # before the run the tools may be missing still
         return
     if not plan:
         compared = [each for each in declared if each.version or each.settings]
@@ -302,7 +239,7 @@ def adapter_firmware(
     yield StringCommand(plan.script)
     wrong = firmware.not_taken(chosen, host.get_fact(facts.FirmwareStates, wanted=chosen))
     if wrong:
-        yield from refuse("; ".join(wrong))
+        raise Refused("; ".join(wrong))
 
 
 def _slots_of(
@@ -348,26 +285,19 @@ def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
 
 
 @operation()
-def locked_firmware_in_force(locked: Locked) -> Commands:
+def locked_firmware_in_force(locked: Locked) -> None:
     """Every adapter that the version set means runs the set's firmware; anything else is an error. Changes nothing."""
-    try:
-        found = [each for each in _adapters(locked) if locked_firmware.may_be_meant(each.kind, locked)]
-    except devices.UnknownAdapter as error:
-        yield from refuse(str(error))
-        return
+    found = [each for each in _adapters(locked) if locked_firmware.may_be_meant(each.kind, locked)]
     wanted = locked_firmware.asked((), found, locked)
     if not wanted:
         host.noop("no adapter here has firmware in the version set")
         return
-    actual = host.get_fact(facts.FirmwareStates, wanted=wanted)
-    if actual is None:
-        yield from unreadable("the adapters' firmware")
-        return
+    actual = ask(facts.FirmwareStates, "the adapters' firmware", wanted=wanted)
     compared = locked_firmware.compare(found, actual, locked)
     wrong = "; ".join(compared.wrong)
     # Before the run the tools may be missing still.
     if wrong and state.is_executing:
-        yield from refuse(f"{host.name}: not as the version set says: {wrong}")
+        raise Refused(f"{host.name}: not as the version set says: {wrong}")
     elif wrong:
         host.noop(f"after the run: {wrong}")
     elif compared.waiting:
@@ -379,10 +309,8 @@ def locked_firmware_in_force(locked: Locked) -> Commands:
 @operation()
 def zero_link_counters(names: Sequence[str]) -> Commands:
     """Begin counting link errors and flaps at zero, once a boot: what is counted now is kept, to be subtracted."""
-    done = host.get_fact(facts.LinkBaseline)
-    if done is None:
-        yield from unreadable("the baseline of link counters")
-    elif done:
+    done = ask(facts.LinkBaseline, "the baseline of link counters")
+    if done:
         host.noop("link counters began at zero in this boot")
     else:
         yield StringCommand(baseline.script(names))

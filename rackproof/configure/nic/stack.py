@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.errors import Refused
 
 Source = Literal["doca", "mlnx_ofed", "inbox"]
 
@@ -25,7 +26,7 @@ OPENIBD: Final = "/etc/systemd/system/openibd.service.d/rackproof.conf"
 OPENIB: Final = "/etc/infiniband/openib.conf"
 
 
-class StackProblem(ValueError):
+class StackProblem(Refused):
     """Why drivers cannot be had as declared; one line for a person."""
 
 

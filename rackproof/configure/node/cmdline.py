@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.core.machine import Machine
+from rackproof.errors import Refused
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
 """Last in the order of the names: what packages and clouds put there is read before."""
@@ -172,7 +173,7 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
 # What has to be done
 
 
-class NoBootLoader(ValueError):
+class NoBootLoader(Refused):
     """The machine's boot loader is none that the kit can set."""
 
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host
 
-from rackproof.configure.drives import ForeignDrive
 from rackproof.configure.files import REBOOT
 from rackproof.configure.node import cmdline as cmdlines
 from rackproof.configure.node import facts
@@ -18,7 +16,7 @@ from rackproof.configure.node import scratch as arrays
 from rackproof.configure.node import settings as node_settings
 from rackproof.configure.node import users as accounts
 from rackproof.configure.node.inputs import User
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.operation import Commands, Unreadable, ask, operation
 from rackproof.configure.rollback.journal import (
     GRUB,
     INITRAMFS,
@@ -38,15 +36,8 @@ TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
 @operation()
 def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
     """Bring the boot loader's arguments to what is wanted; a mark says that only a reboot makes them true."""
-    found = host.get_fact(facts.BootLoader)
-    if found is None:
-        yield from unreadable("the boot loader")
-        return
-    try:
-        plan = cmdlines.plan(wanted, found)
-    except cmdlines.NoBootLoader as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.BootLoader, "the boot loader")
+    plan = cmdlines.plan(wanted, found)
     if plan.script:
         for reason in plan.reasons:
             logger.debug("%s: %s", host.name, reason)
@@ -69,15 +60,8 @@ def _kept_arguments(wanted: cmdlines.WantedArguments, found: cmdlines.BootLoader
 @operation()
 def settings(wanted: node_settings.Settings) -> Commands:
     """Swap, time zone, tuned profile, modules, huge pages, interrupts of network cards."""
-    found = host.get_fact(facts.NodeSettings, wanted=wanted)
-    if found is None:
-        yield from unreadable("the node's settings")
-        return
-    try:
-        plan = node_settings.plan(wanted, found)
-    except ValueError as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.NodeSettings, "the node's settings", wanted=wanted)
+    plan = node_settings.plan(wanted, found)
     if not plan.lines:
         host.noop("the node has all settings")
         return
@@ -106,15 +90,8 @@ def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[La
 @operation()
 def scratch(array: arrays.Scratch) -> Commands:
     """Make the scratch array and its file system on blank drives, or assemble it when it is not running."""
-    found = host.get_fact(facts.ScratchArray, array=array)
-    if found is None:
-        yield from unreadable("the scratch drives")
-        return
-    try:
-        steps = arrays.plan(array, found)
-    except ForeignDrive as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.ScratchArray, "the scratch drives", array=array)
+    steps = arrays.plan(array, found)
     if steps:
         yield StringCommand(arrays.script(array, steps, found))
     else:
@@ -124,15 +101,8 @@ def scratch(array: arrays.Scratch) -> Commands:
 @operation()
 def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
     """Make accounts and bring them to what was declared; nothing else of them is touched."""
-    found = host.get_fact(facts.Accounts, names=[user.name for user in wanted])
-    if found is None:
-        yield from unreadable("the accounts")
-        return
-    try:
-        plan = accounts.plan(wanted, hashes, found)
-    except accounts.OtherAccount as error:
-        yield from refuse(str(error))
-        return
+    found = ask(facts.Accounts, "the accounts", names=[user.name for user in wanted])
+    plan = accounts.plan(wanted, hashes, found)
     if not plan.script:
         host.noop(f"all {len(wanted)} accounts are as declared")
         return
@@ -144,4 +114,4 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
 @operation()
 def unread() -> Commands:
     """The machine itself could not be read."""
-    yield from unreadable("the machine (os-release, kernel, PCI devices)")
+    raise Unreadable("the machine (os-release, kernel, PCI devices)")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.errors import Refused
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
@@ -117,7 +118,7 @@ def module_reason(name: str) -> str:
 
 
 def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
-    """What differs. Raises ValueError, in words for a person, when something cannot be done here."""
+    """What differs. Raises Refused when something cannot be done here."""
     lines: list[str] = []
     reasons: list[str] = []
 
@@ -204,7 +205,7 @@ def _blacklist(text: str | None) -> list[str]:
 def _hugepages(size: int, count: int, found: SettingsState, record: Record) -> None:
     actual = found.hugepages.get(size)
     if actual is None:
-        raise ValueError(f"huge pages of {size} KiB: this kernel has no such size")
+        raise Refused(f"huge pages of {size} KiB: this kernel has no such size")
     if actual == count or f"{REBOOT}{HUGE_REASON}" in found.marks:
         return
     path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.node.inputs import User
 from rackproof.configure.rollback.journal import Later, file_line, later_keys
+from rackproof.errors import Refused
 
 SUDOERS = "/etc/sudoers.d"
 
@@ -77,7 +78,7 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
     return found
 
 
-class OtherAccount(ValueError):
+class OtherAccount(Refused):
     """An account of that name is there, and is somebody else's."""
 
 

@@ -38,6 +38,7 @@ from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 
 SUPPORTED: Final = {
     "debian": ("12", "13"),
@@ -175,7 +176,7 @@ def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) ->
         yield _of_drive(error)
 
 
-def _of_drive(error: ValueError) -> Problem:
+def _of_drive(error: Refused) -> Problem:
     return Problem(FOREIGN_DRIVE, *_divided(str(error), "correct the inventory, or look at lsblk"))
 
 

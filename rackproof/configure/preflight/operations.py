@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 from pyinfra import logger
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.inventory import Inventory
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
@@ -28,7 +27,7 @@ from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
 from rackproof.configure.node.promised import checked_only
-from rackproof.configure.operations import Commands, refuse
+from rackproof.configure.operation import operation
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
 from rackproof.configure.preflight.claims import Claims, claimed, of_ports
@@ -55,7 +54,7 @@ from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
 from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 
 RECORDED = "recording_file"
 """Data of a node whose answers were written down some other day."""
@@ -267,16 +266,15 @@ def _once(lines: Sequence[str]) -> list[str]:
 
 
 @operation()
-def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> Commands:
+def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> None:
     """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
     if host.state.is_executing and (reason := take_node()):
-        yield from refuse(f"not begun: {reason}")
-        return
+        raise Refused(f"not begun: {reason}")
     stopping, accepted = divided(of_node(site, given, claims), given.accept)
     if not host.state.is_executing:
         for line in (*accepted_of_rack, *accepted, *_once(_checked_only(site))):
             host.log(line, logger.warning)
     if stopping:
-        yield from refuse(f"not begun: {sentence(stopping)}")
+        raise Refused(f"not begun: {sentence(stopping)}")
     else:
         host.noop(f"nothing is in the way{f', {len(accepted)} accepted' if accepted else ''}")

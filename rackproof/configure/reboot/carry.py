@@ -13,6 +13,7 @@ from rackproof.configure.reboot import drain
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.reasons import UNKNOWN, RebootState, reasons
 from rackproof.core.evidence import REBOOTED
+from rackproof.errors import Refused
 
 DOWN_S = 300
 """Seconds until a node that still answers with its old boot id counts as one that does not go down."""
@@ -38,7 +39,7 @@ class Clock:
     sleep: Callable[[float], None]
 
 
-class NotRebooted(Exception):
+class NotRebooted(Refused):
     """Why, in one line. The node is as it was, or in the state that the line names."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,18 @@ from pyinfra import logger
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
 from pyinfra.api.command import FunctionCommand, StringCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.connectors.util import clear_askpass_cache, remove_any_sudo_askpass_file
 from pyinfra.context import host, state
 
 from rackproof.configure.facts import Answer, complete
 from rackproof.configure.machine import forget_machine
-from rackproof.configure.operations import refuse, unreadable
+from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.reboot import reasons
 from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.core.reboot_mode import Mode
-
-Commands = Generator[StringCommand | FunctionCommand, None, None]
+from rackproof.errors import Refused
 
 OWN_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -60,14 +57,10 @@ def reboot(
     Nothing is sent where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained, and
     any mode the node that was taken out of Slurm for an exchange of its driver (``exchanges``: it has such a driver).
     """
-    found = host.get_fact(Reasons)
-    if found is None:
-        yield from unreadable("what waits for a reboot")
-        return
+    found = ask(Reasons, "what waits for a reboot")
     why = reasons.reasons(found, kernel)
     if found.unknown:
-        yield from refuse(reasons.UNKNOWN)
-        return
+        raise Refused(reasons.UNKNOWN)
     work = Reboot(
         node=host.name,
         line=PyinfraLine(host, _rights()),
@@ -82,11 +75,7 @@ def reboot(
         say=lambda text: host.log(text, logger.info),
     )
     if not why:
-        try:
-            drained = _is_drained(work, mode, exchanges) if slurm and state.is_executing else False
-        except NotRebooted as error:
-            yield from refuse(str(error))
-            return
+        drained = _is_drained(work, mode, exchanges) if slurm and state.is_executing else False
         if drained:
             yield FunctionCommand(_give_back, (work,), {})
         host.noop("nothing waits for a reboot")
@@ -97,15 +86,13 @@ def reboot(
         host.noop("a reboot is not allowed")
         return
     if found.boot_id == own_boot_id():
-        yield from refuse(
+        raise Refused(
             f"{reasons.REQUIRED}{'; '.join(why)}; this is the machine that the deploy runs on:"
             " reboot it by hand, or run the deploy from another one"
         )
-        return
     before = _failed.setdefault(host.state, [])
     if len(before) > inputs.max_failures:
-        yield from refuse(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
-        return
+        raise Refused(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
     yield FunctionCommand(_carry_out, (work, found), {})
 
 

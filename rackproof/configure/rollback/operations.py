@@ -10,16 +10,16 @@ from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
 from rackproof.configure.facts import FileStates
 from rackproof.configure.files import FileState
-from rackproof.configure.operations import Commands, refuse, unreadable
-from rackproof.configure.rack_operations import ask
+from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.rack_operations import ask_node
 from rackproof.configure.rollback import restore as plans
 from rackproof.configure.rollback.facts import Kept
 from rackproof.configure.rollback.run import journal_here, take_node
+from rackproof.errors import Refused
 
 
 def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
@@ -29,13 +29,13 @@ def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
 def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None]) -> str | None:
     """The run to undo: the one that is named, or the newest of all nodes. None: there is none.
 
-    Raises ValueError when no node has kept the one that is named.
+    Raises Refused when no node has kept the one that is named.
     """
     runs = sorted({each.run for found in kept.values() for each in found or ()})
     if run is None:
         return runs[-1] if runs else None
     if run not in runs:
-        raise ValueError(f"no node has kept a run {run}; there are: {', '.join(runs) or 'none'}")
+        raise Refused(f"no node has kept a run {run}; there are: {', '.join(runs) or 'none'}")
     return run
 
 
@@ -46,34 +46,20 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
     ``force``: paths that are restored although somebody else has changed them since.
     """
     if state.is_executing and (reason := take_node()):
-        yield from refuse(reason)
-        return
+        raise Refused(reason)
     nodes = sorted(state.inventory.get_active_hosts(), key=lambda node: str(node.name))
-    kept = {node.name: ask(node, "kept runs", _kept) for node in nodes}
-    mine = kept.get(host.name)
-    if mine is None:
-        yield from unreadable("what the node has kept")
-        return
-    try:
-        target = target_of(run, kept)
-    except ValueError as error:
-        yield from refuse(str(error))
-        return
+    kept = {node.name: ask_node(node, "kept runs", _kept) for node in nodes}
+    mine = required(kept.get(host.name), "what the node has kept")
+    target = target_of(run, kept)
     selected = plans.chosen(mine, target) if target else ()
     if not selected:
         host.noop("nothing was changed here" if target else "no run has been kept")
         return
     paths, texts = plans.paths_of(selected)
     shown = [*texts, *_to_show(selected)] if state.config.DIFF else texts
-    states = host.get_fact(FileStates, paths=list(dict.fromkeys((*paths, *shown))), texts=list(shown))
-    if states is None:
-        yield from unreadable("the state of the files")
-        return
-    try:
-        plan = plans.plan_restore(selected, states, force)
-    except plans.ForeignChange as error:
-        yield from refuse(str(error))
-        return
+    everything = list(dict.fromkeys((*paths, *shown)))
+    states = ask(FileStates, "the state of the files", paths=everything, texts=list(shown))
+    plan = plans.plan_restore(selected, states, force)
     if not plan:
         host.noop(f"all is as it was before {target}")
         return

@@ -29,6 +29,7 @@ from rackproof.configure.rollback.journal import (
     unit_line,
     value_line,
 )
+from rackproof.errors import Refused
 
 _SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
 _MANAGER = "/etc/systemd/system.conf.d/"
@@ -65,7 +66,7 @@ class KeptRun:
     entries: tuple[Entry, ...]
 
 
-class ForeignChange(ValueError):
+class ForeignChange(Refused):
     """Somebody else has changed what would be restored."""
 
 

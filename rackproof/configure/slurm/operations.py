@@ -13,17 +13,18 @@ from io import BytesIO
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.context import host, inventory
 
 from rackproof.configure import rack_operations
 from rackproof.configure.files import PENDING, Entry, RemoteFile
-from rackproof.configure.operations import Commands, file_states, refuse, unreadable, write_files
+from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
+from rackproof.errors import Refused
 from rackproof.remote.pyinfra_recording import RecordingConnector
 
 GRES = "/etc/slurm/gres.conf"
@@ -54,7 +55,7 @@ def _seen(other: Host) -> Seen | None:
 
 def look(name: str) -> Seen | None:
     """What a node is like; asked once, while planning and while carrying out."""
-    return rack_operations.ask(inventory.get_host(name), "slurm", _seen)
+    return rack_operations.ask_node(inventory.get_host(name), "slurm", _seen)
 
 
 def _read_key(other: Host) -> Secret | None:
@@ -89,10 +90,8 @@ def _key_script(source: str, units: tuple[str, ...]) -> str:
 @operation()
 def make_munge_key() -> Commands:
     """On the controller: a key, unless there is one. What is there stays: other nodes may have it already."""
-    found = look(host.name)
-    if found is None:
-        yield from unreadable("the state of Slurm")
-    elif found.state.key is None:
+    found = required(look(host.name), "the state of Slurm")
+    if found.state.key is None:
         yield StringCommand(_key_script("dd if=/dev/urandom bs=1024 count=1 2>/dev/null", ("munge.service",)))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
     elif found.state.key[1:] != ("400", "munge"):
@@ -105,14 +104,11 @@ def make_munge_key() -> Commands:
 @operation()
 def bring_munge_key(controller: str) -> Commands:
     """Bring the controller's key; readable by munge only, never shown."""
-    found = look(host.name)
-    if found is None:
-        yield from unreadable("the state of Slurm")
-        return
-    secret = rack_operations.ask(inventory.get_host(controller), "munge key", _read_key)
+    found = required(look(host.name), "the state of Slurm")
+    secret = rack_operations.ask_node(inventory.get_host(controller), "munge key", _read_key)
     if secret is None:
         if host.state.is_executing and found.state.key is None:
-            yield from refuse(f"{controller} has no munge key, or does not answer; nodes cannot be told to trust it")
+            raise Refused(f"{controller} has no munge key, or does not answer; nodes cannot be told to trust it")
         elif host.state.is_executing:
             host.noop(f"{controller} does not answer; the key that is there stays")
         elif found.state.key and found.state.key == _key_of(controller):
@@ -140,19 +136,17 @@ def _key_of(controller: str) -> tuple[str, str, str] | None:
 
 
 @operation()
-def same_clock(controller: str, limit_s: float) -> Commands:
+def same_clock(controller: str, limit_s: float) -> None:
     """Refuse a node whose clock is apart from the controller's: it would fall silent minutes later."""
-    here, there = look(host.name), look(controller)
-    if here is None:
-        yield from unreadable("the node's clock")
-    elif isinstance(host.connector, RecordingConnector):
+    here, there = required(look(host.name), "the node's clock"), look(controller)
+    if isinstance(host.connector, RecordingConnector):
         host.noop("recorded at other moments: clocks are compared by a deploy")
     elif there is None:
         host.noop(f"{controller} does not answer")
     else:
         apart = skew_s(here.state.clock, here.between, there.state.clock, there.between)
         if apart > limit_s:
-            yield from refuse(
+            raise Refused(
                 f"the clocks of {host.name} and {controller} are {apart:.0f} s apart, more than {limit_s:g} s:"
                 " munge refuses each other's credentials; see chronyc tracking on both"
             )
@@ -179,24 +173,16 @@ def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, Node
 @operation()
 def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands:
     """slurm.conf, the same on every node, and gres.conf of this one. Daemons read them again, or start anew."""
-    here = look(host.name)
-    if here is None:
-        yield from unreadable("the state of Slurm")
-        return
-    try:
-        mine = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
-        conf.check_ours(host.name, mine, cluster)
-        # All nodes start from what the controller has: what is kept of it must be the same everywhere.
-        there = look(cluster.controller)
-        served = conf.parse_conf(there.state.conf) if there and there.state.conf is not None else None
-        lines, unknown = hardware(cluster, served or mine)
-        conf.check_kept(cluster, lines)
-    except ValueError as error:
-        yield from refuse(str(error))
-        return
+    here = required(look(host.name), "the state of Slurm")
+    mine = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
+    conf.check_ours(host.name, mine, cluster)
+    # All nodes start from what the controller has: what is kept of it must be the same everywhere.
+    there = look(cluster.controller)
+    served = conf.parse_conf(there.state.conf) if there and there.state.conf is not None else None
+    lines, unknown = hardware(cluster, served or mine)
+    conf.check_kept(cluster, lines)
     if not lines:
-        yield from refuse(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
-        return
+        raise Refused(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
     if unknown and host.state.is_executing:
         host.log(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer", logger.warning)
     # Before the run the package, and its plugin with it, may be missing still.
@@ -205,8 +191,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     try:
         gres = conf.gres_text(cluster, simulated, nvml) if worker else None
     except conf.NoPartitions as error:
-        yield from refuse(f"{host.name}: {error}")
-        return
+        raise Refused(f"{host.name}: {error}") from None
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
     anew = conf.needs_restart(mine, conf.parse_conf(text))
     yield from _written(_entries(cluster, text, anew, gres))
@@ -225,20 +210,16 @@ def _entries(cluster: Cluster, text: str, anew: bool, gres: str | None) -> list[
 
 def _written(entries: list[Entry]) -> Commands:
     """Write files as ``files`` does, and leave a mark that this node has to come back."""
-    states = file_states(entries)
-    for command in write_files(entries, states):
-        if states is not None and isinstance(command, StringCommand):
-            yield StringCommand(f"{_mark()}")
+    for command in write_files(entries):
+        yield StringCommand(_mark())
         yield command
 
 
 @operation()
 def registered(node: str) -> Commands:
     """After a change: wait until the controller has this node, and undo what the change itself did to its state."""
-    found = host.get_fact(facts.SlurmRegistration, node=node)
-    if found is None:
-        yield from unreadable("the node's state in Slurm")
-    elif not found.changed:
+    found = ask(facts.SlurmRegistration, "the node's state in Slurm", node=node)
+    if not found.changed:
         host.noop("nothing of Slurm was changed")
     else:
         yield StringCommand(registration.settle_script(node))

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.operation import Commands, Unreadable, ask, operation
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.storage.facts import Holding
 from rackproof.configure.storage.steps import Step, script_of
+from rackproof.errors import Refused
 
 
 @operation()
@@ -20,8 +20,7 @@ def ensured(steps: Sequence[Step]) -> Commands:
     """Make every step hold that does not. One that nothing can make hold is an error, after everything else."""
     found = host.get_fact(Holding, steps=list(steps))
     if found is None or len(found) != len(steps):
-        yield from unreadable("what is installed for storage")
-        return
+        raise Unreadable("what is installed for storage")
     missing = [step for step, holds in zip(steps, found, strict=True) if not holds]
     todo = [step for step in missing if step.script]
     for step in todo:
@@ -33,14 +32,11 @@ def ensured(steps: Sequence[Step]) -> Commands:
     hopeless = missing[last + 1 :]
     if todo and hopeless and state.is_executing:
         # They were asked about before the others came: a module before its package.
-        again = host.get_fact(Holding, steps=hopeless)
-        if again is None:
-            yield from unreadable("what is installed for storage")
-            return
+        again = ask(Holding, "what is installed for storage", steps=hopeless)
         hopeless = [step for step, holds in zip(hopeless, again, strict=True) if not holds]
     # Before the run what makes them hold may not have happened yet.
     if hopeless and state.is_executing:
-        yield from refuse(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))
+        raise Refused(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))
     elif not todo:
         host.noop(f"all {len(steps)} steps hold")
 
@@ -48,4 +44,4 @@ def ensured(steps: Sequence[Step]) -> Commands:
 @operation()
 def refused(reason: str) -> Commands:
     """Fail on this node, with one line; the other nodes go on."""
-    yield from refuse(reason)
+    raise Refused(reason)

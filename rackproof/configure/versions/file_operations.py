@@ -6,22 +6,19 @@ from collections.abc import Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import downloads, facts
+from rackproof.errors import Refused
 
 
 @operation()
 def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -> Commands:
     """Download what is not there as the set says. Another content than the locked one is refused."""
-    found = host.get_fact(facts.PlacedFiles, wanted=list(wanted))
-    if found is None:
-        yield from unreadable("the files of the version set")
-        return
+    found = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
     wrong = downloads.differences(wanted, found)
     if not wrong:
         host.noop(f"all {len(wanted)} files are the locked ones")
@@ -33,15 +30,12 @@ def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -
 
 
 @operation()
-def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> Commands:
+def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> None:
     """Every file is the locked one; anything else is an error. Changes nothing."""
-    found = host.get_fact(facts.PlacedFiles, wanted=list(wanted))
-    if found is None:
-        yield from unreadable("the files of the version set")
-        return
+    found = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
     wrong = downloads.differences(wanted, found)
     # Before the run nothing need be there yet.
     if wrong and state.is_executing:
-        yield from refuse(f"not as the version set says: {'; '.join(wrong.values())}")
+        raise Refused(f"not as the version set says: {'; '.join(wrong.values())}")
     else:
         host.noop(f"{len(wanted)} files are as the version set says")

@@ -12,6 +12,7 @@ from rackproof.configure.package_manager import ON_MIRROR, wait_for_lock
 from rackproof.configure.packages import APT_OPTIONS
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 
 FIRST: Final = "nvidia-driver-pinning"
 """Packages that must be there before the others are looked at: they pin the branch of what those depend on."""
@@ -34,7 +35,7 @@ class Options:
     proxy: str | None = None
 
 
-class NoRoom(ValueError):
+class NoRoom(Refused):
     """There is not enough free space; nothing was changed."""
 
 

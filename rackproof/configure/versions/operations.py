@@ -6,27 +6,25 @@ from collections.abc import Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 from pyinfra.context import host, state
 
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT
 from rackproof.configure.machine import machine_here
-from rackproof.configure.operations import Commands, refuse, unreadable
+from rackproof.configure.operation import Commands, ask, operation, required
 from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.state import differences
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 
 
 @operation()
-def identified() -> Commands:
+def identified() -> None:
     """Fail on a node that does not say what it is: nobody can tell which packages it needs."""
-    if machine_here() is None:
-        yield from unreadable("the operating system")
-    else:
-        host.noop("the node says what it is")
+    required(machine_here(), "the operating system")
+    host.noop("the node says what it is")
 
 
 @operation()
@@ -37,19 +35,13 @@ def exact_packages(
 
     ``earlier`` are those that operations before this one install. A plan has them there; the run looks for itself.
     """
-    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=options.family)
-    if found is None:
-        yield from unreadable("the list of installed packages")
-        return
+    names = [package.name for package in packages]
+    found = ask(facts.PackageStates, "the list of installed packages", names=names, family=options.family)
     due = list(packages) if state.is_executing else [each for each in packages if each.name not in earlier]
     if not due:
         host.noop(f"all {len(packages)} packages come with the operations before")
         return
-    try:
-        plan = install.plan_install(due, found, options)
-    except install.NoRoom as error:
-        yield from refuse(str(error))
-        return
+    plan = install.plan_install(due, found, options)
     if not plan:
         host.noop(f"all {len(due)} packages are at their locked versions")
         return
@@ -64,10 +56,7 @@ def exact_packages(
 @operation()
 def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | None = None) -> Commands:
     """Put the repositories' keys into their places. One that is not the locked one is refused with both digests."""
-    found = host.get_fact(facts.KeyDigests, wanted=list(wanted))
-    if found is None:
-        yield from unreadable("the repositories' keys")
-        return
+    found = ask(facts.KeyDigests, "the repositories' keys", wanted=list(wanted))
     missing = [key for key in wanted if found.get(key.path) != key.sha256]
     if missing:
         for key in missing:
@@ -86,10 +75,7 @@ def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300)
 
     A plan holds everything: what is not there yet comes with the operations before.
     """
-    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=family)
-    if found is None:
-        yield from unreadable("the list of held packages")
-        return
+    found = ask(facts.PackageStates, "the list of held packages", names=[each.name for each in packages], family=family)
     missing = holds.to_hold(packages, found, family, all_there=not state.is_executing)
     if missing:
         for each in missing:
@@ -106,10 +92,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 
     A plan holds everything: what is not there yet comes with the operations before.
     """
-    found = host.get_fact(facts.PackageStates, names=list(names), family=family)
-    if found is None:
-        yield from unreadable("the list of held packages")
-        return
+    found = ask(facts.PackageStates, "the list of held packages", names=list(names), family=family)
     there = [
         LockedPackage(name, version, "system.holds")
         for name in names
@@ -125,7 +108,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
             # What is installed after the reboot only must not stop the node before it.
             host.log(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}", logger.warning)
             return
-        yield from refuse(
+        raise Refused(
             f"system.holds: not installed, so not held: {', '.join(absent)}; name them in system.packages or in a"
             " version set, or take them out of the architecture's system.holds"
         )
@@ -136,10 +119,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 @operation()
 def boot_kernel(release: str, family: str) -> Commands:
     """The locked kernel is what the next start brings. Where another one runs, a reboot is asked for."""
-    found = host.get_fact(facts.Kernels, release=release)
-    if found is None:
-        yield from unreadable("the installed kernels")
-        return
+    found = ask(facts.Kernels, "the installed kernels", release=release)
     if not state.is_executing:
         found = kernels.with_kernel(found, release)
     plan = kernels.plan_boot(release, found, family)
@@ -159,10 +139,7 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
 
     ``earlier`` as in ``exact_packages``.
     """
-    found = host.get_fact(facts.Kernels, release=release)
-    if found is None:
-        yield from unreadable("the DKMS modules")
-        return
+    found = ask(facts.Kernels, "the DKMS modules", release=release)
     due = list(modules) if state.is_executing else [each for each in modules if each not in earlier]
     plan = kernels.plan_dkms(due, release, found, family)
     if plan:
@@ -174,36 +151,32 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
 
 
 @operation()
-def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True) -> Commands:
+def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True) -> None:
     """Everything that was asked for is there, at its version and held; anything else is an error. Changes nothing."""
-    found = host.get_fact(facts.PackageStates, names=[each.name for each in packages], family=family)
-    if found is None:
-        yield from unreadable("the list of installed packages")
-        return
+    found = ask(
+        facts.PackageStates, "the list of installed packages", names=[each.name for each in packages], family=family
+    )
     wrong = differences(packages, found, family, hold)
     # Before the run nothing need be there yet.
     if wrong and state.is_executing:
         more = f" (and {len(wrong) - 5} more)" if len(wrong) > 5 else ""
-        yield from refuse(f"not as the version set says: {'; '.join(wrong[:5])}{more}")
+        raise Refused(f"not as the version set says: {'; '.join(wrong[:5])}{more}")
     else:
         host.noop(f"{len(packages)} packages are as the version set says")
 
 
 @operation()
-def modules_in_force(modules: Sequence[str], release: str) -> Commands:
+def modules_in_force(modules: Sequence[str], release: str) -> None:
     """The locked kernel runs and every DKMS module is installed for it, or a reboot is pending that will see to it.
 
     Changes nothing.
     """
-    found = host.get_fact(facts.Kernels, release=release)
-    if found is None:
-        yield from unreadable("the running kernel")
-        return
+    found = ask(facts.Kernels, "the running kernel", release=release)
     missing = kernels.unbuilt(modules, release, found)
     if missing and state.is_executing:
-        yield from refuse(f"kernel {release}: DKMS modules not installed for it: {', '.join(missing)}")
+        raise Refused(f"kernel {release}: DKMS modules not installed for it: {', '.join(missing)}")
     elif found.running != release and f"reboot:{kernels.reboot_reason(release)}" not in found.pending:
         if state.is_executing:
-            yield from refuse(f"kernel {release} is locked, {found.running} runs, and no reboot is pending")
+            raise Refused(f"kernel {release} is locked, {found.running} runs, and no reboot is pending")
     else:
         host.noop(f"{len(modules)} DKMS modules are installed for kernel {release}")

@@ -15,6 +15,7 @@ from rackproof.configure.files import (
     BEGIN,
     END,
     Absent,
+    FileProblem,
     FileState,
     MarkersBroken,
     RemoteDirectory,
@@ -63,14 +64,14 @@ def test_a_symbolic_link_is_replaced_by_a_file() -> None:
 
 
 def test_what_is_no_file_is_not_overwritten() -> None:
-    with pytest.raises(ValueError, match="/etc/a: expected a file, actual directory"):
+    with pytest.raises(FileProblem, match="/etc/a: expected a file, actual directory"):
         plan_files([RemoteFile("/etc/a", "x")], {"/etc/a": FileState("directory", "755", "root", "root")})
-    with pytest.raises(ValueError, match="/etc/a: expected a directory, actual regular file"):
+    with pytest.raises(FileProblem, match="/etc/a: expected a directory, actual regular file"):
         plan_files([RemoteDirectory("/etc/a")], {"/etc/a": state("x")})
 
 
 def test_two_writers_for_one_file_are_refused() -> None:
-    with pytest.raises(ValueError, match="two writers"):
+    with pytest.raises(FileProblem, match="two writers"):
         plan_files([RemoteFile("/etc/a", "x"), Absent("/etc/a")], {})
 
 

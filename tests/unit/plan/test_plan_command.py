@@ -18,11 +18,13 @@ nodes:
   gpu-03: {groups: [gpu], like: gpu-01, data: {fabric_addresses: [10.0.0.3/24], old: true}}
 """
 DEPLOY = """\
-from pyinfra.api import FactBase, operation
+from pyinfra.api import FactBase
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host
 from rackproof.configure import operations
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.operation import operation
+from rackproof.errors import Refused
 
 class Colour(FactBase):
     def command(self):
@@ -33,8 +35,7 @@ class Colour(FactBase):
 @operation()
 def paint():
     if host.data.get("old"):
-        yield from operations.refuse("the wall is too old: take another one")
-        return
+        raise Refused("the wall is too old: take another one")
     colour = host.get_fact(Colour)
     if colour == "blue":
         host.noop("blue")

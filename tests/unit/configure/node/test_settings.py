@@ -12,6 +12,7 @@ import pytest
 from rackproof.configure.node import settings
 from rackproof.configure.node.settings import Settings, SettingsState, blacklist_text, parse_state, plan
 from rackproof.configure.render import templates
+from rackproof.errors import Refused
 
 ALL = Settings(
     swap_off=True,
@@ -105,7 +106,7 @@ def test_a_rebuild_that_fails_is_tried_again_by_the_next_run(
 
 
 def test_a_size_of_pages_that_the_kernel_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="huge pages of 1048576 KiB: this kernel has no such size"):
+    with pytest.raises(Refused, match="huge pages of 1048576 KiB: this kernel has no such size"):
         plan(Settings(hugepages={1048576: 4}), SettingsState())
 
 

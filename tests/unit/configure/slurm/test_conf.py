@@ -96,7 +96,7 @@ def test_processors_that_cannot_be_kept(kept: list[int], says: str) -> None:
     lines = {"gpu-01": BIG, "gpu-02": BIG}
     conf.check_kept(cluster({"cpu_spec_list": kept[:-1]}), lines)
     conf.check_kept(cluster(), lines)
-    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+    with pytest.raises(conf.ConfProblem, match=re.escape(says)) as caught:
         conf.check_kept(cluster({"cpu_spec_list": kept}), lines)
     assert str(caught.value).startswith("slurm.cpu_spec_list: gpu-[01-02]: ")
 
