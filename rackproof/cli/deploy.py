@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rackproof.cli.options import limit_option
 from rackproof.core.evidence import REBOOT_REQUIRED, Kind
 from rackproof.core.rack import fold
 from rackproof.core.reboot_mode import Mode
@@ -19,7 +20,7 @@ from rackproof.run.converge import CLUSTER, INTERRUPTED, REBOOT_TIMEOUT_S, TIMEO
 @click.command()
 @click.argument("inventory")
 @click.argument("deploy_file", default=CLUSTER)
-@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--dry", is_flag=True, help="Show the plan, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")

@@ -28,7 +28,7 @@ def local_run(
 ) -> NoReturn:  # fmt: skip
     """Check, say what came out, and leave with its exit status. Raises RackproofError."""
     context, node = local_context(rack_file, role, architecture, time_limit)
-    selection = only(node, selected(context.rack, None, tags, expression))
+    selection = only(node, selected(context.rack, (), tags, expression))
     context.selection = selection
     checks = load_checks(validators_folder())
     refuse_unknown(selection.tags, (check for check, _ in checks.values()))

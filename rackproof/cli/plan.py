@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rackproof.cli.options import limit_option
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
 
@@ -17,7 +18,7 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 @click.argument("deploy_file", default="deploys/cluster.py")
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Recordings, or a written rack, instead of nodes: the same as @recording/DIR.")  # fmt: skip
-@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--diff", "differences", is_flag=True, help="Show the differences of files.")
 @click.option(

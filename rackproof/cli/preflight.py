@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from rackproof.cli.options import limit_option
 from rackproof.core.plan import RackPlan
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
@@ -18,7 +19,7 @@ _NODE = "not begun: "
 
 @click.command()
 @click.argument("inventory")
-@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Node: problems, accepted ones and why it was not asked, as JSON."

@@ -42,7 +42,7 @@ def record(
     deploy: str | None,
     drift: bool,
 ) -> None:
-    """Write down what the nodes of NODESET (gpu-[01-16], a group, `all`) answer to the validators.
+    """Write down what the nodes of NODESET (`all`, gpu-[01-16], as of --limit elsewhere) answer to the validators.
 
     One connection a node; everything that the checks of the architecture ask, and nothing else; secrets are redacted.
     One file a node, to be read by `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`.
@@ -55,7 +55,7 @@ def record(
     context = open_context(inventory, architecture, None)
     unplanned = None
     try:
-        context.selection = selected(context.rack, nodeset, None, None)
+        context.selection = selected(context.rack, (nodeset,), None, None)
         for _ in survey(context, checks):
             pass
         if drift:

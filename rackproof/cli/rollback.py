@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.deploy import deploy
+from rackproof.cli.options import limit_option
 from rackproof.evidence.folder import REPORTS
 
 DEPLOY = "deploys/rollback.py"
@@ -18,7 +19,7 @@ DEPLOY = "deploys/rollback.py"
 @click.option(
     "--force", multiple=True, metavar="PATH", help="Restore it although somebody else changed it; repeatable."
 )
-@click.option("--limit", multiple=True, help="Only these nodes, groups or globs; repeatable.")
+@limit_option
 @click.option("--dry", is_flag=True, help="Show what would be restored, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)

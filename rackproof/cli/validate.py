@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.local import local_run, tell
+from rackproof.cli.options import limit_option
 from rackproof.cli.runs import FOLDER, executed, finish, prepare
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
@@ -27,7 +28,7 @@ REACHABLE = "node.reachable"
 @click.argument("inventory", required=False)
 @click.option("--from", "recordings", metavar="DIR", help="Judge recordings in DIR, or those of a run; ask no node.")
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
-@click.option("--limit", metavar="NODES", help="These nodes or groups only: gpu-[01-16].")
+@limit_option
 @click.option("--tags", metavar="TAGS", help="Checks with one of these tags only: gpu,storage.")
 @click.option("-k", "expression", metavar="EXPR", help="Checks and nodes whose names match, as in pytest.")
 @click.option(
@@ -58,7 +59,7 @@ REACHABLE = "node.reachable"
     help="With --local: checks that need not be measurable here: fabric.ssh,gpu.dcgm.",
 )
 def validate(
-    inventory: str | None, recordings: str | None, architecture: str | None, limit: str | None, tags: str | None,
+    inventory: str | None, recordings: str | None, architecture: str | None, limit: tuple[str, ...], tags: str | None,
     expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool, local: bool,
     rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None, unmeasured_ok: str | None,
 ) -> None:  # fmt: skip

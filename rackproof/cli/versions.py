@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rackproof.atomic_write import replace_file
+from rackproof.cli.options import limit_option
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
 @click.option("--from", "draft", type=click.Path(path_type=Path, dir_okay=False),
               help="A set whose repositories and keys are taken over.")  # fmt: skip
 @click.option("--name", help="Of the set.  [default: the output's]")
-@click.option("--limit", help="Only these nodes or groups: gpu-[01-16].")
+@limit_option
 @click.pass_context
 def lock(
-    ctx: click.Context, source: str, output: Path | None, draft: Path | None, name: str | None, limit: str | None
+    ctx: click.Context, source: str, output: Path | None, draft: Path | None, name: str | None, limit: tuple[str, ...]
 ) -> None:
     """Write what is installed on the nodes of INVENTORY as a version set, or lock the draft FILE (*.yaml) itself.
 
@@ -94,7 +95,7 @@ def _lock_file(file: Path, output: Path | None) -> None:
     click.echo(f"{output or file}: locked")
 
 
-def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, limit: str | None) -> int:
+def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, limit: tuple[str, ...]) -> int:
     from pydantic import ValidationError
 
     from rackproof.core.rack import Rack, fold
@@ -103,13 +104,11 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
     from rackproof.core.versions.document import sealed, to_text, unpinned
     from rackproof.inventory import load_rack
     from rackproof.remote.ssh import Fleet
-    from rackproof.validation.context import nodes_of
     from rackproof.version_sets import load_versions
 
     known = load_versions(draft, locked=False) if draft else None
     rack = load_rack(inventory)
-    chosen = nodes_of(rack, limit) if limit else None
-    rack = Rack(rack.source, tuple(node for node in rack.nodes if chosen is None or node.name in chosen))
+    rack = Rack(rack.source, rack.select(limit))
     with Fleet(rack) as fleet:
         answers = fleet.run({node.name: CAPTURE_COMMAND for node in rack.nodes}, ASK_TIMEOUT_S)
     captures: dict[str, Captured] = {}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, NodeSetParseError
+
+from rackproof.errors import InventoryError
+
+_TERM = re.compile(r"(\A|,?[!^]|[,&])((?:\[[^]]*\]|[^],!^&[])+)")
+"""An operator and a name; operators inside the brackets of a node set belong to the set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,85 @@ class Rack:
         if name == "all":
             return self.nodes
         return tuple(node for node in self.nodes if name in node.groups)
+
+    def select(self, limit: Iterable[str]) -> tuple[Node, ...]:
+        """Nodes that patterns mean, in inventory order; without a pattern all nodes.
+
+        A pattern is one or several, separated by commas, of: a node set (``gpu-01``, ``gpu-[01-16,20]``), a wildcard
+        (``gpu-0*``, ``gpu-?1``), a group (``gpu``, ``all``; ``@gpu`` where a node has the group's name) and ``A&B``,
+        what both mean. After ``!`` or ``^`` it is excluded: ``gpu!gpu-03``, ``gpu,!gpu-[07-08]``; ``!gpu-03`` alone is
+        all but gpu-03. Exclusions win wherever they stand. Brackets are node sets, never a choice of characters.
+
+        Raises InventoryError for a pattern that matches nothing, and where exclusions leave no node.
+        """
+        patterns = list(limit)
+        members = self._members()
+        included: set[str] = set()
+        excluded: set[str] = set()
+        only_exclusions = True
+        for pattern in patterns:
+            for operator, names in self._terms(pattern, members):
+                excludes = operator[-1:] in ("!", "^")
+                (excluded if excludes else included).update(names)
+                only_exclusions &= excludes
+        nodes = tuple(
+            node for node in self.nodes if (only_exclusions or node.name in included) and node.name not in excluded
+        )
+        if not nodes:
+            raise InventoryError(f"{self.source}: '{','.join(patterns)}' leaves no node")
+        return nodes
+
+    def _members(self) -> dict[str, set[str]]:
+        """Names of nodes by group, ``all`` included."""
+        members: dict[str, set[str]] = {"all": {node.name for node in self.nodes}}
+        for node in self.nodes:
+            for group in node.groups:
+                members.setdefault(group, set()).add(node.name)
+        return members
+
+    def _terms(self, pattern: str, members: Mapping[str, set[str]]) -> list[tuple[str, set[str]]]:
+        """Operator and names of every term of a pattern; ``&`` is resolved."""
+        if pattern in members["all"]:  # a name may hold any character: @docker/debian:13
+            return [("", {pattern})]
+        text = re.sub(r"\s*([,!^&])\s*", r"\1", pattern.strip())
+        tokens = _TERM.findall(text)
+        if "".join(operator + name for operator, name in tokens) != text or not tokens or tokens[0][0] in (",", "&"):
+            raise InventoryError(
+                f"{self.source}: '{pattern}' is no node set, such as gpu-[01-16], gpu-0*, gpu or gpu!gpu-03"
+            )
+        terms: list[tuple[str, set[str]]] = []
+        for operator, name in tokens:
+            names = self._matching(pattern, name, members)
+            if operator == "&":
+                terms[-1][1].intersection_update(names)
+            else:
+                terms.append((operator, names))
+        return terms
+
+    def _matching(self, pattern: str, name: str, members: Mapping[str, set[str]]) -> set[str]:
+        try:
+            words = list(NodeSet(name, resolver=RESOLVER_NOGROUP)) if "[" in name else [name]
+        except NodeSetException as error:
+            raise InventoryError(f"{self.source}: '{pattern}' is no node set: {error}") from None
+        matching: set[str] = set()
+        unknown: list[str] = []
+        for word in words:
+            if word in members["all"]:
+                matching.add(word)
+                continue
+            wild = "*" in word or "?" in word
+            names = {node for node in members["all"] if fnmatchcase(node, word)} if wild else set()
+            names = names or members.get(word.removeprefix("@"), set())
+            matching |= names
+            if not names:
+                unknown.append(word)
+        if unknown:
+            part = "" if unknown == [pattern] else f"'{pattern}': "
+            raise InventoryError(
+                f"{self.source}: {part}'{fold(unknown)}' matches no node; "
+                f"the rack has {fold(node.name for node in self.nodes)} (groups: {fold(members)})"
+            )
+        return matching
 
     def storage_addresses(self, servers: Sequence[str], role: str | None, managed: bool) -> tuple[str, ...]:
         """Addresses of a storage: as given, or of the nodes of the role that serves it.

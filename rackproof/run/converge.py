@@ -8,6 +8,7 @@ counts.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -19,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +110,6 @@ class Transcript:
             log.said = text
 
 
-def select(rack: Rack, limit: Sequence[str]) -> list[str]:
-    """Nodes that ``--limit`` means (names, groups, globs). Raises InventoryError when one of them matches nothing."""
-    if not limit:
-        return [node.name for node in rack.nodes]
-    chosen: set[str] = set()
-    for pattern in limit:
-        found = {n.name for n in rack.nodes if fnmatchcase(n.name, pattern) or pattern in n.groups or pattern == "all"}
-        if not found:
-            raise InventoryError(
-                f"{rack.source}: --limit {pattern} matches no node; the rack has {fold(n.name for n in rack.nodes)}"
-            )
-        chosen |= found
-    return [node.name for node in rack.nodes if node.name in chosen]
-
-
 @dataclass(frozen=True, slots=True)
 class Converged:
     """Outcome of one deploy: what is recorded, and pyinfra's own output."""
@@ -148,12 +133,13 @@ def converge(
     timeout_s: float = TIMEOUT_S,
 ) -> Converged:
     """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
-    expected = select(rack, limit)
+    expected = [node.name for node in rack.select(limit)]
     data = (*data, *((f"reboot={Mode.PLANNED.value}",) if dry else ()))
     if not Path(deploy).is_file():
         raise InventoryError(f"{deploy}: no such deploy file; run from the root of the checkout")
     mode = ["--dry"] if dry else ["-y"]
-    arguments = [a for name in limit for a in ("--limit", name)] + [a for pair in data for a in ("--data", pair)]
+    limits = [pyinfra_pattern(rack, name) for name in expected] if limit else []
+    arguments = [a for name in limits for a in ("--limit", name)] + [a for pair in data for a in ("--data", pair)]
     command = [
         str(Path(sys.executable).with_name("pyinfra")),
         *mode,
@@ -169,6 +155,12 @@ def converge(
     record = _record(rack, deploy, dry, status, out, transcript, interrupted, time.monotonic() - began)
     rebooted = tuple(name for name, log in transcript.nodes.items() if log.rebooted)
     return Converged(record, out, err, rebooted)
+
+
+def pyinfra_pattern(rack: Rack, name: str) -> str:
+    """A node's name for pyinfra's ``--limit``, which prefers groups of that name and reads the rest as wildcards."""
+    groups = {Path(rack.source).stem, *(group for node in rack.nodes for group in node.groups)}
+    return f"[{name[0]}]{glob.escape(name[1:])}" if name in groups else glob.escape(name)
 
 
 def _run(

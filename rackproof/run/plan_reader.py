@@ -98,7 +98,7 @@ def _planned(
     try:
         answer["nodes"] = _nodes(inventory, deploy, limit, data, listener)
     except (Exception, SystemExit) as error:
-        answer["error"] = _one_line(error)
+        answer["error"] = _one_line(error).removeprefix(f"{inventory}: ")
     return answer
 
 
@@ -107,7 +107,6 @@ def _nodes(
 ) -> list[dict[str, Any]]:
     from pyinfra.api.config import Config
     from pyinfra.api.connect import connect_all, disconnect_all
-    from pyinfra.api.exceptions import PyinfraError
     from pyinfra.api.state import State, StateStage
     from pyinfra.context import ctx_config, ctx_inventory, ctx_state
     from pyinfra_cli.inventory import make_inventory
@@ -125,9 +124,7 @@ def _nodes(
     override = {key: parse_cli_arg(value) for key, _, value in (pair.partition("=") for pair in data)}
     inventory = make_inventory(source, cwd=state.cwd, override_data=override)
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
-    chosen = [host for host in inventory if not limit or _meant(host, limit)]
-    if not chosen:
-        raise PyinfraError(f"no node{f' is meant by --limit {chr(32).join(limit)}' if limit else ''}")
+    chosen = _selected(source, inventory, limit)
     listener.secrets = _secrets([host.data.dict() for host in inventory])
     state.init(inventory, config, initial_limit=chosen if limit else None)
     try:
@@ -154,10 +151,22 @@ def _all_lost() -> Iterator[None]:
             raise
 
 
-def _meant(host: Any, limit: Sequence[str]) -> bool:
-    from fnmatch import fnmatchcase
+def _selected(source: str, inventory: Any, limit: Sequence[str]) -> list[Any]:
+    """pyinfra's hosts that ``--limit`` means. Raises InventoryError."""
+    from rackproof.core.rack import Node, Rack
+    from rackproof.errors import InventoryError
 
-    return any(fnmatchcase(host.name, pattern) or pattern in host.groups or pattern == "all" for pattern in limit)
+    hosts = {host.name: host for host in inventory}
+    if not hosts:
+        raise InventoryError("lists no node")
+    rack = Rack(source, tuple(Node(name, tuple(_groups(source, host))) for name, host in hosts.items()))
+    return [hosts[node.name] for node in rack.select(limit)]
+
+
+def _groups(source: str, host: Any) -> list[str]:
+    """Groups of the inventory: pyinfra adds ``all`` and one named after the file."""
+    file_group = os.path.basename(source).rsplit(".", 1)[0]
+    return [group for group in host.groups if group not in ("all", file_group)]
 
 
 def _secrets(data: Any) -> tuple[str, ...]:
@@ -259,10 +268,9 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
     if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
         said = [listener.shown(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
         lost = said[-1].replace("[Errno None] ", "") if said else "not reached"
-    file_group = os.path.basename(source).rsplit(".", 1)[0]
     return {
         "node": host.name,
-        "groups": [group for group in host.groups if group not in ("all", file_group)],
+        "groups": _groups(source, host),
         "operations": operations,
         "lost": lost,
         "identity": identity_of(host.name, host.data.dict()),

@@ -39,7 +39,6 @@ class Run:
     profile: str
     display: Display
     stages: Sequence[str] = STAGES[:-1]
-    limit: Sequence[str] = ()
     resume: bool = False
     selection: Selection = EVERYTHING
     """Of nodes and checks to validate; a run that leaves something out says so in its evidence."""
@@ -129,10 +128,10 @@ class Run:
             if line.startswith("--> Starting operation: "):
                 self.display.step(line.removeprefix("--> Starting operation: ").strip(), 0, 0, None)
 
-        plan = converge(self.rack, limit=self.limit, data=data, dry=True, on_line=show)
+        plan = converge(self.rack, data=data, dry=True, on_line=show)
         outcomes = [plan]
         if not plan.record.ok or any(node.changed or node.reboot for node in plan.record.nodes):
-            outcomes.append(converge(self.rack, limit=self.limit, data=data, on_line=show))
+            outcomes.append(converge(self.rack, data=data, on_line=show))
         for outcome in outcomes:
             raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
             session.store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetParseError
-
 from rackproof import architectures
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult
-from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.evidence.recordings import read_recordings
@@ -151,33 +148,11 @@ def open_context(inventory: str | None, architecture: str | None, recordings: st
     return context
 
 
-def nodes_of(rack: Rack, limit: str) -> frozenset[str]:
-    """Names that a limit means: nodes (``gpu-[01-03,07]``) and groups. Raises InventoryError."""
-    names = {node.name for node in rack.nodes}
-    groups = {group for node in rack.nodes for group in node.groups} | {"all"}
-    try:
-        asked = list(NodeSet(limit))
-    except NodeSetParseError as error:
-        raise InventoryError(f"--limit {limit}: {error}") from None
-    found: set[str] = set()
-    for name in asked:
-        if name in names:
-            found.add(name)
-        elif name in groups:
-            found.update(node.name for node in rack.group(name))
-        else:
-            hint = suggestion(name, sorted(names | groups))
-            raise InventoryError(f"--limit {limit}: no node or group '{name}' in {rack.source}; {hint}")
-    if not found:
-        raise InventoryError(f"--limit {limit}: names no node")
-    return frozenset(found)
-
-
-def selected(rack: Rack, limit: str | None, tags: str | None, expression: str | None) -> Selection:
+def selected(rack: Rack, limit: Sequence[str], tags: str | None, expression: str | None) -> Selection:
     """What a user's ``--limit``, ``--tags`` and ``-k`` select. Raises InventoryError, RunError."""
     refuse_malformed(expression or "")
-    nodes = nodes_of(rack, limit) if limit else None
-    return Selection(limit or "", nodes, tags_of(tags or ""), expression or "")
+    nodes = frozenset(node.name for node in rack.select(limit)) if limit else None
+    return Selection(",".join(limit), nodes, tags_of(tags or ""), expression or "")
 
 
 def _architecture(rack: Rack, named: str | None) -> Architecture:

@@ -43,7 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--architecture", metavar="ID", help="reference architecture, by id or file (default: named by group data)"
     )
-    group.addoption("--limit", metavar="NODES", help="nodes or groups only, e.g. gpu-[01-03]")
+    group.addoption(
+        "--limit", metavar="NODES", action="append", help="only these nodes: gpu-[01-16], gpu-0*, gpu, gpu!gpu-03"
+    )
     group.addoption("--tags", metavar="TAGS", help="checks with one of these tags only, e.g. gpu,storage")
     group.addoption("--rackproof-junit", metavar="FILE", help="write JUnit XML, one case for each node and check")
     group.addoption("--rackproof-results", metavar="FILE", help="write every result to FILE, one JSON object a line")
@@ -61,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         if run is None:
             run = Embedding(open_context(option.inventory, option.architecture, option.recordings))
-            run.context.selection = selected(run.context.rack, option.limit, option.tags, option.keyword)
+            run.context.selection = selected(run.context.rack, option.limit or (), option.tags, option.keyword)
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)

@@ -38,7 +38,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["certify", "absent.py"], "absent.py: no such inventory file"),
         (["deploy", "absent.py"], "absent.py: no such inventory file"),
-        (["deploy", "rack.py", "--limit", "login"], "--limit login matches no node"),
+        (["deploy", "rack.py", "--limit", "login"], "'login' matches no node"),
         (["validate", "rack.py", "--architecture", "virtual-rak"], "did you mean 'virtual-rack'?"),
         (["bench", "rack.py", "--profile", "huge"], "no profile 'huge'; it has lab, full"),
         (["certify", "rack.py", "--resume", "yesterday"], "yesterday: no such run"),

@@ -91,7 +91,7 @@ def test_the_answer_can_be_read_by_a_program(here: Path) -> None:
     ("arguments", "complaint"),
     [
         (["--from=rec", "--tags=storge"], "--tags storge: no check has that tag; did you mean 'storage'?"),
-        (["--from=rec", "--limit=gpu-7"], "no node or group 'gpu-7'"),
+        (["--from=rec", "--limit=gpu-7"], "'gpu-7' matches no node; the rack has"),
         (["--from=rec", "-k", "("], "-k '(': expected"),
         (["--from=none"], "none: no recording there"),
         ([], "give an INVENTORY, or recordings with --from DIR"),

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ import pytest
 from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
-from rackproof.run.converge import Transcript, converge, select
+from rackproof.run.converge import Transcript, converge, pyinfra_pattern
 
 NODES = [Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 4)]
 RACK = Rack("inv.py", (*NODES, Node("storage-01", ("storage",))))
@@ -104,21 +105,18 @@ def test_what_waits_for_a_reboot_is_kept_and_makes_the_run_incomplete(tmp_path: 
     assert record.nodes[0].failed == ()
 
 
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [
-        ((), ["gpu-01", "gpu-02", "gpu-03", "storage-01"]),
-        (("gpu",), ["gpu-01", "gpu-02", "gpu-03"]),
-        (("gpu-0[12]", "storage"), ["gpu-01", "gpu-02", "storage-01"]),
-    ],
-)
-def test_limit_takes_names_groups_and_globs(limit: tuple[str, ...], expected: list[str]) -> None:
-    assert select(RACK, limit) == expected
+def test_pyinfra_is_given_names_that_mean_one_node_each() -> None:
+    nodes = (Node("gpu-01", ("gpu",)), Node("gpu", ("gpu",)), Node("inv", ()), Node("a[1]", ()))
+    rack = Rack("inv.py", nodes)
+    assert [pyinfra_pattern(rack, node.name) for node in nodes] == ["gpu-01", "[g]pu", "[i]nv", "a[[]1]"]
+    for node in nodes:
+        pattern = pyinfra_pattern(rack, node.name)
+        assert [other.name for other in nodes if fnmatch(other.name, pattern)] == [node.name]
 
 
-def test_a_limit_that_matches_nothing_is_refused_by_name() -> None:
-    with pytest.raises(InventoryError, match=r"--limit login matches no node; the rack has gpu-\[01-03\],storage-01"):
-        select(RACK, ["gpu-01", "login"])
+def test_a_limit_that_matches_nothing_is_refused_before_pyinfra_starts() -> None:
+    with pytest.raises(InventoryError, match="'login' matches no node"):
+        converge(RACK, limit=["gpu-01", "login"])
 
 
 def test_a_success_is_a_success_and_a_second_run_changes_nothing(tmp_path: Path) -> None:

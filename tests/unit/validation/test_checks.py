@@ -20,7 +20,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
-from rackproof.validation.context import live_context, nodes_of
+from rackproof.validation.context import live_context
 from rackproof.validation.evaluate import Case, key_read, outcome_of
 from rackproof.validation.terminal import summary
 from tests.unit.validation.checking import ROOT, healthy, outcome, subject, subjects, validators
@@ -173,29 +173,7 @@ def test_output_that_is_not_text_does_not_end_in_an_exception() -> None:
     assert read(host_that_says(x=(0, b"a\xff\n", b"")), "x") == "a\ufffd\n"
 
 
-# Limits and words
-
-
-RACK = Rack("inv.py", (*(Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 6)), Node("storage-01", ("storage",))))
-
-
-@pytest.mark.parametrize(
-    ("limit", "names"),
-    [
-        ("gpu-01", {"gpu-01"}),
-        ("gpu-[01-03]", {"gpu-01", "gpu-02", "gpu-03"}),
-        ("gpu-[01,05],storage", {"gpu-01", "gpu-05", "storage-01"}),
-        ("all", {node.name for node in RACK.nodes}),
-    ],
-)
-def test_a_limit_names_nodes_and_groups(limit: str, names: set[str]) -> None:
-    assert nodes_of(RACK, limit) == names
-
-
-@pytest.mark.parametrize("limit", ["gpu-06", "gpu-[01-", "login", ","])
-def test_a_limit_that_names_nothing_is_refused(limit: str) -> None:
-    with pytest.raises(InventoryError, match=f"^--limit {re.escape(limit)}: "):
-        nodes_of(RACK, limit)
+# Words
 
 
 def result(node: str, name: str, outcome: CheckOutcome, message: str, required: bool = True) -> CheckResult:
