@@ -8,6 +8,8 @@ COMMANDS := qemu-system-x86_64 qemu-img mmdebstrap mke2fs ssh-keygen cpio shellc
 UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 export UV_PYTHON_DOWNLOADS := never
+# Deploys and tests start many Python processes: without bytecode each of them compiles every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 INVENTORY ?= inventories/lab.py
 
 .PHONY: help setup system lint test test-unit test-lab test-long golden certify lab-up lab-down clean
@@ -32,7 +34,7 @@ system:
 	@python3 -m venv .tools && .tools/bin/pip install -q --disable-pip-version-check uv
 
 .venv/.ready: pyproject.toml uv.lock | $(filter .tools/bin/uv,$(UV))
-	@$(UV) sync -q --frozen
+	@$(UV) sync -q --frozen --compile-bytecode
 	@touch $@
 
 lint: .venv/.ready ## ruff, mypy and shellcheck
@@ -43,7 +45,7 @@ lint: .venv/.ready ## ruff, mypy and shellcheck
 	@$(RUN) python -m tests.shellcheck
 
 test-unit: .venv/.ready ## tests without network and rack, in seconds
-	@$(RUN) pytest tests/unit -q -n auto
+	@$(RUN) pytest tests/unit -q -n auto --dist worksteal
 
 LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 

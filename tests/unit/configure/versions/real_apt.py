@@ -16,6 +16,7 @@ Dir::State::status "{root}/var/lib/dpkg/status";
 Dir::Bin::methods "/usr/lib/apt/methods";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
+Acquire::Retries::Delay "false";
 DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--admindir={root}/var/lib/dpkg"; "--instdir={root}/root";
   "--log={root}/dpkg.log"; }};
 """
