@@ -6,54 +6,42 @@ The list is closed on purpose: an open grammar reads ``mb/s`` as millibits a sec
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 from rackproof.core.nearest import suggestion
 from rackproof.errors import RackproofError
 
-if TYPE_CHECKING:
-    from pint import UnitRegistry
+_SHARE = {"1": Fraction(1), "ratio": Fraction(1), "percent": Fraction(1, 100)}
+_TIME = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}
+_RATE = {"1/s": Fraction(1), "IOPS": Fraction(1), "kIOPS": Fraction(1000)}
+_BYTES = {
+    **{unit: Fraction(8 * 1000**power) for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
+    **{unit: Fraction(8 * 1024**power) for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), start=1)},
+}
+_BITS = {unit: Fraction(1000**power) for power, unit in enumerate(("b", "kb", "Mb", "Gb", "Tb"))}
+_FLOPS = {"GFLOPS": Fraction(10**9), "TFLOPS": Fraction(10**12), "PFLOPS": Fraction(10**15)}
 
-_BYTES = ("B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
-_BITS = ("b", "kb", "Mb", "Gb", "Tb")
+_TABLE: dict[str, tuple[str, Fraction]] = {
+    unit: (dimension, factor)
+    for dimension, units in (
+        ("share", _SHARE),
+        ("time", _TIME),
+        ("rate", _RATE),
+        ("information", _BYTES),
+        ("bandwidth", {f"{unit}/s": factor for unit, factor in (_BYTES | _BITS).items()}),
+        ("computation", _FLOPS),
+    )
+    for unit, factor in units.items()
+}
+"""Unit: dimension, and how many of the dimension's base unit (1, s, 1/s, bit, bit/s, FLOPS) it is."""
 
-UNITS: tuple[str, ...] = (
-    *("1", "ratio", "percent"),
-    *("ns", "us", "ms", "s"),
-    *("1/s", "IOPS", "kIOPS"),
-    *_BYTES,
-    *(f"{unit}/s" for unit in (*_BYTES, *_BITS)),
-    *("GFLOPS", "TFLOPS", "PFLOPS"),
-)
+UNITS: tuple[str, ...] = tuple(_TABLE)
 
 SHARES = frozenset({"ratio", "percent"})
 """Units of a share of something."""
 
 _SIGNS = {"1": "", "ratio": "", "percent": "%", "us": "µs", "1/s": "/s"}
-
-_DEFINITIONS = """
-kilo- = 1e3 = k-
-mega- = 1e6 = M-
-giga- = 1e9 = G-
-tera- = 1e12 = T-
-peta- = 1e15 = P-
-kibi- = 1024 = Ki-
-mebi- = 1048576 = Mi-
-gibi- = 1073741824 = Gi-
-tebi- = 1099511627776 = Ti-
-milli- = 1e-3 = m-
-micro- = 1e-6 = u-
-nano- = 1e-9 = n-
-second = [time] = s
-bit = [information] = b
-byte = 8 * bit = B
-operation = [operation]
-FLOPS = operation / second
-IOPS = 1 / second
-ratio = []
-percent = 0.01
-"""
 
 
 class UnitError(RackproofError, ValueError):
@@ -67,47 +55,28 @@ def convert(value: float, from_: str, to: str) -> float:
 
 @cache
 def factor(from_: str, to: str) -> float:
-    """How many ``to`` one ``from_`` is. Raises UnitError where the two measure different things."""
+    """How many ``to`` one ``from_`` is, correctly rounded. Raises UnitError where their dimensions differ."""
     if not same_dimension(from_, to):
         raise UnitError(f"{from_} cannot be converted to {to}")
-    registry = _registry()
-    return float(registry.Quantity(1, _spelled(from_)).to(_spelled(to)).magnitude)
+    return float(_TABLE[from_][1] / _TABLE[to][1])
 
 
-@cache
 def same_dimension(a: str, b: str) -> bool:
     """Whether both units measure the same thing. Raises UnitError for an unknown unit.
 
-    Bits have a dimension of their own here, so that a bandwidth is never mistaken for operations a second.
+    Bits have a dimension of their own, so that a bandwidth is never mistaken for operations a second.
     """
-    registry = _registry()
     check(a)
     check(b)
-    first, second = (registry.Unit(_spelled(unit)).dimensionality for unit in (a, b))
-    return bool(first == second)
+    return _TABLE[a][0] == _TABLE[b][0]
 
 
 def check(unit: str) -> None:
     """Raise UnitError, with the nearest known unit, where ``unit`` is unknown."""
-    if unit not in UNITS:
+    if unit not in _TABLE:
         raise UnitError(f"unknown unit '{unit}'; {suggestion(unit, UNITS)}")
 
 
 def sign(unit: str) -> str:
     """How a unit stands behind a number in a sentence: ``%`` for percent, nothing for a plain number."""
     return _SIGNS.get(unit, unit)
-
-
-def _spelled(unit: str) -> str:
-    return "" if unit == "1" else unit
-
-
-@cache
-def _registry() -> UnitRegistry[float]:
-    # pint takes half a second to import and its own registry knows b as barn and bits as pure numbers.
-    from pint import UnitRegistry
-
-    registry: UnitRegistry[float] = UnitRegistry(None)
-    for line in _DEFINITIONS.strip().splitlines():
-        registry.define(line)
-    return registry

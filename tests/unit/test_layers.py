@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
 
 PURE: dict[str, set[str]] = {
     # what the pure parts may import from elsewhere: no machine, no clock, no disk, no program
-    "core": {"ClusterShell", "networkx", "pint", "pydantic", "pydantic_core", "yaml"},
+    "core": {"ClusterShell", "networkx", "pydantic", "pydantic_core", "yaml"},
     "parse": {"pydantic"},
 }
 PURE_STDLIB = {
@@ -54,6 +54,7 @@ PURE_STDLIB = {
         "difflib",
         "enum",
         "fnmatch",
+        "fractions",
         "functools",
         "gc",
         "hashlib",
