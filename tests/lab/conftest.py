@@ -1,4 +1,8 @@
-"""One booted rack for all tests here. A rack that is up already is used and left up."""
+"""One booted rack for all tests here.
+
+A rack that is up is used and left up, and one that is down is started with the disks that it has. A new rack starts
+from converged disks (``converged_disks``), which are made first where there are none for the present sources.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,10 @@ import pytest
 from rackproof.core.rack import Rack
 from rackproof.inventory import load_rack
 from rackproof.lab.rack import Lab, UpOptions
-from rackproof.lab.state import lab_folder
+from rackproof.lab.state import lab_folder, private_folder
 from rackproof.remote.ssh import Fleet
-from rackproof.run.converge import converge
+from rackproof.run.converge import Converged, converge
+from tests.lab.converged_disks import ConvergedDisks, fingerprint
 
 ROOT = Path(__file__).parents[2]
 INVENTORY = "inventories/lab.py"
@@ -53,11 +58,48 @@ def _in_the_checkout() -> Iterator[None]:
     os.chdir(before)
 
 
-@pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    lab = Lab(lab_folder(), lambda line: print(line, flush=True))
-    was_up = bool(lab.pids())
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def deployed(rack: Rack) -> Converged:
+    """Outcome of the whole deploy; fails when it is not a success."""
+    outcome = converge(rack, on_line=lambda line: say(line) if "Starting" in line else None)
+    assert outcome.record.ok, f"{outcome.record.reason}\n{outcome.stderr.decode()[-4000:]}"
+    return outcome
+
+
+def start_converged(lab: Lab, disks: ConvergedDisks) -> None:
+    """Start a rack without disks of its own from converged ones, which are made first where there are none."""
+    nodes = lab.folder / "nodes"
+    private_folder(lab.folder)
+    if not disks.restore(nodes):
+        lab.up(UpOptions())
+        deployed(load_rack(INVENTORY))
+        lab.down()
+        disks.keep(nodes)
     lab.up(UpOptions())
+
+
+@pytest.fixture(scope="session")
+def disks() -> ConvergedDisks:
+    return ConvergedDisks(fingerprint(ROOT), say)
+
+
+@pytest.fixture(scope="session")
+def is_new() -> bool:
+    """Whether the rack has no disks yet, and starts from converged ones."""
+    return not (lab_folder() / "nodes").exists()
+
+
+@pytest.fixture(scope="session")
+def lab(disks: ConvergedDisks, is_new: bool) -> Iterator[Lab]:
+    lab = Lab(lab_folder(), say)
+    was_up = bool(lab.pids())
+    if is_new:
+        start_converged(lab, disks)
+    else:
+        lab.up(UpOptions())
     yield lab
     if not was_up:
         lab.down(now=True)
@@ -69,11 +111,22 @@ def rack(lab: Lab) -> Rack:
 
 
 @pytest.fixture(scope="session")
-def converged(rack: Rack) -> Rack:
-    """The rack in its declared state."""
-    outcome = converge(rack, on_line=lambda line: print(line, flush=True) if "Starting" in line else None)
-    assert outcome.record.ok, f"{outcome.record.reason}\n{outcome.stderr.decode()[-4000:]}"
+def converged(lab: Lab, rack: Rack, disks: ConvergedDisks, is_new: bool) -> Rack:
+    """The rack in its declared state. Converged disks need no change, or are made anew, once."""
+    changes = changed_nodes(deployed(rack))
+    if changes and is_new:
+        say(f"the converged disks are made anew: the deploy changes {changes}")
+        disks.discard()
+        lab.down(now=True)
+        lab.reset()
+        start_converged(lab, disks)
+        assert changed_nodes(deployed(rack)) == {}
     return rack
+
+
+def changed_nodes(outcome: Converged) -> dict[str, tuple[str, ...]]:
+    """Operations that changed something, by node."""
+    return {node.node: node.changed for node in outcome.record.nodes if node.changed}
 
 
 @pytest.fixture

@@ -153,6 +153,7 @@ def both_of(node: Node, fleet: Fleet, folder: Path) -> tuple[Host, Callable[[], 
     return ssh_host(node, folder), lambda: host_of(node.name, reader), reader
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_answer_is_the_same(both: Any, name: str) -> None:
     direct, recorded, reader = both
@@ -161,6 +162,7 @@ def test_the_answer_is_the_same(both: Any, name: str) -> None:
     assert reader.misses == misses, "it was not among what had been read beforehand"
 
 
+@pytest.mark.long
 def test_the_answer_is_the_same_from_a_file(both: Any) -> None:
     """Written down and read again, with nobody there to ask."""
     _, recorded, reader = both
@@ -173,6 +175,7 @@ def test_the_answer_is_the_same_from_a_file(both: Any) -> None:
             assert answer(host_of(reader.node, again), question) == answers[name], name
 
 
+@pytest.mark.long
 def test_a_missing_tool_is_no_answer(both: Any) -> None:
     """The one difference: where testinfra sees exit status 127, a check has not measured anything."""
     direct, recorded, _ = both

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackproof.core.evidence import Kind
+from rackproof.core.evidence import CheckOutcome, Kind
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
 from rackproof.lab.rack import Lab, UpOptions
@@ -95,6 +95,9 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
     steps = [r.body["step"] for r in after if r.kind is Kind.STEP]
     assert len(steps) == len(set(steps)), "a finished step was repeated"
     assert [r.body["stage"] for r in after if r.kind is Kind.STAGE and r.body["event"] == "begin"].count("deploy") == 1
+    checks = [r.body for r in after if r.kind is Kind.CHECK]
+    assert {check["node"] for check in checks} == {node.name for node in converged.nodes}
+    assert [check for check in checks if check["outcome"] != CheckOutcome.PASSED.value] == []
     for name in FILES:
         assert (folder / name).stat().st_size > 0, name
     certificate = json.loads((folder / "certificate.json").read_text())

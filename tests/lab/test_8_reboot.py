@@ -22,6 +22,7 @@ REBOOT_S = 2400
 CLIENT_MOUNTS = ("/mnt/local", "/mnt/nfs-tcp", "/mnt/nfs-rdma", "/mnt/cephfs")
 
 
+@pytest.mark.long
 def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
         boot = fleet[NODE].run(BOOT_ID, 60).text
