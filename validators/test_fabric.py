@@ -12,6 +12,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import rails_of
 from rackproof.core.port_names import rail_alias
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import some
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.kernel import parse_sysctl
@@ -310,7 +311,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
         if found.get(name) != address
     ]
     if wrong:
-        raise AssertionError("; ".join(wrong[:5]) + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""))
+        raise AssertionError(some(wrong, 5, "; "))
 
 
 def _resolved(host: Host, names: list[str]) -> dict[str, str]:

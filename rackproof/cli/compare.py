@@ -10,6 +10,7 @@ from rackproof import architectures
 from rackproof.core.compare import compare as compared
 from rackproof.core.evidence import Record
 from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
+from rackproof.core.wording import and_more
 from rackproof.errors import RunError
 from rackproof.evidence.folder import REPORTS, find_run, info_of, stored_architecture
 from rackproof.evidence.store import EVIDENCE, lost_outputs, read_trusted
@@ -69,6 +70,5 @@ def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:
     if trusted.cut_off:
         warnings.append(f"{side}: the last line of the evidence was never finished; it is left out")
     if lost := lost_outputs(folder, trusted.records):
-        count = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        warnings.append(f"{side}: {lost[0]}{count}")
+        warnings.append(f"{side}: {lost[0]}{and_more(len(lost) - 1)}")
     return trusted.records, warnings

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from rackproof.core.wording import some
+
 _LISTED = 12
 """So many known names are listed at most."""
 
@@ -23,5 +25,4 @@ def suggestion(word: str, known: Iterable[str]) -> str:
         return f"did you mean {' or '.join(repr(name) for name in near)}?"
     if not names:
         return "none is known"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"known: {', '.join(names[:_LISTED])}{more}"
+    return f"known: {some(names, _LISTED)}"

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import fold
+from rackproof.core.wording import some
 from rackproof.errors import RackproofError
 
 Matrix = Sequence[Sequence[int]]
@@ -58,8 +59,7 @@ class Mismatch:
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = len(self.differences) - _LISTED
-        listed = "; ".join((*self.differences[:_LISTED], *((f"and {more} more",) if more > 0 else ())))
+        listed = some(self.differences, _LISTED, "; ")
         return f"expected {self.expected}, actual {self.actual}" + (f": {listed}" if listed else "")
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.core.rack import fold
+from rackproof.core.wording import some
 from rackproof.remote.noise import anonymous
 from rackproof.remote.recording import Recording
 
@@ -48,10 +49,9 @@ class Deviation:
 
     @property
     def line(self) -> str:
-        said = [f"{what} {value}, others {other}" for what, value, other in self.facts[:SHOWN]]
-        more = [f"and {len(self.facts) - SHOWN} more"] if len(self.facts) > SHOWN else []
+        facts = [f"{what} {value}, others {other}" for what, value, other in self.facts]
         verb = "differs" if len(self.nodes) == 1 else "differ"
-        return f"{fold(self.nodes)} {verb} from {fold(self.peers)}: {'; '.join([*said, *more])}"
+        return f"{fold(self.nodes)} {verb} from {fold(self.peers)}: {some(facts, SHOWN, '; ')}"
 
 
 def deviations(recordings: Sequence[Recording]) -> list[Deviation]:

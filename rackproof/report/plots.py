@@ -15,9 +15,10 @@ from statistics import median
 
 from rackproof.core.evidence import Scope
 from rackproof.core.status import Status
+from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
 from rackproof.report.findings import verdicts_about, worst
-from rackproof.report.quantities import significant, size, unit_text
+from rackproof.report.quantities import significant, size
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.tables import short_name
 
@@ -195,7 +196,7 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
             y += 2 * _BAR + _GAP
         groups.append(BarGroup(first, name, tuple(bars), strip))
         y += 5.0
-    return BarPlot(title, unit_text(unit), y, tuple(groups), tuple(absent))
+    return BarPlot(title, sign(unit), y, tuple(groups), tuple(absent))
 
 
 def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | None:
@@ -233,7 +234,7 @@ def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]
     column = (WIDTH - left) / min(3, len(names))
     return LinePlot(
         title=title,
-        unit=unit_text(unit),
+        unit=sign(unit),
         height=height,
         left=left,
         right=right,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
-from decimal import Decimal
+
+from rackproof.core import wording
+from rackproof.core.units import sign
 
 NARROW = "\u202f"
 """Narrow no-break space: between groups of digits."""
@@ -12,36 +13,20 @@ NBSP = "\u00a0"
 MINUS = "\u2212"
 ABSENT = "–"
 
-_UNITS = {"us": "µs", "1": "", "1/s": "/s", "percent": "%", "ratio": ""}
 
-
-def significant(value: float, digits: int = 3) -> str:
+def significant(value: float) -> str:
     """``1234.5`` as ``1 230``, ``0.98765`` as ``0.988``; whole numbers below 1000 have no decimals."""
-    if not math.isfinite(value):
-        return "∞" if value > 0 else f"{MINUS}∞" if value < 0 else "not a number"
-    if value == int(value) and abs(value) < 1000:
-        return _signed(f"{int(value)}")
-    exact = Decimal(repr(float(value)))
-    place = exact.adjusted() - digits + 1
-    rounded = exact.quantize(Decimal(1).scaleb(place))
-    if rounded.adjusted() > exact.adjusted():  # 99.96 became 100.0: one decimal too many
-        rounded = exact.quantize(Decimal(1).scaleb(place + 1))
-    return _signed(f"{rounded:,f}".replace(",", NARROW))
-
-
-def unit_text(unit: str | None) -> str:
-    """The sign for a unit of the vocabulary; others are shown as they are."""
-    return _UNITS.get(unit or "", unit or "")
+    return wording.significant(value, group=NARROW, pad=True).replace("-", MINUS)
 
 
 def quantity(value: float | None, unit: str | None) -> str:
     """Number and unit, held together; ``–`` when there is no number."""
     if value is None:
         return ABSENT
-    text, sign = significant(value), unit_text(unit)
-    if not sign:
+    text, shown = significant(value), sign(unit or "")
+    if not shown:
         return text
-    return f"{text}{sign}" if sign.startswith("/") else f"{text}{NBSP}{sign}"
+    return f"{text}{shown}" if shown.startswith("/") else f"{text}{NBSP}{shown}"
 
 
 def distance(percent: float | None) -> str:
@@ -91,7 +76,3 @@ def _parse(text: str) -> datetime | None:
     except ValueError:
         return None
     return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-
-
-def _signed(text: str) -> str:
-    return text.replace("-", MINUS)

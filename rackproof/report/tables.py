@@ -10,10 +10,11 @@ from typing import TypeVar
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
+from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
 from rackproof.report.certificate import natural
 from rackproof.report.findings import verdicts_about, worst
-from rackproof.report.quantities import ABSENT, significant, size, unit_text
+from rackproof.report.quantities import ABSENT, significant, size
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, subject_text
 
@@ -208,7 +209,7 @@ def _matrix(
         title=title,
         caption=", ".join(part for part in (caption, _sampling(group)) if part),
         corner=corner,
-        columns=tuple(Column(name, unit_text(unit), above) for above, name, unit in columns),
+        columns=tuple(Column(name, sign(unit), above) for above, name, unit in columns),
         rows=tuple(shown),
         remarks=tuple(dict.fromkeys(remarks)),
         omitted=omitted,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from rackproof.core.rack import fold
+from rackproof.core.wording import some
 from rackproof.selftest.catalogue import FaultFile
 from rackproof.selftest.detection import Alarm, Detection
 from rackproof.selftest.trial import Finding, Mishap
@@ -101,14 +102,9 @@ def _asked(finding: Finding) -> str:
 def _caught_by(finding: Finding) -> str:
     if not finding.caught:
         others = sorted({result.check for result in finding.noticed})
-        return "MISSED" + (f", noticed by {_few(others)}" if others else "")
+        return "MISSED" + (f", noticed by {some(others, _OTHERS)}" if others else "")
     others = sorted({result.check for result in finding.noticed} - {finding.fault.check})
-    return finding.fault.check + (f" and {_few(others)}" if others else "")
-
-
-def _few(names: list[str]) -> str:
-    more = len(names) - _OTHERS
-    return ", ".join(names[:_OTHERS]) + (f" and {more} more" if more > 0 else "")
+    return finding.fault.check + (f" and {some(others, _OTHERS)}" if others else "")
 
 
 def _alike(things: Sequence[Thing], key: Callable[[Thing], object]) -> list[list[Thing]]:

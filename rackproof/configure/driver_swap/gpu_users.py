@@ -13,6 +13,7 @@ from typing import Final
 
 from rackproof.configure.reboot import drain
 from rackproof.core.sections import sections_of
+from rackproof.core.wording import some
 
 BUSY: Final = "gpu.busy"
 """Id of the check."""
@@ -81,9 +82,9 @@ def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | No
     itself; else it must be out already."""
     found = []
     if use.programs:
-        found.append(f"programs on the GPUs: {listed(use.programs)}")
+        found.append(f"programs on the GPUs: {some(use.programs, SHOWN)}")
     if use.jobs:
-        found.append(f"Slurm's jobs {listed(use.jobs)}")
+        found.append(f"Slurm's jobs {some(use.jobs, SHOWN)}")
     if not use.jobs_known:
         found.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
     if not drains and use.node is not None and not use.node.withdrawn:
@@ -91,11 +92,6 @@ def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | No
     if not found:
         return None
     return (
-        f"GPUs and network: expected nobody at work while {listed(due)}, actual {'; '.join(found)}",
+        f"GPUs and network: expected nobody at work while {some(due, SHOWN)}, actual {'; '.join(found)}",
         "drain the node (scontrol update NodeName=… State=DRAIN Reason=…), let it become idle, and run again",
     )
-
-
-def listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
-    return f"{', '.join(words[:SHOWN])}{more}"

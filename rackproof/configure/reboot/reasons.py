@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from rackproof.configure.files import REBOOT, pending_command
 from rackproof.core.evidence import REBOOT_REQUIRED
+from rackproof.core.wording import some
 
 REQUIRED = REBOOT_REQUIRED
 SHOWN_PACKAGES = 6
@@ -95,7 +96,4 @@ def reasons(found: RebootState, kernel: str | None = None) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - SHOWN_PACKAGES} more" if len(names) > SHOWN_PACKAGES else ""
-    return f" ({', '.join(names[:SHOWN_PACKAGES])}{more})"
+    return f" ({some(names, SHOWN_PACKAGES)})" if names else ""

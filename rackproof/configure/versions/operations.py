@@ -17,6 +17,7 @@ from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.state import differences
 from rackproof.core.versions import LockedPackage
+from rackproof.core.wording import some
 from rackproof.errors import Refused
 
 
@@ -159,8 +160,7 @@ def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True)
     wrong = differences(packages, found, family, hold)
     # Before the run nothing need be there yet.
     if wrong and state.is_executing:
-        more = f" (and {len(wrong) - 5} more)" if len(wrong) > 5 else ""
-        raise Refused(f"not as the version set says: {'; '.join(wrong[:5])}{more}")
+        raise Refused(f"not as the version set says: {some(wrong, 5, '; ')}")
     else:
         host.noop(f"{len(packages)} packages are as the version set says")
 

@@ -20,6 +20,7 @@ from rackproof.configure.versions.site import (
 from rackproof.core.machine import Machine
 from rackproof.core.versions import Platform, stage_components
 from rackproof.core.versions.consistency import contradictions
+from rackproof.core.wording import and_more
 
 FREEZE_UNITS = {
     "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
@@ -66,7 +67,7 @@ def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
     if versions is None:
         return None
     if problems := contradictions(versions):
-        more = f" (and {len(problems) - 1} more: rackproof versions check)" if len(problems) > 1 else ""
+        more = and_more(len(problems) - 1, ": rackproof versions check")
         raise DeployError(f"{host.name}: versions_lock: {problems[0].sentence}{more}")
     machine = machine_here()
     platform = platform_here()

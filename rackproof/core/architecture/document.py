@@ -9,6 +9,7 @@ import yaml
 
 from rackproof.core.architecture.nesting import check_size
 from rackproof.core.architecture.problem import KeyPath, Problem
+from rackproof.core.wording import and_more
 from rackproof.errors import ArchitectureError
 
 # libyaml is ten times faster; the pure parser says the same in slightly other words.
@@ -85,8 +86,7 @@ def complaint(document: Placed, wrong: Sequence[Problem]) -> str:
     name, line = document.place(first.path)
     where = f"{dotted(first.path, document.data)}: " if first.path else ""
     through = "" if name == own else f" (extended by {own})"
-    more = f" (and {len(others)} more)" if others else ""
-    return f"{name}:{line}: {where}{one_line(first.message)}{through}{more}"
+    return f"{name}:{line}: {where}{one_line(first.message)}{through}{and_more(len(others))}"
 
 
 def dotted(path: KeyPath, data: Any = None) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from rackproof.core.architecture import Bar
 from rackproof.core.status import Status
 from rackproof.core.units import sign
+from rackproof.core.wording import significant
 
 _ROUNDING = 1e-9
 """Of the bar: a number that meets it exactly still does after a conversion between units."""
@@ -75,32 +76,23 @@ def amount(value: float, unit: str, other_than: float | None = None) -> str:
 
 @cache
 def _after(unit: str) -> str:
-    """What stands behind a number: `` MB/s``, ``/s`` or nothing."""
+    """The unit with its blank: `` MB/s``, ``/s`` or nothing."""
     shown = sign(unit)
     return shown if not shown or shown.startswith("/") else f" {shown}"
 
 
 def number_text(value: float, other_than: float | None = None) -> str:
-    """Three significant digits, no exponent within reason: 1234, 84.1, 0.00712.
+    """Three significant digits, all of them before the decimal point: 1234, 84.1, 0.00712.
 
     Where ``other_than`` is another number that would read the same, digits are added until the two differ.
     """
-    text, digits = _significant(value, 3), 3
+    text, digits = significant(value, whole=True), 3
     if other_than is None or value == other_than:
         return text
-    while digits < 12 and text == _significant(other_than, digits):
+    while digits < 12 and text == significant(other_than, digits, whole=True):
         digits += 1
-        text = _significant(value, digits)
+        text = significant(value, digits, whole=True)
     return text
-
-
-@lru_cache(maxsize=1024)
-def _significant(value: float, digits: int) -> str:
-    # bars and ceilings come back a thousand times
-    text = f"{value:.3g}" if digits == 3 else f"{value:.{digits}g}"  # a fixed format is read once
-    if "e" not in text:
-        return text
-    return f"{value:.0f}" if 1 <= abs(value) < 1e15 else text
 
 
 def _limit(value: float | None) -> float:

@@ -13,6 +13,7 @@ from itertools import combinations
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import NodeInfo, Scope, subject_of
 from rackproof.core.rack import fold
+from rackproof.core.wording import some
 
 COMPUTE = "compute"
 """Part of the purpose of a port that carries collectives."""
@@ -109,8 +110,7 @@ def named(scope: Scope, listed: Sequence[str]) -> str:
     """Nodes and devices folded, of pairs the first few."""
     if scope is not Scope.PAIR:
         return fold(listed)
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"{', '.join(listed[:_NAMED])}{more}"
+    return some(listed, _NAMED)
 
 
 def _compute_ports(architecture: Architecture, node: NodeInfo) -> int:

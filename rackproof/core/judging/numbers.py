@@ -19,6 +19,7 @@ from rackproof.core.judging.statistics import cv_pct, reduce_members, samples_ne
 from rackproof.core.metrics import METRICS, Metric
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
+from rackproof.core.wording import some
 
 _LISTED = 8
 """So many samples are listed in a message at most."""
@@ -246,10 +247,9 @@ def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
 
 
 def _scatters(samples: Sequence[float], unit: str, scatter: float, limit: float) -> str:
-    listed = ", ".join(number_text(sample) for sample in samples[:_LISTED])
-    more = f" and {len(samples) - _LISTED} more" if len(samples) > _LISTED else ""
+    listed = some([number_text(sample) for sample in samples], _LISTED)
     actual, most = amount(scatter, "percent", limit), amount(limit, "percent")
-    return f"{len(samples)} samples scatter by {actual}, more than {most}: {listed}{more} {unit}"
+    return f"{len(samples)} samples scatter by {actual}, more than {most}: {listed} {unit}"
 
 
 def _refusal(absent: Absent) -> NoNumber:

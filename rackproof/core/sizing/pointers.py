@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rackproof.core.architecture import Architecture, Criterion
 from rackproof.core.sizing import words
 from rackproof.core.sizing.answer import Answer
+from rackproof.core.wording import some
 
 _LISTED = 6
 
@@ -51,6 +52,4 @@ def _alone(architecture: Architecture) -> Answer:
 
 
 def _ids(criteria: Iterable[Criterion]) -> str:
-    ids = [c.id for c in criteria]
-    more = len(ids) - _LISTED
-    return words.listed(ids[:_LISTED] + ([f"{more} more"] if more > 0 else []))
+    return some([c.id for c in criteria], _LISTED)

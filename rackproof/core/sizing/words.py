@@ -5,18 +5,12 @@ from __future__ import annotations
 import math
 
 from rackproof.core.units import convert, sign
-
-_DECIMALS = 3
+from rackproof.core.wording import significant
 
 
 def number(value: float) -> str:
     """``51,300``, ``84.1``, ``0.00712``."""
-    if value == 0:
-        return "0"
-    digits = _DECIMALS - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    text = f"{rounded:,.{max(0, digits)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return significant(value, group=",")
 
 
 def count(value: float, one: str, many: str | None = None) -> str:

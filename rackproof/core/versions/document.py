@@ -19,6 +19,7 @@ from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.problem import KeyPath
 from rackproof.core.nearest import suggestion
 from rackproof.core.versions.models import VersionSet
+from rackproof.core.wording import and_more
 from rackproof.errors import ArchitectureError, VersionSetError
 
 WAY_OUT: Final = "take the change back, or look at it and lock the file again: `rackproof versions lock"
@@ -85,9 +86,9 @@ def sealed(text: str, name: str) -> str:
     bare = re.sub(r"^digest:.*\n", "", text, flags=re.MULTILINE)
     versions = read_versions(bare, name)
     if empty := unpinned(versions):
-        more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
         raise VersionSetError(
-            f"{name}: {empty[0]}: cannot be locked without it{more}; fill in `sha256sum` of the file on your mirror"
+            f"{name}: {empty[0]}: cannot be locked without it{and_more(len(empty) - 1)};"
+            " fill in `sha256sum` of the file on your mirror"
         )
     line = f"digest: {digest_of(Document(bare, name).data)}\n"
     with_digest, count = re.subn(r"^(name:.*\n)", lambda match: match[1] + line, bare, count=1, flags=re.MULTILINE)
@@ -121,9 +122,8 @@ def _complaint(error: ValidationError, document: Document) -> str:
         message = "required key is missing"
     elif not isinstance(first["input"], dict | list):
         message += f", actual {first['input']!r}"
-    more = f" (and {len(others)} more)" if others else ""
     where = f"{dotted(path)}: " if path else ""
-    return f"{name}:{line}: {where}{' '.join(message.split())}{more}"
+    return f"{name}:{line}: {where}{' '.join(message.split())}{and_more(len(others))}"
 
 
 def _keys_at(path: KeyPath) -> tuple[str, ...]:

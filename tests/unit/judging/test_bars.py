@@ -85,11 +85,11 @@ def test_bars_in_words(fields: dict[str, Any], text: str) -> None:
         (999.9, "1000"),
         (123456.7, "123457"),
         (0.00712, "0.00712"),
-        (1e-7, "1e-07"),
+        (1e-7, "0.0000001"),
         (60.0, "60"),
     ],
 )
-def test_numbers_have_three_digits_and_no_needless_exponent(value: float, text: str) -> None:
+def test_numbers_have_three_digits_and_no_exponent(value: float, text: str) -> None:
     assert number_text(value) == text
 
 

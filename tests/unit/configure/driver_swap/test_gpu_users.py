@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.driver_swap.gpu_users import Use, listed, obstacle, parse_use, use_command
+from rackproof.configure.driver_swap.gpu_users import Use, obstacle, parse_use, use_command
 from rackproof.configure.reboot.drain import SlurmNode
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
@@ -116,7 +116,3 @@ def test_what_speaks_against_an_exchange(use: Use, drains: bool, said: str | Non
         assert said in what
         assert "while nvidia-utils-580 580.95.05-1 becomes 580.126.20-1, actual" in what
         assert way_out.startswith("drain the node (scontrol update NodeName=")
-
-
-def test_long_lists_are_cut() -> None:
-    assert listed([str(n) for n in range(7)]) == "0, 1, 2, 3, 4 and 2 more"

@@ -1,0 +1,38 @@
+"""Numbers and lists in sentences: the one place that rounds a number for a reader or shortens a list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1024)  # bars and ceilings recur in every verdict
+def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = False, whole: bool = False) -> str:
+    """``value`` rounded to ``digits`` significant digits, without an exponent: ``0.00712``, ``84.1``, ``1230``.
+
+    ``group`` separates thousands. ``pad`` keeps zeros at the end (``0.500``), except for whole numbers below 1000.
+    ``whole`` does not round digits before the decimal point (``1234``).
+    """
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if value == int(value) and abs(value) < 1000:
+        return str(int(value))
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    decimals = digits - 1 - exponent
+    if whole:
+        decimals = max(0, decimals)
+    text = f"{round(value, decimals):,.{max(0, decimals)}f}".replace(",", group)
+    return text if pad or "." not in text else text.rstrip("0").rstrip(".")
+
+
+def some(items: Sequence[str], most: int, separator: str = ", ") -> str:
+    """``a, b and 3 more``, ``a; b; and 3 more``: the first ``most`` items and the number of the others."""
+    shown, rest = separator.join(items[:most]), len(items) - most
+    joint = " " if separator == ", " else separator
+    return f"{shown}{joint}and {rest} more" if rest > 0 else shown
+
+
+def and_more(count: int, of: str = "") -> str:
+    """`` (and 3 more)`` behind the first of several; nothing for 0. ``of`` says what, or where they are."""
+    return f" (and {count} more{of})" if count > 0 else ""
