@@ -1,6 +1,6 @@
-"""How a node becomes what its reference architecture says.
+"""How a node becomes what its reference architecture says: one file a concern, ``cluster.py`` for a whole rack.
 
-``cluster.py`` is the entry; every other module is one concern, with a deploy function that takes no arguments and
-reads what applies to the node at hand. Values come from the architecture, addresses and drives from the inventory,
-and the few settings that neither of them knows are data defaults, documented where they are used.
+Every file runs alone, too: ``pyinfra INVENTORY deploys/storage_client.py``. The calls at its end are what it brings
+then: preflight and the packages of ``base`` before it, at the end what waits for a reboot. What files declare is
+planned in ``rackproof.configure``, in the package of the concern.
 """

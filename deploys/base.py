@@ -1,31 +1,28 @@
-"""What every node needs: packages, time, limits, kernel settings, and nothing that changes it behind our back.
+"""What every node needs: packages, time, limits, kernel settings, no updates by themselves.
 
 Takes effect at once; limits in logins and services that start afterwards. The same values are in files that apply at
 boot. Updates by themselves are stopped before anything is installed: they would hold the package manager's lock, or
-change what was just put there.
+change what was just installed.
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.context import host
 
+from deploys.preflight import preflight
+from deploys.reboot import reboot
 from rackproof.configure import operations, packages
+from rackproof.configure.alone import alone
 from rackproof.configure.base import plan
-from rackproof.configure.facts import Marks
-from rackproof.configure.files import REBOOT
 from rackproof.configure.kernel import CLOCK_SOURCE
-from rackproof.configure.machine import machine_here
+from rackproof.configure.reboot.reasons import nothing_waits_for_a_reboot
 from rackproof.configure.site import here
 
 
 @deploy("Base")
 def base() -> None:
     site = here()
-    inputs = plan.node_inputs(site)
-    machine = machine_here()
-    # Without an answer every question fails alike, and so does every operation.
-    family = machine.family if machine and machine.family in plan.CHRONY else "debian"
+    inputs, family = plan.node_inputs(site), plan.family()
     if plan.frozen(site):
         operations.units(name="Updates", wanted=plan.updates(site, family))
     operations.packages(
@@ -44,12 +41,15 @@ def base() -> None:
 
 @deploy("Clock source")
 def clock_source() -> None:
-    """Late: it may hang on an argument or a kernel of this very run, and comes with the run after their reboot then."""
-    if wanted := here().architecture.system.clock_source:
+    """Late: it may need a kernel argument or a kernel of this run, and then follows in the run after the reboot."""
+    if source := here().architecture.system.clock_source:
         operations.kernel_values(
-            name="In force", sysctl={}, patterns={CLOCK_SOURCE: wanted}, _if=nothing_waits_for_a_reboot
+            name="In force", sysctl={}, patterns={CLOCK_SOURCE: source}, _if=nothing_waits_for_a_reboot
         )
 
 
-def nothing_waits_for_a_reboot() -> bool:
-    return not any(mark.startswith(REBOOT) for mark in host.get_fact(Marks) or ())
+if alone(__name__):
+    preflight()
+    base()
+    clock_source()
+    reboot()

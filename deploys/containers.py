@@ -1,25 +1,33 @@
-"""Containers: the declared runtime, and the bridge that gives them shared storage without privileges.
+"""Containers: the declared runtime, the bridge that gives them shared storage without privileges, and GPUs in them.
 
-Takes effect at once; a changed daemon restarts (docker keeps its containers: live restore). GPUs in containers are
-the container toolkit's business, which follows; daemon.json and config.toml name its runtime already, so that each
-file has one writer. See ``rackproof.configure.containers.bridge`` for the mechanism.
+Takes effect at once; a changed daemon restarts (docker keeps its containers: live restore). daemon.json and
+config.toml name NVIDIA's runtime from the start, so that each file has one writer. Which runtimes hand out GPUs is the
+inventory's ``gpu_stack.runtimes``; the CDI specification, for all others, is written anew at every boot, since it names
+files of the driver in force. See ``rackproof.configure.containers.bridge`` for the bridge.
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
-from pyinfra.context import host
 
-from deploys.versions import stage
-from rackproof.configure import facts, operations
-from rackproof.configure.containers import daemon, plan
+from deploys.base import base
+from deploys.preflight import preflight
+from deploys.reboot import reboot
+from deploys.versions import repositories
+from rackproof.configure import operations
+from rackproof.configure.alone import alone
+from rackproof.configure.containers import daemon, plan, toolkit
 from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
-from rackproof.configure.machine import family_here
+from rackproof.configure.gpu import operations as gpu_operations
+from rackproof.configure.gpu import packages, runtimes
+from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S, stack_of
+from rackproof.configure.machine import family_here, machine_here
 from rackproof.configure.site import Site, here
 from rackproof.configure.site_repository import site_repository
+from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
+from rackproof.configure.versions.stages import stage
 
 
 @deploy("Containers")
@@ -34,8 +42,8 @@ def containers() -> None:
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     operations.files(name="Files", entries=plan.files(site, declared, chosen, family))
-    if wanted := plan.units(site, declared):
-        operations.units(name="Services", wanted=wanted)
+    if units := plan.units(site, declared):
+        operations.units(name="Services", wanted=units)
     if declared.bridge:
         container_operations.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
     if declared.bridge and declared.runtime == "podman":
@@ -44,20 +52,48 @@ def containers() -> None:
 
 def _packages(site: Site, names: tuple[str, ...], family: str, chosen: ContainerInputs) -> None:
     """The version set's by its rules, the others from where the inventory says, or the distribution's own."""
-    locked = {each.name: each.component for each in packages_here("all")}
-    left = [name for name in names if name not in locked]
-    if left and (nowhere := daemon.without_source(left, family, chosen)):
-        installed = host.get_fact(facts.InstalledPackages, packages_wanted=left, family=family)
-        # What an image has brought need not come from anywhere.
-        if installed is not None and not set(nowhere) <= installed:
-            raise DeployError(
-                f"{site.node.name}: containers.repository: RHEL's family has no {' and no '.join(nowhere)}; give source"
-                " and key (url and sha256) of a repository that has, or name it in the version set"
-            )
-    if family == "rhel" and chosen.repository:
-        source = chosen.repository
-        site_repository("containers", "Containers", source.source, source.key.url, source.key.sha256)
+    locked = {package.name: package.component for package in packages_here("all")}
+    others = [name for name in names if name not in locked]
+    plan.check_sources(site, others, family, chosen)
+    if family == "rhel" and (repository := chosen.repository):
+        site_repository("containers", "Containers", repository.source, repository.key.url, repository.key.sha256)
     for component in dict.fromkeys(locked[name] for name in names if name in locked):
         stage(component, "Locked runtime")
-    if left:
-        operations.packages(name="Packages", names=left, family=family)
+    if others:
+        operations.packages(name="Packages", names=others, family=family)
+
+
+@deploy("Container toolkit")
+def container_toolkit() -> None:
+    site = here()
+    if not toolkit.applies(site):
+        return
+    stack, machine = stack_of(site), machine_here()
+    handing_out, own = toolkit.handing_out(site, stack), toolkit.owned(site)
+    if machine is None:
+        gpu_operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        return
+    if packages_here("container_toolkit"):
+        stage("container_toolkit", "Locked packages")
+    else:
+        gpu_operations.installed(
+            name="Packages",
+            packages=packages.container_toolkit(stack, handing_out),
+            family=machine.family,
+            hold=stack.hold,
+            _timeout=INSTALL_TIMEOUT_S,
+        )
+    operations.files(name="Files", entries=(toolkit.cdi_unit(),))
+    operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
+    gpu_operations.runtimes(
+        name="Runtimes", wanted=runtimes.with_runtime(site.architecture.containers, handing_out, own), owned=own
+    )
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    repositories()
+    containers()
+    container_toolkit()
+    reboot()

@@ -1,6 +1,6 @@
 """Before driver or network stack is exchanged: the node leaves Slurm, so that no job meets two versions of them.
 
-It comes back at the end of the run in which nothing waits for a reboot any more (``deploys.reboot``). Nodes without
+It comes back at the end of the run in which nothing waits for a reboot any more (``deploys/reboot.py``). Nodes without
 GPUs, and those whose Slurm has its controller elsewhere, are left to their operators; preflight looks at the latter.
 """
 
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
+from deploys.preflight import preflight
+from rackproof.configure.alone import alone
 from rackproof.configure.driver_swap import operations
 from rackproof.configure.driver_swap.gpu_users import BUSY
+from rackproof.configure.driver_swap.pending import why_nothing
 from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.site import here
 
@@ -17,5 +20,10 @@ from rackproof.configure.site import here
 @deploy("Exchange of drivers")
 def driver_swap() -> None:
     site = here()
-    if site.real_gpus and site.in_slurm:
+    if not why_nothing(site):
         operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)
+
+
+if alone(__name__, why_nothing):
+    preflight()
+    driver_swap()

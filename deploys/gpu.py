@@ -1,24 +1,112 @@
-"""GPUs: the driver stack of real ones, or the replay of ``nvidia-smi`` on nodes that say they simulate theirs."""
+"""GPUs: the stack of real ones (driver, fabric manager, settings, DCGM, CUDA, GPUDirect Storage), or a replay of
+``nvidia-smi`` on nodes that say that they simulate theirs.
+
+Which driver a node gets follows from the generation of its GPUs (PCI device ids), the operating system and the
+inputs ``gpu_stack``; versions come from the version set where there is one. What the running kernel still holds against
+it (nouveau, an older driver, options of a module) needs a reboot: it is marked, and everything else is prepared for it.
+"""
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from deploys.gpu_driver import gpu_driver
-from rackproof.configure import operations
-from rackproof.configure.gpu import simulated
+from deploys.base import base
+from deploys.driver_swap import driver_swap
+from deploys.preflight import preflight
+from deploys.reboot import reboot
+from deploys.versions import kernel, repositories
+from rackproof.configure import operations as common
+from rackproof.configure.alone import alone
+from rackproof.configure.gpu import operations, plan, repository, simulated
+from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
+from rackproof.configure.machine import machine_here
 from rackproof.configure.site import here
+from rackproof.configure.versions.stages import stage
+from rackproof.core.gpu_generations import UnsupportedGpu
 
 
 @deploy("GPU")
-def gpu(prove_storage: bool = True) -> None:
-    """``prove_storage``: False where ``gpudirect_storage`` is called after the file systems' clients."""
+def gpu() -> None:
     site = here()
     declared = site.architecture.gpu
-    if declared is None or declared.count == 0:
+    if declared is None or plan.why_nothing(site):
         return
     if site.settings.simulated_gpus:
-        operations.files(name="Simulated GPUs", entries=simulated.files(site, declared))
-        operations.units(name="Devices of simulated GPUs", wanted=simulated.units(declared))
+        common.files(name="Simulated GPUs", entries=simulated.files(site, declared))
+        common.units(name="Devices of simulated GPUs", wanted=simulated.units(declared))
     else:
-        gpu_driver(prove_storage)
+        gpu_driver()
+
+
+@deploy("GPU driver")
+def gpu_driver() -> None:
+    site, machine = here(), machine_here()
+    if machine is None:
+        operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        return
+    try:
+        planned = plan.plan_of(site, machine)
+    except UnsupportedGpu as error:
+        operations.refused(name="Driver", reason=str(error))
+        return
+    plan.warn(planned)
+    family, hold, entries = machine.family, planned.stack.hold, plan.files(site, planned)
+    driver = plan.wanted(planned, entries)
+    # Before the repository that names it: one that cannot be verified stops every other installation, too.
+    if source := planned.repository:
+        operations.signing_key(
+            name="Repository key",
+            path=repository.KEYS[family],
+            url=source.key_url,
+            sha256=source.key_sha256,
+            family=family,
+        )
+    common.files(name="Files", entries=entries)
+    if planned.headers:
+        operations.installed(
+            name="Kernel headers", packages=planned.headers, family=family, hold=False, _timeout=INSTALL_TIMEOUT_S
+        )
+    if planned.versions:
+        stage("driver", "Driver packages")
+    operations.driver(name="Driver", target=driver, machine=machine, _timeout=INSTALL_TIMEOUT_S)
+    if planned.versions:
+        stage("gpu", "Locked tools")
+        if planned.declared.gds:
+            stage("gds", "Locked GPUDirect Storage")
+    if planned.tools:
+        operations.installed(
+            name="Tools", packages=planned.tools, family=family, hold=hold, _timeout=INSTALL_TIMEOUT_S
+        )  # fmt: skip
+    if planned.declared.gpudirect == "dmabuf":
+        operations.gpudirect_dmabuf(name="GPUDirect RDMA", target=driver, machine=machine)
+    operations.driver_units(name="Services", wanted=plan.units(planned), target=driver, machine=machine)
+    if planned.tuning:
+        operations.tuned(name="Settings", wanted=planned.tuning, machine=machine)
+
+
+@deploy("GPUDirect Storage")
+def gpudirect_storage() -> None:
+    """Prove that every promised file system is reached directly: after their clients, which are built against the
+    driver's and nvidia-fs's sources."""
+    site, machine = here(), machine_here()
+    if machine is None or not plan.proves_storage(site):
+        return
+    try:
+        planned = plan.plan_of(site, machine)
+    except UnsupportedGpu:
+        return  # gpu_driver refuses the node
+    operations.gpudirect_storage(
+        name="GPUDirect Storage", declared=planned.declared, stack=planned.stack,
+        target=plan.wanted(planned, plan.files(site, planned)), machine=machine,
+    )  # fmt: skip
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    repositories()
+    kernel()
+    driver_swap()
+    gpu()
+    gpudirect_storage()
+    reboot()

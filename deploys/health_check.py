@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
+from deploys.base import base
+from deploys.preflight import preflight
+from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.health import kit, plan
-from rackproof.configure.health import operations as health_operations
+from rackproof.configure.alone import alone
+from rackproof.configure.health_check import kit, plan
+from rackproof.configure.health_check import operations as health_operations
 from rackproof.configure.machine import family_here
 from rackproof.configure.site import here
 
@@ -19,14 +23,20 @@ from rackproof.configure.site import here
 @deploy("Health check")
 def health_check() -> None:
     site = here()
-    if not plan.applies(site):
+    if plan.why_nothing(site):
         return
-    chosen = plan.inputs_here(site)
-    if chosen.install:
+    inputs = plan.inputs_here(site)
+    if inputs.install:
         family = family_here()
-        if chosen.python == kit.PYTHON and family == "rhel":
-            chosen = chosen.model_copy(update={"python": kit.RHEL_PYTHON})
-        if needed := kit.packages(chosen, family):
-            operations.packages(name="Packages", names=needed, family=family)
-        health_operations.kit(name="Kit", wanted=plan.wanted_kit(chosen))
-    operations.files(name="Files", entries=plan.files(site, chosen, plan.architecture_text(plan.architecture_id(site))))
+        inputs = plan.with_python_of(inputs, family)
+        if packages := kit.packages(inputs, family):
+            operations.packages(name="Packages", names=packages, family=family)
+        health_operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
+    operations.files(name="Files", entries=plan.files(site, inputs, plan.architecture_text(plan.architecture_id(site))))
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    health_check()
+    reboot()

@@ -1,20 +1,23 @@
 """A node's own settings: kernel command line, idle states, interrupts, limits, modules, scratch array, accounts.
 
 What is promised is the architecture's ``system``; how it is done is the inventory's mapping ``node``. What needs a
-reboot leaves a mark: the end of ``cluster.py`` collects them.
+reboot leaves a mark, which ``deploys/reboot.py`` collects.
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
+from deploys.base import base
+from deploys.preflight import preflight
+from deploys.reboot import reboot
 from rackproof.configure import operations
+from rackproof.configure.alone import alone
 from rackproof.configure.base.plan import node_inputs
 from rackproof.configure.machine import machine_here
 from rackproof.configure.node import operations as node_operations
 from rackproof.configure.node import plan
 from rackproof.configure.site import here
-from rackproof.configure.units import Unit
 
 SETTINGS_TIMEOUT_S = 1800
 """An initial file system for every kernel, swap that is read back, and tuned."""
@@ -31,12 +34,18 @@ def node() -> None:
         node_operations.unread(name="Machine")
         return
     node_operations.kernel_arguments(name="Kernel arguments", wanted=plan.arguments(site, inputs, machine))
-    operations.files(name="Files", entries=(*plan.files(site, inputs), *(plan.scratch_files(array) if array else ())))
+    operations.files(name="Files", entries=(*plan.files(site, inputs), *plan.scratch_files(array)))
     node_operations.settings(name="Settings", wanted=plan.settings(site, inputs), _timeout=SETTINGS_TIMEOUT_S)
     if array:
         node_operations.scratch(name="Scratch array", array=array)
         operations.mounted(name="Scratch mount", wanted=(plan.scratch_mount(array),))
-    scratch_units = (Unit(plan.scratch_mount(array).unit, running=None),) if array else ()
-    operations.units(name="Services", wanted=(*plan.units(site, inputs), *scratch_units))
+    operations.units(name="Services", wanted=(*plan.units(site, inputs), *plan.scratch_units(array)))
     if inputs.users:
         node_operations.users(name="Users", wanted=inputs.users, hashes=hashes)
+
+
+if alone(__name__):
+    preflight()
+    base()
+    node()
+    reboot()

@@ -10,34 +10,26 @@ clients write meanwhile waits in their hard mounts, and a node is drained and gi
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
+from deploys.preflight import preflight
+from rackproof.configure.alone import alone
 from rackproof.configure.reboot import operations, plan
 from rackproof.configure.site import here
-
-SPARE_S = 900
-"""Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
 
 
 @deploy("Reboot")
 def reboot() -> None:
     site = here()
     inputs = plan.reboot_inputs(site, host.data.get("reboot_serial"))
-    slurm = site.architecture.slurm
-    works = site.in_slurm
-    arguments: dict[str, Any] = {
-        "mode": plan.mode_of(site, host.data.get("reboot", "refused")),
-        "inputs": inputs,
-        "kernel": site.architecture.system.kernel,
-        "slurm": works,
-        "health_check": slurm.health_check if slurm and works else None,
-        "exchanges": site.real_gpus is not None,
-        "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
-    }
+    arguments = plan.arguments(site, inputs, host.data.get("reboot", "refused"))
     if site.others_wait:
         operations.reboot(name="Servers", **arguments, _parallel=1)
     else:
         operations.reboot(name="Reboot", **arguments, _parallel=inputs.serial)
+
+
+if alone(__name__):
+    preflight()
+    reboot()

@@ -23,6 +23,7 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
+from rackproof.configure.alone import alone
 from rackproof.configure.rollback import operations
 
 
@@ -32,4 +33,5 @@ def rollback() -> None:
     operations.restore(name="Files, units, values, holds and kernel arguments", run=run, force=force)
 
 
-rollback()
+if alone(__name__):
+    rollback()

@@ -2,25 +2,26 @@
 
 Takes effect at once. A changed configuration is read again where that is enough and daemons start anew where it is
 not; jobs outlive both. A new rack comes up idle. A node that Slurm itself put down because of what was changed here
-is taken back; one that somebody drained stays drained. slurmdbd is not set up, only named (``accounting_host``).
+is taken back; one that an operator drained stays drained. slurmdbd is not set up, only named (``accounting_host``).
 """
 
 from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
-from pyinfra.api.exceptions import DeployError
 
+from deploys.base import base
+from deploys.fabric import fabric_needed
+from deploys.preflight import preflight
+from deploys.reboot import reboot
 from rackproof.configure import operations
+from rackproof.configure.alone import alone
 from rackproof.configure.machine import family_here
 from rackproof.configure.site import here
 from rackproof.configure.site_repository import site_repository
 from rackproof.configure.slurm import operations as slurm_operations
 from rackproof.configure.slurm import plan
-from rackproof.configure.slurm.cluster import check_mig, package_names
+from rackproof.configure.slurm.cluster import package_names
 from rackproof.configure.versions.site import take
-from rackproof.errors import InventoryError
-
-REPOSITORY = "slurm"
 
 
 @deploy("Slurm")
@@ -29,18 +30,13 @@ def slurm() -> None:
     cluster = plan.cluster_here(site)
     if cluster is None:
         return
-    if site.node.name in cluster.nodes and not site.settings.simulated_gpus:
-        try:
-            check_mig(cluster, site.node.name)
-        except InventoryError as error:
-            raise DeployError(str(error)) from None
-    family = family_here()
+    plan.check_gpus(site, cluster)
+    family, inputs = family_here(), cluster.inputs
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
-    if family == "rhel" and cluster.inputs.repository_url:
-        said = cluster.inputs
+    if family == "rhel" and inputs.repository_url:
         site_repository(
-            REPOSITORY, "Slurm", said.repository_url or "", said.repository_key_url or "",
-            said.repository_key_sha256 or "",
+            plan.REPOSITORY, "Slurm", inputs.repository_url, inputs.repository_key_url or "",
+            inputs.repository_key_sha256 or "",
         )  # fmt: skip
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
@@ -66,3 +62,11 @@ def slurm() -> None:
     if works:
         operations.units(name="Node", wanted=plan.node_units())
         slurm_operations.registered(name="Registered", node=site.node.name)
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    fabric_needed()
+    slurm()
+    reboot()

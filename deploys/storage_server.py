@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
+from deploys.base import base
+from deploys.fabric import fabric_needed
+from deploys.preflight import preflight
+from deploys.reboot import reboot
 from rackproof.configure import operations
+from rackproof.configure.alone import alone
 from rackproof.configure.files import RemoteDirectory
 from rackproof.configure.site import here
 from rackproof.configure.storage import operations as storage_operations
@@ -19,6 +24,8 @@ from rackproof.configure.storage_server import plan
 @deploy("NFS server")
 def storage_server() -> None:
     site = here()
+    if plan.why_nothing(site):
+        return
     drive, mount = plan.export_drive(site), plan.export_mount(site)
     operations.filesystem(name="File system", drive=drive)
     operations.files(name="Files", entries=plan.files(site))
@@ -28,3 +35,11 @@ def storage_server() -> None:
     if steps := plan.address_steps(site):
         storage_operations.ensured(name="Second addresses", steps=steps)
     operations.units(name="Services", wanted=plan.units(site))
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    fabric_needed()
+    storage_server()
+    reboot()

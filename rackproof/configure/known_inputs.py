@@ -19,7 +19,7 @@ from rackproof.configure.settings import Inputs, NodeSettings
 MODELS: Mapping[str, str] = {
     "containers": "rackproof.configure.containers.inputs:ContainerInputs",
     "gpu_stack": "rackproof.configure.gpu.inputs:GpuStack",
-    "health_check": "rackproof.configure.health.inputs:HealthInputs",
+    "health_check": "rackproof.configure.health_check.inputs:HealthInputs",
     "nic_stack": "rackproof.configure.nic.inputs:NicStack",
     "node": "rackproof.configure.node.inputs:NodeInputs",
     "preflight": "rackproof.configure.preflight.problem:PreflightInputs",

@@ -21,7 +21,7 @@ from rackproof.configure.gpu import packages as gpu
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
-from rackproof.configure.health import kit
+from rackproof.configure.health_check import kit
 from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
@@ -50,7 +50,7 @@ INPUTS: Final[Mapping[str, str]] = {
     "storage_clients": "rackproof.configure.storage.inputs:StorageClients",
     "slurm": "rackproof.configure.slurm.inputs:SlurmInputs",
     "containers": "rackproof.configure.containers.inputs:ContainerInputs",
-    "health_check": "rackproof.configure.health.inputs:HealthInputs",
+    "health_check": "rackproof.configure.health_check.inputs:HealthInputs",
 }
 FURTHER: Final = ("scratch_drives", "simulated_gpus", "versions", "virtual")
 """What else of a node's data decides about packages."""

@@ -122,6 +122,20 @@ def ports(wanted: Sequence[network_plans.Port]) -> Commands:
 
 
 @operation()
+def addressed(wanted: Sequence[network_plans.Port]) -> None:
+    """Refuse a node on which ports lack their addresses. Changes nothing.
+
+    + wanted: ports of the fabric
+    """
+    links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
+    addresses = {address for link in links for address in link.addresses}
+    missing = [f"{port.name} {port.address}" for port in wanted if port.address and port.address not in addresses]
+    if missing:
+        raise Refused(f"addresses of the fabric are missing ({', '.join(missing)}): run deploys/fabric.py first")
+    host.noop("all rails have their addresses")
+
+
+@operation()
 def filesystem(drive: drive_plans.Drive) -> Commands:
     """Make a file system on a blank drive. A drive with anything else on it is never written to."""
     found = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)

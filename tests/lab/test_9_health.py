@@ -18,7 +18,7 @@ import pytest
 import yaml
 from packaging.markers import Marker
 
-from rackproof.configure.health import kit
+from rackproof.configure.health_check import kit
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
 from tests.lab.conftest import INVENTORY, Command

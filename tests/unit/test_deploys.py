@@ -379,7 +379,7 @@ def test_a_promised_clock_source_is_set_at_boot_and_when_nothing_waits_for_one()
     ],
 )
 def test_ports_that_a_simulated_fabric_does_not_have_are_refused(key: str, value: object) -> None:
-    fabric.check_simulated(GPU)
+    fabric.check_soft_roce(GPU)
     here = site(whole=Rack("test", (node("gpu-01", "gpu", 21, nic_stack={key: value}),)))
     with pytest.raises(DeployError, match=rf"gpu-01: nic_stack\.{key}: only fabrics of real adapters"):
-        fabric.check_simulated(here)
+        fabric.check_soft_roce(here)

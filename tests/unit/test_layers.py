@@ -174,3 +174,41 @@ def test_the_reader_of_imports_sees_every_kind(tmp_path: Path, monkeypatch: pyte
         "rackproof.report.page",
         "subprocess.run",
     }
+
+
+DEPLOYS = PACKAGE.parent / "deploys"
+
+
+def test_the_package_imports_no_deploy() -> None:
+    """Neither by a statement nor by the name of a module in a string."""
+    for path in PACKAGE.rglob("*.py"):
+        assert not any(name.split(".")[0] == "deploys" for name in imports(path)), path
+        strings = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        assert not [text for text in strings if isinstance(text, str) and text.startswith("deploys.")], path
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOYS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_deploy_imports_pyinfra_the_package_and_deploys_that_it_brings(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    assert {module.split(".")[0] for module in modules} <= {
+        "__future__",
+        "collections",
+        "deploys",
+        "pyinfra",
+        "rackproof",
+    }
+    brought = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deploys.")
+        for alias in node.names
+    }
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert brought <= called
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOYS.glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_a_deploy_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 120, "planning belongs in rackproof.configure"

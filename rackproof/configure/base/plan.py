@@ -6,6 +6,7 @@ from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.kernel import CLOCK_SOURCE
+from rackproof.configure.machine import machine_here
 from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
@@ -33,6 +34,12 @@ def node_inputs(site: Site) -> NodeInputs:
         return read_inputs(site.node, "node", NodeInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
+
+
+def family() -> str:
+    """The family of distributions; Debian's where the node could not be read: every operation refuses it then."""
+    machine = machine_here()
+    return machine.family if machine and machine.family in CHRONY else "debian"
 
 
 def frozen(site: Site) -> bool:

@@ -12,6 +12,14 @@ from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 
 
+def serves_ceph(site: Site) -> bool:
+    return site.architecture.ceph is not None and bool(site.served("parallel"))
+
+
+def why_nothing(site: Site) -> str | None:
+    return None if serves_ceph(site) else "serves no Ceph by the architecture"
+
+
 def cluster_plan(site: Site) -> ceph.CephPlan:
     if site.architecture.ceph is None:
         raise DeployError(f"{site.node.name}: the architecture has no section ceph")

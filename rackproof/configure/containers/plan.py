@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
-from rackproof.configure.containers import bridge, daemon
+from rackproof.configure import facts
+from rackproof.configure.containers import bridge, daemon, toolkit
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
@@ -23,6 +25,10 @@ def applies(site: Site) -> bool:
     return declared is not None and bool(set(declared.roles) & set(site.node.groups))
 
 
+def why_nothing(site: Site) -> str | None:
+    return None if applies(site) or toolkit.applies(site) else "runs no containers by the architecture"
+
+
 def inputs_here(site: Site) -> ContainerInputs:
     """Raises DeployError."""
     declared = site.architecture.containers
@@ -35,6 +41,20 @@ def inputs_here(site: Site) -> ContainerInputs:
             f"{site.node.name}: containers.packages: no distribution has enroot; give URL and sha256 of its packages"
         )
     return chosen
+
+
+def check_sources(site: Site, names: list[str], family: str, inputs: ContainerInputs) -> None:
+    """Raises DeployError for packages that are not installed and that no known repository has."""
+    missing = daemon.without_source(names, family, inputs)
+    if not missing:
+        return
+    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names, family=family)
+    # What the node's image brought needs no repository.
+    if installed is not None and not set(missing) <= installed:
+        raise DeployError(
+            f"{site.node.name}: containers.repository: RHEL's family has no {' and no '.join(missing)}; give source"
+            " and key (url and sha256) of a repository that has, or name it in the version set"
+        )
 
 
 def mountpoints(site: Site) -> tuple[str, ...]:

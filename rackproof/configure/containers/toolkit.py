@@ -7,9 +7,19 @@ from pyinfra.api.exceptions import DeployError
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import runtimes
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.plan import stack_of
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.errors import InventoryError
+
+
+def applies(site: Site) -> bool:
+    """Whether the node has real GPUs and hands them out to containers. Raises DeployError."""
+    if not site.has_role("gpu"):
+        return False
+    stack = stack_of(site)
+    runtimes_with_gpus = handing_out(site, stack)
+    return site.real_gpus is not None and bool(runtimes_with_gpus or stack.container_toolkit is not None)
 
 
 def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:

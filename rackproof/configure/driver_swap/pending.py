@@ -26,6 +26,10 @@ from rackproof.core.versions import LockedPackage
 from rackproof.errors import InventoryError
 
 
+def why_nothing(site: Site) -> str | None:
+    return None if site.real_gpus and site.in_slurm else "no GPU node whose slurmd the kit runs"
+
+
 def has_adapters(site: Site) -> bool:
     """Real ones, whose drivers the deploy sees to. Raises DeployError where the inventory contradicts itself."""
     fabric = site.architecture.fabric

@@ -17,7 +17,7 @@ from rackproof.core.port_names import rail_alias
 IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 
-def check_simulated(site: Site) -> None:
+def check_soft_roce(site: Site) -> None:
     """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
     said = nic_stack(site.node)
     if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(said, key)]:
@@ -25,6 +25,10 @@ def check_simulated(site: Site) -> None:
             f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
             " this one is soft-roce: take it out, or correct the architecture"
         )
+
+
+def why_nothing(site: Site) -> str | None:
+    return None if site.architecture.fabric else "the architecture has no fabric"
 
 
 def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyinfra import logger
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
 from rackproof.configure import settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
@@ -24,6 +26,8 @@ from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.errors import InventoryError
 
+INSTALL_TIMEOUT_S = 3600
+"""CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
@@ -62,6 +66,16 @@ class Plan:
     def persistenced(self) -> bool:
         said = self.stack.persistenced
         return said if said is not None else self.declared.persistence != "Disabled"
+
+
+def why_nothing(site: Site) -> str | None:
+    declared = site.architecture.gpu
+    return None if site.has_role("gpu") and declared and declared.count else "has no GPUs by the architecture"
+
+
+def proves_storage(site: Site) -> bool:
+    """Whether GPUDirect Storage is promised to real GPUs of the node."""
+    return site.real_gpus is not None and bool(site.real_gpus.gds)
 
 
 def stack_of(site: Site) -> GpuStack:
@@ -130,6 +144,11 @@ def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
             )
     further = (*packages_here("gpu"), *(packages_here("gds") if declared.gds else ()))
     return frozenset(each.name for each in further)
+
+
+def warn(plan: Plan) -> None:
+    for problem in warnings(plan):
+        logger.warning("%s: %s", host.name, problem)
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:

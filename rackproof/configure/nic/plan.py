@@ -8,7 +8,7 @@ from pyinfra.api.exceptions import DeployError
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.network import Port
 from rackproof.configure.nic import declared_ports, infiniband, link_files, links, ports, stack
-from rackproof.configure.nic.declared import Declared
+from rackproof.configure.nic.declared import Declared, uses_adapters_here
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -17,6 +17,14 @@ NAMES = "/usr/local/sbin/rackproof-rdma-names"
 NAMES_UNIT = "rackproof-rdma-names.service"
 ACS = "/usr/local/sbin/rackproof-acs"
 ACS_UNIT = "rackproof-acs.service"
+
+
+def why_nothing(site: Site) -> str | None:
+    """Raises DeployError where the inventory contradicts itself."""
+    fabric = site.architecture.fabric
+    if fabric is None or fabric.kind == "soft-roce":
+        return f"the architecture has {'Soft-RoCE' if fabric else 'no fabric'}, no adapters"
+    return None if uses_adapters_here(site) else "declares no adapters"
 
 
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:

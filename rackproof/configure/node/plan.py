@@ -178,7 +178,13 @@ def scratch_mount(array: Scratch) -> Mount:
     )
 
 
-def scratch_files(array: Scratch) -> tuple[Entry, ...]:
+def scratch_units(array: Scratch | None) -> tuple[Unit, ...]:
+    return (Unit(scratch_mount(array).unit, running=None),) if array else ()
+
+
+def scratch_files(array: Scratch | None) -> tuple[Entry, ...]:
+    if array is None:
+        return ()
     mount = scratch_mount(array)
     text = templates.text(
         "/etc/systemd/system/drive.mount",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.reboot.inputs import RebootInputs
@@ -9,6 +11,23 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
+
+SPARE_S = 900
+"""Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
+
+
+def arguments(site: Site, inputs: RebootInputs, mode: object) -> dict[str, Any]:
+    """Of ``operations.reboot``. Raises DeployError for a mode that is none."""
+    slurm, works = site.architecture.slurm, site.in_slurm
+    return {
+        "mode": mode_of(site, mode),
+        "inputs": inputs,
+        "kernel": site.architecture.system.kernel,
+        "slurm": works,
+        "health_check": slurm.health_check if slurm and works else None,
+        "exchanges": site.real_gpus is not None,
+        "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
+    }
 
 
 def mode_of(site: Site, word: object) -> Mode:

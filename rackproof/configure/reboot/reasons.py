@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from pyinfra.context import host
+
+from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, pending_command
 from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.wording import some
@@ -33,6 +36,11 @@ class RebootState:
     """What needs-restarting says of the running system; None where there is no such program, or no answer."""
     unknown: bool = False
     """needs-restarting has not answered."""
+
+
+def nothing_waits_for_a_reboot() -> bool:
+    """Asked during the run: whether the kit left no reason on the node."""
+    return not any(mark.startswith(REBOOT) for mark in host.get_fact(Marks) or ())
 
 
 def state_command() -> str:

@@ -8,10 +8,17 @@ from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
-from rackproof.configure.slurm.cluster import Cluster, cluster_of, is_member
+from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, is_member
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.units import Unit
 from rackproof.errors import InventoryError
+
+REPOSITORY = "slurm"
+
+
+def why_nothing(site: Site) -> str | None:
+    """Raises DeployError for what this rack cannot have."""
+    return None if cluster_here(site) else "not a member of a Slurm cluster by the architecture"
 
 
 def cluster_here(site: Site) -> Cluster | None:
@@ -26,6 +33,15 @@ def cluster_here(site: Site) -> Cluster | None:
     if head != cluster.inputs:
         raise DeployError(f"{site.node.name}: slurm: not the inputs of {cluster.controller}; set them for all nodes")
     return cluster
+
+
+def check_gpus(site: Site, cluster: Cluster) -> None:
+    """Raises DeployError where slurm.conf cannot describe the node's MIG devices."""
+    if site.node.name in cluster.nodes and not site.settings.simulated_gpus:
+        try:
+            check_mig(cluster, site.node.name)
+        except InventoryError as error:
+            raise DeployError(str(error)) from None
 
 
 def configuration(site: Site, cluster: Cluster, nodes: list[str], partitions: list[str]) -> str:

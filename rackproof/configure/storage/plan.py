@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from pyinfra import logger
 from pyinfra.api.exceptions import DeployError
+from pyinfra.context import host
 
 from rackproof.configure.drives import Drive
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.facts import Marks
+from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import Mount
+from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.storage import catalogue
@@ -18,6 +23,9 @@ from rackproof.configure.storage.client import Client, NoClient
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import packages_here
+from rackproof.core.nearest import suggestion
+from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
 
 RETRY_SERVICE = "rackproof-mounts.service"
@@ -25,6 +33,44 @@ RETRY_SCRIPT = "/usr/local/sbin/rackproof-mounts"
 READ_AHEAD = "/usr/local/sbin/rackproof-read-ahead"
 READ_AHEAD_RULE = "/etc/udev/rules.d/90-rackproof-read-ahead.rules"
 TARGET = "nfs-client.target"
+
+
+def why_nothing(site: Site) -> str | None:
+    return None if site.client_storage() else "mounts nothing by the architecture"
+
+
+def client_here(site: Site) -> Client:
+    """The clients of the node at hand, with the packages of its version set.
+
+    Raises NoClient where there is none for the node's operating system, DeployError when an input is missing.
+    """
+    family = ""
+    if catalogue.asks_machine([named.storage for named in site.named_storage()], site.storage_around):
+        machine = machine_here()
+        family = machine.family if machine else ""
+        if not family:
+            raise NoClient(f"no client software for {machine.label if machine else 'a machine that could not be read'}")
+    return client_of(site, family, {package.name: package.version for package in packages_here("clients")})
+
+
+def built_for_what_runs() -> bool:
+    """Asked during the run. False while another kernel, or other drivers of the adapters, wait for the reboot.
+
+    A vendor's client would be built for what goes, and a node that fails here would never get to its reboot.
+    """
+    marks = host.get_fact(Marks) or frozenset()
+    waiting = [mark for mark in marks if mark.startswith((f"{REBOOT}kernel ", f"{REBOOT}{DRIVERS}"))]
+    if waiting:
+        host.log(f"storage clients wait for the reboot ({'; '.join(sorted(waiting))})", logger.info)
+    return not waiting
+
+
+def ceph_server(site: Site) -> Node | None:
+    """The node that has the key of the architecture's own Ceph cluster, where this node mounts it."""
+    if not site.own_fsid:
+        return None
+    ceph = next(storage for storage in site.client_storage().values() if storage.fstype == "ceph")
+    return site.first(ceph.server_role)
 
 
 def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | None = None) -> Client:
@@ -146,3 +192,17 @@ def units(site: Site) -> tuple[Unit, ...]:
     if any(mount.network for mount in mounts):
         wanted.append(Unit(RETRY_SERVICE))
     return tuple(wanted)
+
+
+def kept_mounts(site: Site, names: str) -> tuple[Mount, ...]:
+    """Network mounts that stay when these are unmounted: names of storage divided by commas, or all.
+
+    Raises DeployError for a storage that no node of the rack mounts.
+    """
+    unmounted = {name for name in (part.strip() for part in names.split(",")) if name}
+    known = site.architecture.storage
+    for name in sorted(unmounted - {"all"} - set(known)):
+        raise DeployError(f"unmount: {name}: no such storage; {suggestion(name, known)}")
+    if "all" in unmounted:
+        return ()
+    return tuple(mount for mount in site.client_mounts() if mount.network and mount.name not in unmounted)

@@ -16,6 +16,10 @@ LABEL = "rp-nfs"
 OPTIONS = "rw,sync,no_subtree_check,no_root_squash,mountpoint"
 
 
+def why_nothing(site: Site) -> str | None:
+    return None if site.served("nfs") else "serves no NFS by the architecture"
+
+
 def export_paths(site: Site) -> tuple[str, ...]:
     """What this node exports, sorted."""
     return tuple(sorted({storage.source for storage in site.served("nfs").values()}))

@@ -5,21 +5,28 @@ from __future__ import annotations
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
+from rackproof.configure.files import Entry
 from rackproof.configure.machine import machine_here
-from rackproof.configure.site import here
+from rackproof.configure.nic.declared import locked_firmware, nic_stack, uses_adapters_here
+from rackproof.configure.nic.devices import VENDOR as ADAPTERS
+from rackproof.configure.nic.locked_firmware import Locked
+from rackproof.configure.site import Site, here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions import operations
+from rackproof.configure.versions import repositories as repository_files
 from rackproof.configure.versions.downloads import Placed, placed
 from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import (
     VersionInputs,
+    packages_here,
     platform_here,
     version_inputs,
     versions_here,
 )
 from rackproof.core.machine import Machine
-from rackproof.core.versions import Platform, stage_components
+from rackproof.core.versions import Platform, stage_components, stage_dkms
 from rackproof.core.versions.consistency import contradictions
+from rackproof.core.versions.models import Components
 from rackproof.core.wording import and_more
 
 FREEZE_UNITS = {
@@ -29,12 +36,49 @@ FREEZE_UNITS = {
 """What upgrades a node behind everybody's back."""
 
 
+def why_nothing(site: Site) -> str | None:
+    """Raises DeployError where the version set cannot be used."""
+    if versions_here() is not None or site.architecture.system.holds:
+        return None
+    return "the inventory names no version set (versions_lock), the architecture holds no packages"
+
+
 def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
     """Files of the components that this node gets. Raises DeployError for a draft."""
     try:
         return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
     except ValueError as error:
         raise DeployError(f"{host.name}: versions_lock: {error}") from None
+
+
+def repositories(
+    platform: Platform, machine: Machine, inputs: VersionInputs
+) -> tuple[tuple[repository_files.Key, ...], tuple[Entry, ...]]:
+    """Keys and files of the repositories that the node's packages come from. Raises DeployError."""
+    used = {package.repository for package in packages_here("all")}
+    wanted = {name: repository for name, repository in platform.repositories.items() if name in used}
+    try:
+        return (
+            repository_files.keys(wanted, inputs.mirrors),
+            tuple(repository_files.files(platform, wanted, machine, inputs.mirrors, inputs.proxy)) if wanted else (),
+        )
+    except ValueError as error:
+        raise DeployError(f"{host.name}: versions_lock: {error}") from None
+
+
+def dkms_here(machine: Machine) -> tuple[str, ...]:
+    """DKMS modules of the whole set that the node at hand gets."""
+    versions = versions_here()
+    return stage_dkms(versions, machine, "all", here().node.groups) if versions else ()
+
+
+def compares_firmware(site: Site, machine: Machine) -> bool:
+    """Whether the node has adapters whose firmware the kit looks at. Raises DeployError."""
+    return bool(machine.devices(ADAPTERS)) and uses_adapters_here(site)
+
+
+def firmware(site: Site, components: Components) -> Locked:
+    return locked_firmware(site.node, nic_stack(site.node), components)
 
 
 def freeze_units(family: str) -> tuple[Unit, ...]:

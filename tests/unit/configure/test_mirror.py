@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rackproof import architectures
 from rackproof.cli.mirror import mirror as command
 from rackproof.configure import mirror
-from rackproof.configure.health.kit import wheels as pinned_wheels
+from rackproof.configure.health_check.kit import wheels as pinned_wheels
 from rackproof.configure.recorded_machines import machine_like, recorded_rack
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack

@@ -31,9 +31,9 @@ from tests.unit.plan.golden import PLANS, ROOT
 UBUNTU = "hgx-h200-ubuntu2404-roce"
 ROCKY = "dgx-b200-rocky94-ib"
 DEPLOY = """\
-from deploys.versions import hold_and_read_back, kernel, network_stack, repositories_and_freeze, rest
+from deploys.versions import hold_and_read_back, kernel, network_stack, repositories, rest
 
-repositories_and_freeze()
+repositories()
 kernel()
 network_stack()
 rest()

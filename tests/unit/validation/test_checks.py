@@ -67,13 +67,8 @@ def test_every_deploy_has_its_validators() -> None:
         "rollback",
         "unmount",
     }  # they set nothing that could be asked for
-    shared = {"site_repository"}  # by roles, which are asked for the packages
-    parts = {
-        "container_toolkit": "container", "containers": "container", "gpu_driver": "gpu", "gpu_repository": "gpu",
-        "health_check": "slurm",
-        "rdma_connectx": "fabric", "rdma_soft": "fabric", "versions": "os",
-    }  # fmt: skip
-    deploys = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")} - actions - shared
+    parts = {"containers": "container", "health_check": "slurm"}
+    deploys = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")} - actions
     validators = {path.stem.removeprefix("test_") for path in (ROOT / "validators").glob("test_*.py")}
     assert {parts.get(name, name) for name in deploys} <= validators
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from deploys import gpu_driver
+from deploys import gpu
 from rackproof import architectures
 from rackproof.configure.containers import toolkit
 from rackproof.configure.files import Absent, RemoteFile
@@ -188,15 +188,13 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     assert (SOURCES in files) is written_
     assert ("Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 100\n" in files[PINS]) is written_
     called: list[str] = []
-    monkeypatch.setattr(gpu_driver, "here", lambda: site)
-    monkeypatch.setattr(gpu_driver, "machine_here", lambda: made.machine)
+    monkeypatch.setattr(gpu, "here", lambda: site)
+    monkeypatch.setattr(gpu, "machine_here", lambda: made.machine)
     monkeypatch.setattr(planning, "warnings", lambda plan: ())
     for operation in OPERATIONS:
-        monkeypatch.setattr(
-            gpu_driver.gpu_operations, operation, lambda operation=operation, **_: called.append(operation)
-        )
-    monkeypatch.setattr(gpu_driver.operations, "files", lambda **_: called.append("files"))
-    gpu_driver.gpu_driver._inner(prove_storage=False)
+        monkeypatch.setattr(gpu.operations, operation, lambda operation=operation, **_: called.append(operation))
+    monkeypatch.setattr(gpu.common, "files", lambda **_: called.append("files"))
+    gpu.gpu_driver._inner()
     assert ("signing_key" in called) is written_
 
 
@@ -303,29 +301,26 @@ def test_warnings() -> None:
     assert planning.warnings(made) == ()
 
 
-@pytest.mark.parametrize(("prove", "asked"), [(True, 1), (False, 0)])
-def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(
-    monkeypatch: pytest.MonkeyPatch, prove: bool, asked: int
-) -> None:
+def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """BeeGFS is built against the driver's sources, so its client comes after the driver and before the proof."""
     site, machine, _ = written("hgx-h200-ubuntu2404-roce")
     called: list[str] = []
-    monkeypatch.setattr(gpu_driver, "here", lambda: site)
-    monkeypatch.setattr(gpu_driver, "machine_here", lambda: machine)
+    monkeypatch.setattr(gpu, "here", lambda: site)
+    monkeypatch.setattr(gpu, "machine_here", lambda: machine)
 
     def note(operation: str) -> Callable[..., None]:
         return lambda **_: called.append(operation)
 
     for operation in OPERATIONS:
-        monkeypatch.setattr(gpu_driver.gpu_operations, operation, note(operation))
-    monkeypatch.setattr(gpu_driver.operations, "files", note("files"))
-    gpu_driver.gpu_driver._inner(prove_storage=prove)
+        monkeypatch.setattr(gpu.operations, operation, note(operation))
+    monkeypatch.setattr(gpu.common, "files", note("files"))
+    gpu.gpu_driver._inner()
     # A repository whose key is not there yet would stop every other installation, too.
     assert called.index("signing_key") < called.index("files") < called.index("driver")
-    assert called.count("gpudirect_storage") == asked
+    assert "gpudirect_storage" not in called
     assert called.index("driver") < called.index("gpudirect_dmabuf")
     called.clear()
-    gpu_driver.gpudirect_storage._inner()
+    gpu.gpudirect_storage._inner()
     assert called == ["gpudirect_storage"]
 
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from deploys import fabric, rdma_connectx, versions
+from deploys import fabric, nic, versions
 from rackproof.configure import mirror
 from rackproof.configure.driver_swap import pending
 from rackproof.configure.fabric import plan as fabric_plan
@@ -112,13 +112,13 @@ def test_nothing_of_nvidias_is_wanted_of_a_node_with_other_makers_ports(
     here = site(ports={"front0": FRONT})
     asked: list[str] = []
     for name in ("adapters", "remove_drivers", "drivers", "adapter_firmware"):
-        monkeypatch.setattr(rdma_connectx.operations, name, lambda name, **given: asked.append(name))
+        monkeypatch.setattr(nic.operations, name, lambda name, **given: asked.append(name))
     for name in ("packages", "files"):
-        monkeypatch.setattr(rdma_connectx.common, name, lambda name, **given: asked.append(name))
-    monkeypatch.setattr(rdma_connectx.versions, "network_stack", lambda: asked.append("network stack"))
-    monkeypatch.setattr(rdma_connectx, "here", lambda: here)
-    monkeypatch.setattr(rdma_connectx, "declared_here", lambda: declared(here, Components(network=DOCA), machine))
-    rdma_connectx.adapters._inner()
+        monkeypatch.setattr(nic.common, name, lambda name, **given: asked.append(name))
+    monkeypatch.setattr(nic, "network_stack", lambda: asked.append("network stack"))
+    monkeypatch.setattr(nic, "here", lambda: here)
+    monkeypatch.setattr(nic, "declared_here", lambda: declared(here, Components(network=DOCA), machine))
+    nic.nic._inner()
     assert asked == steps
 
 
@@ -162,10 +162,10 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
         monkeypatch.setattr(module, "here", lambda: here)
     monkeypatch.setattr(version_plan, "lock_here", lambda: (platform, machine, VersionInputs()))
     monkeypatch.setattr(versions, "packages_here", lambda part: ())
-    monkeypatch.setattr(versions, "versions_here", lambda: None)
+    monkeypatch.setattr(version_plan, "versions_here", lambda: None)
     monkeypatch.setattr(versions.nic_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name))
     monkeypatch.setattr(fabric, "here", lambda: here)
-    monkeypatch.setattr(fabric, "_real", lambda site, declared: steps.append("adapters"))
+    monkeypatch.setattr(fabric, "_adapter_ports", lambda site, declared: steps.append("adapters"))
     monkeypatch.setattr(fabric, "rack_operations", Mock())
     with at(StubHost({}, "storage-01")):
         fabric.fabric._inner()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from deploys import slurm as deploy
 from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.slurm import conf, plan
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, package_names
@@ -187,9 +186,9 @@ def test_an_architecture_that_cannot_be(keys: dict[str, Any], complaint: str) ->
 
 
 def test_the_key_of_the_repository_is_a_file_that_was_compared() -> None:
-    entry = dnf_repository(deploy.REPOSITORY, "Slurm", "https://mirror.example/slurm")
+    entry = dnf_repository(plan.REPOSITORY, "Slurm", "https://mirror.example/slurm")
     assert entry.path == "/etc/yum.repos.d/rackproof-slurm.repo"
-    assert f"gpgkey=file://{key_path(deploy.REPOSITORY)}\n" in entry.content
+    assert f"gpgkey=file://{key_path(plan.REPOSITORY)}\n" in entry.content
     assert "gpgcheck=1\n" in entry.content
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackproof.configure.facts import Answer, complete
-from rackproof.configure.health import kit
+from rackproof.configure.health_check import kit
 
 
 class InstalledKit(Answer[str]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host
 
-from rackproof.configure.health import facts
-from rackproof.configure.health.kit import Kit, install_script, standard_input
+from rackproof.configure.health_check import facts
+from rackproof.configure.health_check.kit import Kit, install_script, standard_input
 from rackproof.configure.operation import Commands, ask, operation
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackproof.configure.health.inputs import HealthInputs
-from rackproof.configure.health.requirements import LOCK, Pinned, pinned, title
+from rackproof.configure.health_check.inputs import HealthInputs
+from rackproof.configure.health_check.requirements import LOCK, Pinned, pinned, title
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Slurm
 from rackproof.core.port_names import names_by_purpose

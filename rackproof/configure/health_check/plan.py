@@ -8,8 +8,8 @@ from pyinfra.api.exceptions import DeployError
 
 from rackproof import architectures
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.health import kit
-from rackproof.configure.health.inputs import HealthInputs
+from rackproof.configure.health_check import kit
+from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.errors import RackproofError
@@ -19,8 +19,15 @@ SERVICE = "rackproof-health.service"
 ARCHITECTURE = "architecture.yaml"
 
 
-def applies(site: Site) -> bool:
-    return kit.applies(site.architecture.slurm, site.node)
+def why_nothing(site: Site) -> str | None:
+    return None if kit.applies(site.architecture.slurm, site.node) else "Slurm calls no health check here"
+
+
+def with_python_of(inputs: HealthInputs, family: str) -> HealthInputs:
+    """With the distribution's own Python where the inventory names no other."""
+    if inputs.python == kit.PYTHON and family == "rhel":
+        return inputs.model_copy(update={"python": kit.RHEL_PYTHON})
+    return inputs
 
 
 def inputs_here(site: Site) -> HealthInputs:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rackproof.configure.health import facts, kit, operations, requirements
-from rackproof.configure.health import plan as deploy
-from rackproof.configure.health.inputs import HealthInputs
+from rackproof.configure.health_check import facts, kit, operations, requirements
+from rackproof.configure.health_check import plan as deploy
+from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.render import templates
 from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
@@ -278,7 +278,9 @@ def test_files_of_a_node_and_where_they_apply() -> None:
     own = Slurm.model_validate({"health_check": PROGRAM})
     theirs = Slurm.model_validate({"health_check": "/usr/sbin/nhc"})
     for declared, name, expected in ((own, "gpu-01", True), (own, "storage-01", False), (theirs, "gpu-01", False)):
-        assert deploy.applies(site(name, architecture().model_copy(update={"slurm": declared}), rack())) is expected
+        assert (
+            deploy.why_nothing(site(name, architecture().model_copy(update={"slurm": declared}), rack())) is None
+        ) is expected
 
 
 def test_a_virtual_rack_does_without_the_kit_unless_told() -> None:

@@ -1,0 +1,67 @@
+"""Adapters (ConnectX, RoCE and InfiniBand): drivers and firmware, before their ports get names and addresses.
+
+Which drivers and which firmware is the architecture's, the version set's and the inventory's business (``nic_stack``).
+What the ports need is part of ``deploys/fabric.py``, which brings this.
+"""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from deploys.base import base
+from deploys.driver_swap import driver_swap
+from deploys.preflight import preflight
+from deploys.reboot import reboot
+from deploys.versions import kernel, network_stack, repositories
+from rackproof.configure import operations as common
+from rackproof.configure.alone import alone
+from rackproof.configure.nic import operations, plan
+from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
+from rackproof.configure.nic.packages import inbox_packages
+from rackproof.configure.site import Site, here
+
+INSTALL_TIMEOUT_S = 1800
+FIRMWARE_TIMEOUT_S = 3600
+"""Eight adapters, a few minutes each."""
+
+
+@deploy("ConnectX: drivers and firmware")
+def nic() -> None:
+    site, declared = here(), declared_here()
+    stack = declared.stack
+    others = tuple(port for port in declared.ports if not port.rail)
+    operations.adapters(name="Adapters", wanted=site.ports, declared=stack.adapters, others=others)
+    if declared.drivers:
+        _drivers(site, declared)
+    firmware = firmware_wanted(site, stack)
+    if firmware or declared.locked:
+        operations.adapter_firmware(
+            name="Firmware", wanted=firmware, rails=[port.port for port in declared.ports], locked=declared.locked,
+            _timeout=FIRMWARE_TIMEOUT_S,
+        )  # fmt: skip
+
+
+def _drivers(site: Site, declared: Declared) -> None:
+    stack = declared.stack
+    operations.remove_drivers(
+        name="Other drivers", source=declared.source, version=declared.ofed, allowed=stack.remove_old,
+        _timeout=INSTALL_TIMEOUT_S,
+    )  # fmt: skip
+    if declared.source == "inbox":
+        common.packages(name="Packages", names=inbox_packages(declared), family=declared.family)
+    else:
+        network_stack()
+    common.files(name="Driver files", entries=plan.driver_files(site, declared))
+    operations.drivers(
+        name="Drivers", source=declared.source, dkms=declared.dkms, restart=stack.drivers_by == "restart"
+    )  # fmt: skip
+
+
+if alone(__name__, plan.why_nothing):
+    preflight()
+    base()
+    repositories()
+    kernel()
+    driver_swap()
+    nic()
+    reboot()

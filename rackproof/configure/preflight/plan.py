@@ -1,0 +1,42 @@
+"""What stops the whole run while it is planned, and the drives that the node's deploys write to."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import DeployError
+
+from rackproof.configure.base.plan import node_inputs
+from rackproof.configure.ceph.plan import cluster_plan, serves_ceph
+from rackproof.configure.node.plan import scratch_array
+from rackproof.configure.preflight import operations
+from rackproof.configure.preflight.claims import Claims
+from rackproof.configure.preflight.problem import PreflightInputs, divided, sentence
+from rackproof.configure.site import Site
+from rackproof.configure.storage.plan import local_drive
+from rackproof.configure.storage_server.plan import export_drive
+
+
+def check_rack(site: Site, inputs: PreflightInputs) -> tuple[str, ...]:
+    """Accepted problems of the whole rack, as lines. Raises DeployError for those that are not accepted."""
+    problems = (*operations.of_rack(site), *operations.of_versions(), *operations.of_vendors(site))
+    stopping, accepted = divided(problems, inputs.accept)
+    if stopping:
+        raise DeployError(f"preflight: {sentence(stopping)}")
+    return tuple(accepted)
+
+
+def check_node(site: Site, inputs: PreflightInputs, claims: Claims) -> None:
+    """Raises DeployError for a problem of the node that stops the rack (``preflight: {stop: rack}``)."""
+    if inputs.stop != "rack":
+        return
+    stopping, _ = divided(operations.of_node(site, inputs, claims), inputs.accept)
+    if stopping:
+        raise DeployError(f"preflight: {site.node.name}: {sentence(stopping)}")
+
+
+def claims_of(site: Site) -> Claims:
+    """Drives that the deploys of this node's roles write to. Raises DeployError where one is not named."""
+    drives = [export_drive(site)] if site.served("nfs") else []
+    if local := local_drive(site):
+        drives.append(local)
+    ceph = cluster_plan(site) if serves_ceph(site) else None
+    return Claims(tuple(drives), scratch_array(site, node_inputs(site)), ceph)
