@@ -149,8 +149,10 @@ def test_dkms(host: Host, arch: Architecture) -> None:
     problems = []
     for name in arch.system.dkms:
         of_name = [entry for entry in known if entry.name == name]
-        if not any(entry.kernel == running and entry.state == "installed" for entry in of_name):
-            listed = ", ".join(f"{entry.state} for {entry.kernel or 'no kernel'}" for entry in of_name) or "unknown"
+        if not any(entry.kernel == running and entry.description == "installed" for entry in of_name):
+            listed = (
+                ", ".join(f"{entry.description} for {entry.kernel or 'no kernel'}" for entry in of_name) or "unknown"
+            )
             problems.append(f"{name}: expected installed for {running}, actual {listed}")
     expect_all(problems)
 

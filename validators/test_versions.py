@@ -9,12 +9,13 @@ from pathlib import Path
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.machine import Machine
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage, VersionSet, platform_of, stage_packages
 from rackproof.errors import InventoryError, VersionSetError
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_held_versions, parse_package_versions
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation import check, expect_all, read

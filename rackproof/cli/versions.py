@@ -99,10 +99,11 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
     from pydantic import ValidationError
 
     from rackproof.core.rack import Rack, fold
-    from rackproof.core.versions.capture import CAPTURE_COMMAND, Captured, assemble, differing, parse_capture
+    from rackproof.core.versions.capture import Captured, assemble, differing
     from rackproof.core.versions.consistency import contradictions
     from rackproof.core.versions.document import sealed, to_text, unpinned
     from rackproof.inventory import load_rack
+    from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
     from rackproof.remote.ssh import Fleet
     from rackproof.version_sets import load_versions
 
@@ -117,7 +118,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         try:
             if not answer.ok:
                 raise ValueError(answer.why)
-            captures[node] = parse_capture(answer.stdout.decode(errors="replace"))
+            captures[node] = parse_installed_versions(answer.stdout.decode(errors="replace"))
         except ValueError as error:
             click.echo(f"{node}: not asked to the end: {error}", err=True)
             silent.append(node)

@@ -19,7 +19,8 @@ from pyinfra.api.state import State
 from rackproof.configure import clock, drives, files, kernel, mounts, network, packages, trust, units
 from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.fact_prefetch import END, Question, ask_ahead
-from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.machine import Machine
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 
 T = TypeVar("T")
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import PENDING, pending_command
-from rackproof.core.sections import sections_of
+from rackproof.parse.mounts import Mount, parse_proc_mounts, parse_transports, visible_mounts
+from rackproof.parse.sections import sections_of
+from rackproof.parse.text import text_from
 
 CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
@@ -24,8 +26,8 @@ STOP_LIMIT_S = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
-    """One mount as it shall be."""
+class DesiredMount:
+    """Desired state of one mount."""
 
     name: str
     what: str
@@ -72,59 +74,10 @@ def _hex(character: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
-    """One line of /proc/self/mounts."""
-
-    what: str
-    where: str
-    fstype: str
-    options: tuple[str, ...]
-
-
-def parse_mounts(lines: Sequence[str]) -> dict[str, Mounted]:
-    """Mount point to what is mounted there; of several on top of each other the last, which is the visible one.
-
-    Raises ValueError on a line that is not of /proc/self/mounts.
-    """
-    found: dict[str, Mounted] = {}
-    for line in lines:
-        fields = line.split(" ")
-        if len(fields) != 6:
-            raise ValueError(f"not a line of /proc/self/mounts: {line!r}")
-        what, where, fstype, options = (_unescape(field) for field in fields[:4])
-        found[where] = Mounted(what, where, fstype, tuple(options.split(",")))
-    return found
-
-
-def _unescape(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
-
-
-def parse_transports(lines: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Mount point to what its NFS connections run over; lines of /proc/self/mountstats.
-
-    Raises ValueError on a connection of no mount.
-    """
-    found: dict[str, set[str]] = {}
-    where = None
-    for line in lines:
-        words = line.split()
-        if line.startswith("device "):
-            where = _unescape(words[4]) if words[2:4] == ["mounted", "on"] else None
-            if where is not None:
-                found[where] = set()  # of several on top of each other the last
-        elif words[:1] == ["xprt:"] and len(words) > 1:
-            if where is None:
-                raise ValueError(f"a connection of no mount: {line!r}")
-            found[where].add(words[1])
-    return {where: frozenset(names) for where, names in found.items() if names}
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """What a node has mounted, and what is about to be."""
 
-    mounted: Mapping[str, Mounted] = field(default_factory=dict)
+    mounted: Mapping[str, Mount] = field(default_factory=dict)
     pending: frozenset[str] = frozenset()
     """Marks of changed units."""
     units: Mapping[str, str] = field(default_factory=dict)
@@ -147,11 +100,16 @@ def parse_table(lines: Sequence[str]) -> Table:
     sections = sections_of(lines, 4)
     mounted, pending, units, stats = sections
     named = dict(line.split(" ", 1) for line in units)
-    return Table(parse_mounts(mounted), frozenset(pending), named, parse_transports(stats))
+    return Table(
+        visible_mounts(parse_proc_mounts(text_from(mounted))),
+        frozenset(pending),
+        named,
+        parse_transports(text_from(stats)),
+    )
 
 
 def mount_differences(
-    mount: Mount, actual: Mounted | None, transports: Mapping[str, frozenset[str]] | None = None
+    mount: DesiredMount, actual: Mount | None, transports: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[str, ...]:
     """What is wrong with a mount in the kernel's view; empty when nothing is."""
     if actual is None:
@@ -159,8 +117,8 @@ def mount_differences(
     wrong = []
     if actual.fstype != mount.fstype:
         wrong.append(f"type: expected {mount.fstype}, actual {actual.fstype}")
-    if mount.network and not re.fullmatch(mount.seen or re.escape(mount.what), actual.what):
-        wrong.append(f"source: expected {mount.what}, actual {actual.what}")
+    if mount.network and not re.fullmatch(mount.seen or re.escape(mount.what), actual.source):
+        wrong.append(f"source: expected {mount.what}, actual {actual.source}")
     wrong += [f"option {option} is not in force" for option in mount.required if option not in actual.options]
     wrong += [f"option {option} is in force" for option in mount.forbidden if option in actual.options]
     used = (transports or {}).get(mount.where)
@@ -171,7 +129,7 @@ def mount_differences(
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
-    changes: tuple[tuple[Mount, tuple[str, ...]], ...] = ()
+    changes: tuple[tuple[DesiredMount, tuple[str, ...]], ...] = ()
     """Each mount with the reasons why it is (re)made."""
     reread: bool = False
     """Unit files changed since systemd read them."""
@@ -182,7 +140,7 @@ class MountPlan:
         return bool(self.changes or self.gone)
 
 
-def plan_mounts(mounts: Sequence[Mount], table: Table, complete: bool = False) -> MountPlan:
+def plan_mounts(mounts: Sequence[DesiredMount], table: Table, complete: bool = False) -> MountPlan:
     """Mounts that are missing, differ from their declaration, or whose unit changed since they were made.
 
     ``complete``: these are all network mounts of the node; a unit of the kit's for any other is one too many.

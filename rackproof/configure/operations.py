@@ -152,7 +152,7 @@ def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
 
 
 @operation()
-def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Commands:
+def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) -> Commands:
     """Mount what is not mounted, and mount again what the kernel has with other options than declared.
 
     ``complete``: these are all network mounts of the node. What the kit has mounted beside them is unmounted.
@@ -179,7 +179,7 @@ def mounted(wanted: Sequence[mount_plans.Mount], complete: bool = False) -> Comm
 
 
 @operation()
-def unmounted(keep: Sequence[mount_plans.Mount]) -> Commands:
+def unmounted(keep: Sequence[mount_plans.DesiredMount]) -> Commands:
     """Unmount every network mount of the kit's that is not among those to keep, and remove its unit."""
     table = ask(facts.MountTable, "the mount table")
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone

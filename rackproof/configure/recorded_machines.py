@@ -9,9 +9,10 @@ from pyinfra.api.exceptions import InventoryError as NoInventory
 
 from rackproof.configure.fact_prefetch import END
 from rackproof.configure.facts import MachineFacts
-from rackproof.core.machine import Machine, parse_machine
+from rackproof.core.machine import Machine
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
+from rackproof.parse.machine import parse_machine
 from rackproof.remote.pyinfra_recording import RecordingConnector, question_of, reader_of
 
 PREFIX = "@recording/"

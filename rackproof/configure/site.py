@@ -146,7 +146,7 @@ class Site:
                 return ceph.cluster_fsid(self.architecture.ceph, server.name, address)
         return None
 
-    def client_mounts(self) -> tuple[mounts.Mount, ...]:
+    def client_mounts(self) -> tuple[mounts.DesiredMount, ...]:
         """What this node mounts, in the architecture's order.
 
         Raises DeployError when something cannot be mounted, or not beside the others.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.files import PENDING, pending_command
-from rackproof.core.sections import sections_of
+from rackproof.parse.sections import sections_of
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20

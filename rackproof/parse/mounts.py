@@ -96,6 +96,11 @@ def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
     return next((mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint), None)
 
 
+def visible_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:
+    """Mounts by mount point; of several stacked on one, the last."""
+    return {mount.mountpoint: mount for mount in mounts}
+
+
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -186,6 +191,25 @@ def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
         if device[4] is None and any(body):
             raise ParseError(_MOUNTSTATS, f"unexpected line {excerpt(next(filter(None, body)))}")
     return tuple(_nfs(device, body) for device, body in blocks if device[4] is not None)
+
+
+def parse_transports(output: str | bytes) -> dict[str, frozenset[str]]:
+    """Protocols of the connections of every NFS mount, by mount point.
+
+    Reads the lines ``device …`` and ``xprt: …`` of /proc/self/mountstats alone. Of several mounts on one mount point
+    the last counts. Raises ParseError.
+    """
+    protocols: dict[str, set[str]] = {}
+    mountpoint = None
+    for line in whole_lines(_MOUNTSTATS, output) if output.strip() else ():
+        if device := _DEVICE.fullmatch(line):
+            mountpoint = _decode(device[2])
+            protocols[mountpoint] = set()
+        elif mountpoint is not None and line.strip().startswith("xprt:"):
+            protocols[mountpoint].add(_transport(line.strip(), mountpoint).protocol)
+        else:
+            raise ParseError(_MOUNTSTATS, f"neither a mount nor its connection: {excerpt(line)}")
+    return {mountpoint: frozenset(names) for mountpoint, names in protocols.items() if names}
 
 
 def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:

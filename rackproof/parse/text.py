@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -24,6 +25,11 @@ def text_of(tool: str, output: str | bytes) -> str:
     if not output.strip():
         raise ParseError(tool, "no output")
     return output.replace("\r\n", "\n")
+
+
+def text_from(lines: Iterable[str]) -> str:
+    """Text of whole lines, each closed by a newline."""
+    return "".join(f"{line}\n" for line in lines)
 
 
 def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -> list[str]:

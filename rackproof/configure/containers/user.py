@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
-from rackproof.core.sections import sections_of
 from rackproof.errors import Refused
+from rackproof.parse.sections import sections_of
 
 HOME = "/var/lib/rackproof/home"
 FOLDER = "rackproof-user"

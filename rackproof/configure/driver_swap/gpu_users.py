@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.reboot import drain
-from rackproof.core.sections import sections_of
 from rackproof.core.wording import some
+from rackproof.parse.sections import sections_of
 
 BUSY: Final = "gpu.busy"
 """Id of the check."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command
-from rackproof.core.sections import sections_of
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
+from rackproof.parse.sections import sections_of
 
 MODULES: Final = (
     "nvidia",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof.core.machine import Machine, Pci
 from rackproof.errors import Refused
+from rackproof.parse.udev import slot_of_id_path
 
 VENDOR: Final = "15b3"
 NETWORK: Final = "02"
@@ -78,12 +78,6 @@ def _unknown(device: Pci) -> str:
     )
 
 
-def slot_of_path(path: str) -> str | None:
-    """``0000:3b:00.0`` of udev's ID_PATH ``pci-0000:3b:00.0``."""
-    match = re.match(r"pci-([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(-|$)", path)
-    return match[1] if match else None
-
-
 def missing_rails(paths: Sequence[str], machine: Machine, found: Sequence[Adapter]) -> str | None:
     """Why a rail of the inventory (``fabric_paths``) is no adapter of this machine, in one line; None where all are."""
     return missing_adapters({f"rail {rail}": path for rail, path in enumerate(paths)}, "fabric_paths", machine, found)
@@ -95,7 +89,7 @@ def missing_adapters(paths: Mapping[str, str], key: str, machine: Machine, found
     present = {device.address: device.ids for device in machine.pci}
     problems = []
     for name, path in paths.items():
-        slot = slot_of_path(path)
+        slot = slot_of_id_path(path)
         if slot is None or slot in known:
             continue
         what = f"is {present[slot]}, no adapter of NVIDIA's" if slot in present else "has no device"

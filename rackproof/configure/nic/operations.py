@@ -19,6 +19,7 @@ from rackproof.configure.operation import Commands, ask, operation, required
 from rackproof.configure.rollback.journal import value_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.errors import Refused
+from rackproof.parse import udev
 
 
 @operation()
@@ -255,7 +256,7 @@ def _slots_of(
             slot = slots.get(network.find_link(rail, present).name)
         except network.PortProblem:
             slot = None
-        slot = slot or (devices.slot_of_path(rail.path) if rail.path else None)
+        slot = slot or (udev.slot_of_id_path(rail.path) if rail.path else None)
         if slot:
             known |= {name: slot for name in (rail.name, rail.rdma) if name}
         else:

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.errors import Refused
+from rackproof.parse.dkms import Dkms, parse_dkms_status
+from rackproof.parse.mounts import parse_proc_mounts
 
 Source = Literal["doca", "mlnx_ofed", "inbox"]
 
@@ -51,8 +53,8 @@ class StackState:
     """What ``ofed_info -n`` says: ``25.10-1.7.1``; None without an OFED."""
     kernel: str
     modules: Mapping[str, Module]
-    dkms: tuple[str, ...]
-    """Lines of ``dkms status`` for the running kernel."""
+    dkms: tuple[Dkms, ...]
+    """Modules for the running kernel."""
     users: tuple[str, ...]
     """Mounts and drives that would lose their connection: ``/mnt/vast (nfs over RDMA)``."""
     openibd: bool
@@ -110,20 +112,22 @@ def parse_state(lines: Sequence[str]) -> StackState:
             raise ValueError(f"unexpected line {line!r}")
     if not kernel or set(modules) != set(MODULES):
         raise ValueError("no kernel, or not every module")
-    return StackState(ofed, kernel, modules, tuple(dkms), tuple(users), openibd, frozenset(lines[split + 1 :]))
+    return StackState(
+        ofed, kernel, modules, parse_dkms_status(dkms), tuple(users), openibd, frozenset(lines[split + 1 :])
+    )
 
 
 def _text(word: str) -> str | None:
     return None if word == "-" else word
 
 
-def _user(mount: str) -> str | None:
-    """A mount that may stand on RDMA, as people call it."""
-    where, kind, options = mount.split(maxsplit=2)
-    if kind in ("nfs", "nfs4") and re.search(r"(^|,)proto=rdma(,|$)", options):
-        return f"{where} (NFS over RDMA)"
-    if kind.startswith(REMOTE):
-        return f"{where} ({kind})"
+def _user(fields: str) -> str | None:
+    """Mount point, type and options of a mount that RDMA may carry; None for any other."""
+    (mount,) = parse_proc_mounts(f"none {fields} 0 0\n")
+    if mount.fstype in ("nfs", "nfs4") and mount.option("proto") == "rdma":
+        return f"{mount.mountpoint} (NFS over RDMA)"
+    if mount.fstype.startswith(REMOTE):
+        return f"{mount.mountpoint} ({mount.fstype})"
     return None
 
 
@@ -252,10 +256,7 @@ def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
     """
     if not state.dkms:
         return ()
-    built = {
-        re.split(r"[/,]", line, maxsplit=1)[0].strip(): line.rpartition(":")[2].strip().split(" ")[0]
-        for line in state.dkms
-    }
+    built = {module.name: module.state for module in state.dkms}
     required = dict.fromkeys((*names, *(name for name in ("iser", "isert", "srp") if name in built)))
     return tuple(f"{name} ({built.get(name, 'not added')})" for name in required if built.get(name) != "installed")
 

@@ -6,7 +6,7 @@ from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.base.plan import service_limits
 from rackproof.configure.files import Absent, Entry, RemoteFile
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.node import cmdline, promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
@@ -161,10 +161,10 @@ def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
     return Scratch(drives, inputs.scratch_path, inputs.scratch_label, inputs.scratch_fstype, inputs.scratch_chunk_kib)
 
 
-def scratch_mount(array: Scratch) -> Mount:
+def scratch_mount(array: Scratch) -> DesiredMount:
     """By label; a machine whose array is broken still boots, and says so."""
     options = ("noatime", "nofail", "x-systemd.device-timeout=90")
-    return Mount(
+    return DesiredMount(
         name="scratch",
         what=f"LABEL={array.label}",
         where=array.where,

@@ -11,7 +11,7 @@ from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mk
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.mounts import Mount, mount_differences
+from rackproof.configure.mounts import DesiredMount, mount_differences
 from rackproof.configure.network import Link, in_use
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_adapters, missing_rails
@@ -248,7 +248,7 @@ def run_problems(state: NodeState, own: Collection[str | None]) -> Iterator[Prob
         yield Problem(HELD, state.held.sentence, way_out)
 
 
-def mount_problems(mounts: Sequence[Mount], state: NodeState) -> Iterator[Problem]:
+def mount_problems(mounts: Sequence[DesiredMount], state: NodeState) -> Iterator[Problem]:
     """Mounts that the deploy would make anew, and somebody works in."""
     for mount in mounts:
         actual = state.mounted.get(mount.where)

@@ -21,7 +21,7 @@ from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.known_inputs import MODELS, model_of
 from rackproof.configure.machine import machine_here
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
@@ -204,7 +204,7 @@ def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
 
 
 def judged(
-    site: Site, given: PreflightInputs, machine: Machine | None, state: NodeState | None, mounts: Sequence[Mount]
+    site: Site, given: PreflightInputs, machine: Machine | None, state: NodeState | None, mounts: Sequence[DesiredMount]
 ) -> list[Problem]:
     found: list[Problem] = []
     if machine is None:

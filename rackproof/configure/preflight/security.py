@@ -17,7 +17,7 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
-from rackproof.core.sections import sections_of
+from rackproof.parse.sections import sections_of
 
 USERNS: Final = "kernel.apparmor_restrict_unprivileged_userns"
 _USERNS_FROM: Final = (24, 4)

@@ -10,10 +10,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.mounts import Mounted, parse_mounts
 from rackproof.configure.package_manager import LOCK_FILES, PID_FILES, wait_for_lock
 from rackproof.configure.run_lock import Holder, held_command, parse_held
-from rackproof.core.sections import sections_of
+from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
+from rackproof.parse.sections import sections_of
+from rackproof.parse.text import text_from
 
 BUSY_SHOWN = 5
 """Processes that are named of those that work in a mount."""
@@ -38,7 +39,7 @@ class NodeState:
     """``running``, ``degraded``, ``stopping`` … as systemd says it."""
     shutdown: str
     """When and how, when a shutdown is scheduled; else empty."""
-    mounted: Mapping[str, Mounted]
+    mounted: Mapping[str, Mount]
     users: Mapping[str, tuple[str, ...]]
     """Mount point, of those that were asked about: processes that work in it, ``1234(python)``."""
     held: Holder | None = None
@@ -94,7 +95,7 @@ def parse_state(lines: Sequence[str]) -> NodeState:
         broken=tuple(packages[1:]),
         system=system[0].strip(),
         shutdown=_scheduled(system[1] if len(system) > 1 else ""),
-        mounted=parse_mounts(mounted),
+        mounted=visible_mounts(parse_proc_mounts(text_from(mounted))),
         users=used,
         held=parse_held(node[2:]),
     )

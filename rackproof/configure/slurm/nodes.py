@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from rackproof.configure.files import PENDING
-from rackproof.core.sections import sections_of
+from rackproof.parse.sections import sections_of
 from rackproof.parse.slurm import Found, parse_slurmd_c
 
 CONF = "/etc/slurm/slurm.conf"

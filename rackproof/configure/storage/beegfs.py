@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import BeeGfs
 from rackproof.configure.storage.install import kernel_headers, module, software
@@ -34,7 +34,7 @@ def configuration(named: NamedStorage) -> str:
     return f"/etc/beegfs/rackproof-{named.name}.conf"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     named.first_servers("BeeGFS is mounted from its management node")
     return (
         simple_mount(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage import beegfs, cephfs, daos, local, lustre, multipath, nfs, scale, weka
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
 from rackproof.core.architecture import Storage
@@ -23,7 +23,7 @@ Secrets = Callable[[str], bytes | None]
 """The secret of ``beegfs`` or ``cephfs``."""
 
 
-def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = None) -> tuple[Mount, ...]:
+def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
     """Raises NoClient, one line, for what cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":

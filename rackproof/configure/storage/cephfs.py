@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rackproof.configure.files import RemoteDirectory, RemoteFile
-from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, Mount
+from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 
 PORT = 3300
 KEY = "storage_clients.cephfs"
 
 
-def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:
     """``own_fsid``: of the cluster that the architecture itself has, None without one."""
     inputs = around.inputs.cephfs
     fsid = own_fsid or inputs.fsid

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import Entry
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.inputs import Download, StorageClients
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -86,11 +86,11 @@ def mounted_test(mountpoint: str, fstype: str) -> str:
 def simple_mount(
     named: NamedStorage, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
     timeout_s: int | None = None, seen: str | None = None,
-) -> Mount:  # fmt: skip
+) -> DesiredMount:  # fmt: skip
     """A network mount by mount(8). ``seen``: pattern of its source in /proc/mounts, where that is not ``what``."""
     storage = named.storage
     keys = {option.split("=")[0] for option in storage.options}
-    return Mount(
+    return DesiredMount(
         name=named.name,
         what=what,
         where=storage.mountpoint,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount, systemd_escape
+from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
 from rackproof.configure.storage.install import software
 from rackproof.configure.storage.steps import Step
@@ -24,12 +24,12 @@ def service(named: NamedStorage) -> str:
     return f"rackproof-dfuse-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     storage = named.storage
     if storage.source.count("/") != 1:
         raise NoClient(f"{named.name}: storage.{named.name}.source: DAOS wants POOL/CONTAINER, actual {storage.source}")
     return (
-        Mount(
+        DesiredMount(
             name=named.name, what="dfuse", where=storage.mountpoint, type="fuse.daos", options=storage.options,
             fstype=storage.fstype, required=storage.options_required, forbidden=storage.options_forbidden,
             network=True, requires=(AGENT,), timeout_s=60, service=service(named), content=_unit(named, around),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import NamedStorage
 
 
-def mounts(named: NamedStorage) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage) -> tuple[DesiredMount, ...]:
     storage = named.storage
     keys = {option.split("=")[0] for option in storage.options}
     return (
-        Mount(
+        DesiredMount(
             name=named.name,
             what=f"/dev/disk/by-label/{storage.source}",
             where=storage.mountpoint,

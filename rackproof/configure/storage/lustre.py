@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import Lustre
 from rackproof.configure.storage.install import (
@@ -58,7 +58,7 @@ TimeoutStartSec=120
 """An LNet without its network is no LNet: a mount that stands on it would wait for its servers for minutes."""
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     network = network_name(named, around.inputs.lustre)
     servers = named.first_servers("Lustre is mounted from its management server (MGS)")
     # Failover partners of one MGS; several addresses of one node would be separated by commas.

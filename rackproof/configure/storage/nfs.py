@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, in_turn
 from rackproof.configure.storage.inputs import Cache, Nfs
 from rackproof.configure.storage.steps import Step
@@ -21,7 +21,7 @@ CACHE_CONF = "/etc/cachefilesd.conf"
 RDMA_PORT = 20049
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     """Raises NoClient when no server is known, or several mounts would be one connection."""
     storage, inputs = named.storage, around.inputs.nfs
     servers = named.first_servers("NFS is mounted from a server")
@@ -39,7 +39,7 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
     )  # fmt: skip
 
 
-def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, servers: Sequence[str]) -> Mount:
+def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, servers: Sequence[str]) -> DesiredMount:
     storage, inputs = named.storage, around.inputs.nfs
     host = f"[{server}]" if ":" in server else server
     # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
@@ -60,7 +60,7 @@ def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, ser
         extra.append("fsc")
         required.append("fsc")
     keys = {option.split("=")[0] for option in storage.options}
-    return Mount(
+    return DesiredMount(
         name=named.name,
         what=f"{host}:{storage.source}",
         where=where,
@@ -106,14 +106,14 @@ def _trunks(storage: Storage) -> bool:
     return version in ("4.1", "4.2") or (not version and storage.fstype == "nfs4")
 
 
-def shared_transport(mounts: Sequence[Mount]) -> str | None:
+def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
     """Why two of these mounts would silently be one connection, or None.
 
     An NFS 4.1 or newer client recognises a server that it already knows by any other address or transport, and keeps
     to the first connection: the second mount then says proto=tcp although proto=rdma was asked for. It does not when
     the two speak different minor versions.
     """
-    seen: dict[tuple[str, str], Mount] = {}
+    seen: dict[tuple[str, str], DesiredMount] = {}
     for mount in mounts:
         if mount.type != "nfs":
             continue

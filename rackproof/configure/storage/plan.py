@@ -14,7 +14,7 @@ from rackproof.configure.drives import Drive
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import machine_here
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
@@ -155,7 +155,7 @@ def read_ahead_steps(site: Site) -> tuple[Step, ...]:
     )
 
 
-def _unit_file(mount: Mount, timeout_s: int) -> RemoteFile:
+def _unit_file(mount: DesiredMount, timeout_s: int) -> RemoteFile:
     path = f"/etc/systemd/system/{mount.unit}"
     if mount.content is not None:
         return RemoteFile(path, mount.content, restart=(mount.unit,))
@@ -194,7 +194,7 @@ def units(site: Site) -> tuple[Unit, ...]:
     return tuple(wanted)
 
 
-def kept_mounts(site: Site, names: str) -> tuple[Mount, ...]:
+def kept_mounts(site: Site, names: str) -> tuple[DesiredMount, ...]:
     """Network mounts that stay when these are unmounted: names of storage divided by commas, or all.
 
     Raises DeployError for a storage that no node of the rack mounts.

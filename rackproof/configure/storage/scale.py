@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount, systemd_escape
+from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, mounted_test
 from rackproof.configure.storage.inputs import Scale
 from rackproof.configure.storage.install import fetch, kernel_headers, place, software
@@ -25,10 +25,10 @@ def service(named: NamedStorage) -> str:
     return f"rackproof-gpfs-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     storage = named.storage
     return (
-        Mount(
+        DesiredMount(
             name=named.name, what=storage.source, where=storage.mountpoint, type="gpfs", options=storage.options,
             fstype="gpfs", required=storage.options_required, forbidden=storage.options_forbidden, network=True,
             requires=("gpfs.service",), timeout_s=120, service=service(named), content=_unit(named),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from rackproof.configure.mounts import Mount
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
 from rackproof.configure.storage.inputs import Download, Weka
 from rackproof.configure.storage.install import FETCH, place
@@ -20,7 +20,7 @@ SERVICE_CONF = "/etc/wekaio/service.conf"
 KEY = "storage_clients.weka"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[Mount, ...]:
+def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     inputs = around.inputs.weka
     backends = named.first_servers("WEKA is mounted from its backends")
     options = [f"net={net}" for net in _net(named, around)]

@@ -6,7 +6,7 @@ from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.mounts import Mount, systemd_escape
+from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.storage.steps import Step
@@ -78,8 +78,8 @@ def export_drive(site: Site) -> Drive:
     return site.drive("nfs_drive", LABEL)
 
 
-def export_mount(site: Site) -> Mount:
-    return Mount(
+def export_mount(site: Site) -> DesiredMount:
+    return DesiredMount(
         name="nfs-export",
         what=f"/dev/disk/by-label/{LABEL}",
         where=export_path(site),

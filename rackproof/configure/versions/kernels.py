@@ -10,27 +10,12 @@ from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later, mark_lines
-from rackproof.core.sections import sections_of
+from rackproof.parse.dkms import Dkms, parse_dkms_status
+from rackproof.parse.sections import sections_of
 
 GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
 CHANGED: Final = "the kernel that starts is another one"
 """Reason for a reboot after a rollback."""
-_STATUS: Final = re.compile(
-    r"^(?P<name>[\w.+-]+)[/,] ?(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>.+)$"
-)
-"""``nvidia/580.126.16, 6.8.0-87-generic, x86_64: installed`` of dkms 3, ``nvidia, 580…`` of dkms 2."""
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """One line of ``dkms status``."""
-
-    name: str
-    version: str
-    kernel: str
-    """Empty for a module that is only added."""
-    state: str
-    """``installed``, ``built``, ``added``, ``broken`` …; what dkms says in brackets behind it left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +27,7 @@ class KernelState:
     """Release that the next start brings as far as the boot loader says; empty where it takes the newest."""
     headers: bool
     """Of the locked release: what modules are built with is there."""
-    dkms: tuple[Built, ...]
+    dkms: tuple[Dkms, ...]
     pending: frozenset[str]
 
 
@@ -74,19 +59,9 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
         installed=tuple(sections[1]),
         default="".join(sections[2][:1]).removeprefix("/boot/vmlinuz-"),
         headers=sections[3] == ["headers"],
-        dkms=tuple(_built(line) for line in built if line.strip()),
+        dkms=parse_dkms_status(built),
         pending=frozenset(sections[5]),
     )
-
-
-def _built(line: str) -> Built:
-    match = _STATUS.match(line)
-    if match is None:
-        if line.startswith(("Warning", "Deprecated", "Error!")):
-            return Built("", "", "", line)
-        raise ValueError(f"no line of dkms status: {line!r}")
-    state = re.split(r"[ (]", match["state"].strip(), maxsplit=1)[0]
-    return Built(match["name"], match["version"].strip(), (match["kernel"] or "").strip(), state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.core.sections import sections_of
 from rackproof.core.versions import LockedPackage
+from rackproof.parse.sections import sections_of
 
 ROOM: Final = ("/usr", "/var", "/boot")
 """Where packages are unpacked to and downloaded to."""

@@ -8,23 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.machine import Machine
 from rackproof.core.versions.models import Platform, VersionSet
-
-_LIST: Final = (
-    "if command -v dpkg-query >/dev/null; then"
-    " dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'; else"
-    " rpm -qa --qf 'installed %{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n'; fi"
-)
-_FIRMWARE: Final = (
-    'for d in /sys/class/infiniband/*; do [ ! -e $d/board_id ] || echo "$(cat $d/board_id) $(cat $d/fw_ver)"; done'
-)
-CAPTURE_COMMAND: Final = (
-    f"{MACHINE_COMMAND}; echo ==; {_LIST}; echo ==; "
-    "if command -v dkms >/dev/null; then timeout 60 dkms status; fi; echo ==; "
-    f"{_FIRMWARE}; echo ==; echo end of versions"
-)
-"""Changes nothing; one answer a node."""
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     # component: names of its packages, in every repository's spelling; the first that matches counts
@@ -84,39 +69,6 @@ class Differing:
     @property
     def sentence(self) -> str:
         return f"{self.node}: {self.what}: {self.actual}, most others: {self.others}"
-
-
-def parse_capture(text: str) -> Captured:
-    """Raises ValueError for anything but a whole answer to ``CAPTURE_COMMAND``."""
-    parts: list[list[str]] = [[]]
-    for line in text.splitlines():
-        if line == "==":
-            parts.append([])
-        else:
-            parts[-1].append(line)
-    if len(parts) != 5 or parts[4] != ["end of versions"]:
-        raise ValueError("the answer is cut off")
-    machine = parse_machine(parts[0])
-    packages: dict[str, set[str]] = {}
-    for line in parts[1]:
-        words = line.split()
-        if len(words) == 3 and words[0] == "installed":
-            packages.setdefault(words[1], set()).add(words[2])
-    if not packages:
-        raise ValueError("no list of installed packages")
-    firmware: dict[str, set[str]] = {}
-    for line in parts[3]:
-        psid, _, version = line.strip().partition(" ")
-        if not (psid and version):
-            raise ValueError(f"no firmware of an adapter: {line!r}")
-        firmware.setdefault(psid, set()).add(version)
-    installed = [re.split("[/,]", line)[0] for line in parts[2] if machine.kernel in line and ": installed" in line]
-    return Captured(
-        machine,
-        {name: frozenset(versions) for name, versions in packages.items()},
-        tuple(dict.fromkeys(installed)),
-        {psid: ", ".join(sorted(versions)) for psid, versions in firmware.items()},
-    )
 
 
 def component_of(package: str) -> str | None:

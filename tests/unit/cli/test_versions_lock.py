@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 
 from rackproof.cli.versions import versions
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.capture import CAPTURE_COMMAND, differing, parse_capture
+from rackproof.core.versions.capture import differing
 from rackproof.core.versions.document import read_versions, require_locked
 from rackproof.errors import VersionSetError
+from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
 from rackproof.remote.command import CommandResult
 from tests.unit.core.versions.sets import TEXT
 
@@ -136,7 +137,7 @@ def test_firmware_is_of_adapters_that_have_a_board_id_and_half_an_answer_is_none
     done = subprocess.run(["sh", "-c", command.rstrip("; ")], capture_output=True, text=True, check=True)
     assert done.stdout == "MT_0000000838 28.43.2026\n"
     with pytest.raises(ValueError, match="no firmware of an adapter: 'MT_0000000838 '"):
-        parse_capture(answer(firmware="MT_0000000838 "))
+        parse_installed_versions(answer(firmware="MT_0000000838 "))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +172,8 @@ def test_of_two_nodes_that_differ_both_values_are_said(lock: Any) -> None:
 
 
 def test_another_kernel_is_a_difference() -> None:
-    odd = parse_capture(answer(kernel="6.8.0-90-generic"))
-    captures = {"a": parse_capture(answer()), "b": parse_capture(answer()), "c": odd}
+    odd = parse_installed_versions(answer(kernel="6.8.0-90-generic"))
+    captures = {"a": parse_installed_versions(answer()), "b": parse_installed_versions(answer()), "c": odd}
     assert ("c", "kernel", "6.8.0-90-generic", KERNEL) in {
         (each.node, each.what, each.actual, each.others) for each in differing(captures)
     }
@@ -208,4 +209,4 @@ def test_the_output_is_asked_for() -> None:
 def test_the_question_is_answered_by_this_machine() -> None:
     done = subprocess.run(["sh", "-c", CAPTURE_COMMAND], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.endswith("==\nend of versions\n")
-    assert parse_capture(done.stdout).packages
+    assert parse_installed_versions(done.stdout).packages

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from rackproof.configure.mounts import (
-    Mount,
-    Mounted,
+    DesiredMount,
     Table,
     apply_script,
     mount_differences,
-    parse_mounts,
     parse_table,
     plan_mounts,
     systemd_escape,
     table_command,
 )
 from rackproof.configure.storage.nfs import shared_transport
+from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
+from rackproof.parse.text import text_from
 from tests.unit.configure.rack import site
 
 
@@ -40,7 +40,7 @@ def test_unit_names_are_systemds(path: str, unit: str) -> None:
     assert systemd_escape(path) == unit
 
 
-def mount(name: str) -> Mount:
+def mount(name: str) -> DesiredMount:
     return next(each for each in site().client_mounts() if each.name == name)
 
 
@@ -77,6 +77,10 @@ def test_two_transports_to_one_server_need_two_minor_versions() -> None:
     assert shared_transport([tcp, elsewhere]) is None
 
 
+def read_mounts(lines: Sequence[str]) -> dict[str, Mount]:
+    return visible_mounts(parse_proc_mounts(text_from(lines)))
+
+
 LINE = (
     "10.77.0.11:/srv/nfs /mnt/nfs-tcp nfs4 rw,noatime,vers=4.2,rsize=524288,wsize=524288,namlen=255,hard,proto=tcp,"
     "nconnect=4,timeo=600,retrans=2,sec=sys,clientaddr=10.77.0.21,local_lock=none,addr=10.77.0.11 0 0"
@@ -84,32 +88,32 @@ LINE = (
 
 
 def test_the_kernels_table_is_read_and_the_upper_mount_wins() -> None:
-    table = parse_mounts(["/dev/nvme0n1 /mnt/a\\040b ext4 rw 0 0", "none /mnt/nfs-tcp tmpfs rw 0 0", LINE])
+    table = read_mounts(["/dev/nvme0n1 /mnt/a\\040b ext4 rw 0 0", "none /mnt/nfs-tcp tmpfs rw 0 0", LINE])
     assert table["/mnt/a b"].fstype == "ext4"
     assert mount_differences(mount("nfs-tcp"), table["/mnt/nfs-tcp"]) == ()
-    with pytest.raises(ValueError, match="not a line"):
-        parse_mounts(["cat: broken"])
+    with pytest.raises(ValueError, match="no line of /proc/mounts"):
+        read_mounts(["cat: broken"])
 
 
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
         ({"fstype": "nfs"}, "type: expected nfs4, actual nfs"),
-        ({"what": "10.77.0.99:/srv/nfs"}, "source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.99:/srv/nfs"),
+        ({"source": "10.77.0.99:/srv/nfs"}, "source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.99:/srv/nfs"),
         ({"options": ("rw", "hard", "proto=tcp", "vers=4.1")}, "option vers=4.2 is not in force"),
         ({"options": ("ro", "rw", "hard", "proto=tcp", "vers=4.2")}, "option ro is in force"),
     ],
 )
 def test_every_difference_is_named(change: dict[str, object], wrong: str) -> None:
-    actual = replace(parse_mounts([LINE])["/mnt/nfs-tcp"], **change)  # type: ignore[arg-type]
+    actual = replace(read_mounts([LINE])["/mnt/nfs-tcp"], **change)  # type: ignore[arg-type]
     assert mount_differences(mount("nfs-tcp"), actual) == (wrong,)
 
 
 def test_missing_and_differing_mounts_are_made_at_once() -> None:
     nfs, ceph, local = mount("nfs-tcp"), mount("cephfs"), mount("local")
     actual = {
-        nfs.where: Mounted(nfs.what, nfs.where, "nfs4", ("rw", "soft")),
-        local.where: Mounted("/dev/nvme0n1", local.where, "ext4", ("rw", "noatime")),
+        nfs.where: Mount(nfs.what, nfs.where, "nfs4", ("rw", "soft")),
+        local.where: Mount("/dev/nvme0n1", local.where, "ext4", ("rw", "noatime")),
     }
     plan = plan_mounts([nfs, ceph, local], Table(actual))
     assert [each.name for each, _ in plan.changes] == ["nfs-tcp", "cephfs"]
@@ -120,7 +124,7 @@ def test_missing_and_differing_mounts_are_made_at_once() -> None:
 
 def test_a_changed_unit_is_read_and_mounted_again() -> None:
     nfs = mount("nfs-tcp")
-    actual = parse_mounts([LINE])
+    actual = read_mounts([LINE])
     assert not plan_mounts([nfs], Table(actual))
     plan = plan_mounts([nfs], Table(actual, frozenset({f"restart:{nfs.unit}", "daemon-reload"})))
     assert plan.changes == ((nfs, ("its unit changed",)),)
@@ -150,17 +154,17 @@ def test_the_table_says_what_is_mounted_by_whom_and_over_what() -> None:
     assert table.transports == {"/mnt/nfs-tcp": {"tcp"}}
     with pytest.raises(ValueError, match="expected 4 sections"):
         parse_table(TABLE[:2])
-    with pytest.raises(ValueError, match="connection of no mount"):
-        parse_table(["--", "--", "--", "\txprt:\ttcp 745"])
+    with pytest.raises(ValueError, match="neither a mount nor its connection"):
+        parse_table([LINE, "--", "--", "--", "\txprt:\ttcp 745"])
 
 
 def test_a_mount_over_another_transport_than_declared_is_made_again() -> None:
     rdma = mount("nfs-rdma")
     line = LINE.replace("nfs-tcp", "nfs-rdma").replace("vers=4.2", "vers=4.1").replace("proto=tcp", "proto=rdma")
-    table = Table(parse_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"tcp"})})
+    table = Table(read_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"tcp"})})
     (change,) = plan_mounts([rdma], table).changes
     assert change == (rdma, ("transport: expected rdma, actual tcp",))
-    assert not plan_mounts([rdma], Table(parse_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"rdma"})}))
+    assert not plan_mounts([rdma], Table(read_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"rdma"})}))
 
 
 def test_what_nobody_declares_any_more_is_let_go_and_its_unit_removed_only_where_all_are_known() -> None:

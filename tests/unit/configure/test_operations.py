@@ -15,10 +15,11 @@ from rackproof.configure import facts, operations, rack_operations
 from rackproof.configure.ceph.cluster import CephState
 from rackproof.configure.drives import Drive, DriveState
 from rackproof.configure.files import FileState, RemoteFile
-from rackproof.configure.mounts import CEPH_SECRET, Mounted, Table
+from rackproof.configure.mounts import CEPH_SECRET, Table
 from rackproof.configure.network import Link, Port
 from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
 from rackproof.configure.units import SystemState, Unit, UnitState
+from rackproof.parse.mounts import Mount
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, run
 
@@ -136,7 +137,7 @@ def test_a_missing_program_is_an_error_only_after_the_packages_were_installed() 
 
 def test_a_mount_that_came_out_differently_than_declared_fails() -> None:
     (nfs,) = [mount for mount in site().client_mounts() if mount.name == "nfs-rdma"]
-    wrong = Mounted(nfs.what, nfs.where, "nfs4", ("rw", "hard", "vers=4.1", "proto=tcp"))
+    wrong = Mount(nfs.what, nfs.where, "nfs4", ("rw", "hard", "vers=4.1", "proto=tcp"))
     script, refusal = run(operations.mounted, StubHost({facts.MountTable: Table({nfs.where: wrong})}), wanted=[nfs])
     assert "systemctl restart" in script
     assert "option proto=rdma is not in force" in refusal

@@ -56,7 +56,7 @@ def test_modules() -> None:
         ("mlnx-ofed-kernel/25.01.OFED.25.01.0.6.0.1, 5.14.0-503.el9.x86_64, x86_64: installed (original_module exists)",
          Dkms("mlnx-ofed-kernel", "25.01.OFED.25.01.0.6.0.1", "5.14.0-503.el9.x86_64", "installed")),
         ("a/1, 6.8, x86_64: installed (WARNING! Diff between built and installed module!)",
-         Dkms("a", "1", "6.8", "installed with a warning")),
+         Dkms("a", "1", "6.8", "installed", "WARNING! Diff between built and installed module!")),
         ("nvidia/570.86.10: added", Dkms("nvidia", "570.86.10", "", "added")),
     ],
 )  # fmt: skip

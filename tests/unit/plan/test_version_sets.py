@@ -20,9 +20,9 @@ import yaml
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.versions import repositories
-from rackproof.core.machine import MACHINE_COMMAND, parse_machine
 from rackproof.core.plan import NodePlan, PlannedOperation, RackPlan
 from rackproof.core.versions import platform_of, stage_repositories
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.remote.written import read_written
 from rackproof.run.plan import plan_deploys
 from rackproof.version_sets import load_versions

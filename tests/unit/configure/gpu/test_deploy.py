@@ -23,11 +23,12 @@ from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.gpu_generations import UnsupportedGpu
-from rackproof.core.machine import MACHINE_COMMAND, Machine, parse_machine
+from rackproof.core.machine import Machine
 from rackproof.core.rack import Rack
 from rackproof.core.versions.models import Component, Components, Driver, Kernel, Platform, Repository
 from rackproof.core.versions.select import LockedPackage
 from rackproof.errors import InventoryError
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.remote.written import read_written
 from tests.unit.configure.gpu.node import FakeNode
 from tests.unit.configure.gpu.test_install import converged

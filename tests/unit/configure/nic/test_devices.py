@@ -2,15 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.nic.devices import (
-    KINDS,
-    Adapter,
-    UnknownAdapter,
-    adapters,
-    missing_rails,
-    slot_of_path,
-)
+from rackproof.configure.nic.devices import KINDS, Adapter, UnknownAdapter, adapters, missing_rails
 from rackproof.core.machine import Machine, Pci
+from rackproof.parse.udev import slot_of_id_path
 
 
 def machine(*devices: tuple[str, str]) -> Machine:
@@ -48,7 +42,7 @@ def test_an_adapter_that_no_package_drives_any_more() -> None:
     ],
 )
 def test_slot_of_path(path: str, slot: str | None) -> None:
-    assert slot_of_path(path) == slot
+    assert slot_of_id_path(path) == slot
 
 
 def test_rails_that_are_no_adapters() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from rackproof import architectures
 from rackproof.configure.preflight.state import NodeState
 from rackproof.core.architecture import Architecture
-from rackproof.core.machine import Machine, Pci, parse_machine
+from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.machine import parse_machine
 from rackproof.remote.written import read_written
 
 RACKS = Path(__file__).resolve().parents[3] / "data" / "plans"

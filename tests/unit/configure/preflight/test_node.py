@@ -16,7 +16,7 @@ from rackproof.configure.ceph.cluster import CephState
 from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.mounts import Mount, Mounted
+from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.network import Link, Port
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.inputs import NicStack, NodePort
@@ -35,13 +35,14 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import InventoryError
+from rackproof.parse.mounts import Mount
 from tests.unit.configure import rack
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
 
 GIVEN = PreflightInputs()
-NFS = Mount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
+NFS = DesiredMount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
 
 
 def judged(problems: Iterable[Problem]) -> dict[str, str]:
@@ -157,7 +158,7 @@ def test_an_address_says_nothing_about_a_name(node: str) -> None:
     assert list(checks.state_problems(node, cases.state(), GIVEN, cases.NOW)) == []
 
 
-MOUNTED = {"/mnt/home": Mounted("10.0.0.9:/home", "/mnt/home", "nfs4", ("rw", "soft"))}
+MOUNTED = {"/mnt/home": Mount("10.0.0.9:/home", "/mnt/home", "nfs4", ("rw", "soft"))}
 
 
 def test_a_mount_that_must_change_and_is_in_use_stops_the_node() -> None:

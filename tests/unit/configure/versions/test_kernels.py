@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.versions.kernels import (
-    Built,
     KernelState,
     kernel_command,
     parse_kernel,
@@ -14,11 +13,12 @@ from rackproof.configure.versions.kernels import (
     plan_dkms,
     unbuilt,
 )
+from rackproof.parse.dkms import Dkms
 from tests.unit.configure.versions.programs import refusal, run_with
 
 K = "6.8.0-87-generic"
 MARK = f"reboot:kernel {K} is locked and another one runs"
-RUNS = KernelState(K, (K,), "", True, (Built("nvidia", "580.126.20", K, "installed"),), frozenset())
+RUNS = KernelState(K, (K,), "", True, (Dkms("nvidia", "580.126.20", K, "installed"),), frozenset())
 
 
 def test_the_locked_kernel_that_runs_needs_nothing() -> None:
@@ -56,13 +56,13 @@ def test_only_installed_for_this_kernel_counts(lines: list[str], expected: tuple
 
 @pytest.mark.parametrize("answer", [[], [K, "--"], [K, "--", K, "--", "--", "--", "nvidia?", "status 0", "--"]])
 def test_an_answer_that_is_none_is_refused(answer: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"expected 6 sections|no line of dkms"):
+    with pytest.raises(ValueError, match=r"expected 6 sections|dkms: no module"):
         parse_kernel(answer)
 
 
 def test_the_question_is_answered_by_a_real_shell(tmp_path: Path) -> None:
     done = run_with(tmp_path, kernel_command(K), {"dkms": f"echo 'nvidia/1, {K}, x86_64: installed'"})
-    assert parse_kernel(done.stdout.splitlines()).dkms == (Built("nvidia", "1", K, "installed"),)
+    assert parse_kernel(done.stdout.splitlines()).dkms == (Dkms("nvidia", "1", K, "installed"),)
 
 
 NOTHING_BUILT = dataclasses.replace(RUNS, dkms=())

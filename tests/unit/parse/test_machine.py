@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.core.machine import MACHINE_COMMAND, parse_machine
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 
 ANSWER = """\
 PRETTY_NAME="Ubuntu 24.04.1 LTS"

@@ -1,0 +1,59 @@
+"""Installed packages, DKMS modules and adapter firmware of a node: what a version set is made from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rackproof.core.versions.capture import Captured
+from rackproof.parse.dkms import parse_dkms_status
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
+
+_LIST: Final = (
+    "if command -v dpkg-query >/dev/null; then"
+    " dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'; else"
+    " rpm -qa --qf 'installed %{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n'; fi"
+)
+_FIRMWARE: Final = (
+    'for d in /sys/class/infiniband/*; do [ ! -e $d/board_id ] || echo "$(cat $d/board_id) $(cat $d/fw_ver)"; done'
+)
+CAPTURE_COMMAND: Final = (
+    f"{MACHINE_COMMAND}; echo ==; {_LIST}; echo ==; "
+    "if command -v dkms >/dev/null; then timeout 60 dkms status; fi; echo ==; "
+    f"{_FIRMWARE}; echo ==; echo end of versions"
+)
+"""Changes nothing; one answer a node."""
+
+
+def parse_installed_versions(text: str) -> Captured:
+    """Raises ValueError for anything but a whole answer to ``CAPTURE_COMMAND``."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line == "==":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    if len(parts) != 5 or parts[4] != ["end of versions"]:
+        raise ValueError("the answer is cut off")
+    machine = parse_machine(parts[0])
+    packages: dict[str, set[str]] = {}
+    for line in parts[1]:
+        words = line.split()
+        if len(words) == 3 and words[0] == "installed":
+            packages.setdefault(words[1], set()).add(words[2])
+    if not packages:
+        raise ValueError("no list of installed packages")
+    firmware: dict[str, set[str]] = {}
+    for line in parts[3]:
+        psid, _, version = line.strip().partition(" ")
+        if not (psid and version):
+            raise ValueError(f"no firmware of an adapter: {line!r}")
+        firmware.setdefault(psid, set()).add(version)
+    built = [
+        each.name for each in parse_dkms_status(parts[2]) if (each.kernel, each.state) == (machine.kernel, "installed")
+    ]
+    return Captured(
+        machine,
+        {name: frozenset(versions) for name, versions in packages.items()},
+        tuple(dict.fromkeys(built)),
+        {psid: ", ".join(sorted(versions)) for psid, versions in firmware.items()},
+    )
