@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "selftest": {"architectures", "core", "errors", "remote", "validation"},
     "cli": {
         *("architectures", "atomic_write", "bench", "configure", "core", "errors", "evidence", "inventory", "lab"),
-        *("remote", "report", "run", "selftest", "validation", "version_sets"),
+        *("parse", "remote", "report", "run", "selftest", "validation", "version_sets"),
     },
     "__main__": {"cli"},
 }
