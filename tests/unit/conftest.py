@@ -19,6 +19,11 @@ settings.register_profile(
 settings.load_profile("rackproof")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more worker than processors: some tests wait for timeouts of real commands."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(autouse=True)
 def caches_of_their_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads or leaves anything in the cache of whoever runs it."""

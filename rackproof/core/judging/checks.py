@@ -163,12 +163,15 @@ def _missing(
         name for role, promised in architecture.roles.items() if not promised.managed for name in groups.get(role, ())
     } - {name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())}
     for entry in expected:
+        expectation: str | None = None  # the same for every node of the role
         for node in groups.get(entry.role, ()):
             key = (entry.check, entry.item, node)
             there = key in answered if entry.item else (entry.check, node) in any_item
             if not there and key not in said and node not in appliances:
                 said.add(key)
-                yield _unanswered(architecture, entry, node)
+                if expectation is None:
+                    expectation = _expectation(architecture, entry)
+                yield _unanswered(architecture, entry, node, expectation)
     of_node = {node.name: (*node.groups, "all") for node in nodes}
     required = [(role, check) for role, checks in architecture.required_checks.items() for check in checks]
     required += [("all", OF_STAGES[stage]) for stage in dict.fromkeys(stages) if stage in OF_STAGES]
@@ -242,10 +245,14 @@ def _of_result(
     )
 
 
-def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str) -> Verdict:
-    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
+def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:
+    """The key that the check reads, and its value."""
     promised = value_at(architecture, entry.key)
-    value = "" if promised is ABSENT else f", {_short(promised)}"
+    return entry.key if promised is ABSENT else f"{entry.key}, {_short(promised)}"
+
+
+def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, expectation: str) -> Verdict:
+    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
     return Verdict(
         id=id_,
         kind="check",
@@ -253,7 +260,7 @@ def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str) -> 
         subject=node,
         status=Status.UNMEASURED,
         required=_required(architecture, id_, entry.check, True),
-        message=f"expected an answer to {entry.key}{value}, actual no result of {id_}",
+        message=f"expected an answer to {expectation}, actual no result of {id_}",
         source=entry.key,
         reason="The architecture says what it expects here; what nobody looked at may be anything.",
         hint="See whether a validator for it exists and was selected, then validate again.",

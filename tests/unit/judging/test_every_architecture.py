@@ -40,8 +40,8 @@ from tests.unit.judging import run_info
 
 FOLDER = Path(__file__).parents[3] / "architectures"
 ARCHITECTURES = {path.stem: load(path).model for path in sorted(FOLDER.glob("*.yaml"))}
-PEERS = 9
-"""Nodes of every role: enough to compare them."""
+PEERS, FEW = 9, 3
+"""Nodes of every role: enough to compare them, and where nothing compares them."""
 COMPANIONS = {
     "iops": 1000.0,
     "latency_s": 0.064,
@@ -58,7 +58,8 @@ COMPANIONS = {
 def run(made: Architecture) -> RunInfo:
     """With as many nodes as the largest curve counts."""
     points = [point for curve in made.curves if curve.over in ("nodes", "clients") for point in curve.points]
-    numbers = range(1, max(PEERS, *points, PEERS) + 1)
+    compared = made.outliers or made.curves or any(entry.reduce in SPREADS for entry in made.criteria)
+    numbers = range(1, max(PEERS if compared else FEW, *points, FEW) + 1)
     nodes = [NodeInfo(name=f"{role}-{number}", groups=(role,)) for role in made.roles for number in numbers]
     return run_info().model_copy(update={"nodes": tuple(nodes)})
 

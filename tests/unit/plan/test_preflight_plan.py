@@ -3,16 +3,18 @@ racks that differ from a healthy one in one place."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from rackproof.cli.main import cli
+from rackproof.core.plan import RackPlan
 from rackproof.core.versions.document import sealed
 from rackproof.run.plan import plan_deploys
 from tests.unit.plan.golden import ROOT
@@ -55,37 +57,6 @@ def foreign_array(folder: Path) -> None:
     path.write_text(yaml.safe_dump(answers))
 
 
-@pytest.mark.parametrize(
-    ("case", "spoil", "said"),
-    [
-        (Case(), older_fabric_manager, ["fabric_manager.version", "[versions.contradiction]"]),
-        (
-            CASES["no room"],
-            older_ofed,
-            [
-                "/var: 512 MiB free, 6144 wanted before packages are installed",
-                "[versions.room]",
-                "OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared",
-                "[nic.drivers]",
-            ],
-        ),
-        (Case(), port_of_netplan, ["(/etc/netplan/50-cloud-init.yaml: rail0)", "[nic.foreign]"]),
-        (Case(), foreign_array, ["expected a blank drive for the array", "actual xfs 'home'", "[drives.foreign]"]),
-    ],
-    ids=["set", "node", "port", "drive"],
-)
-def test_preflight_says_what_a_deploy_would_stop_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, spoil: Callable[[Path], None], said: list[str]
-) -> None:
-    folder = written(tmp_path / "rack", case)
-    spoil(folder)
-    monkeypatch.chdir(ROOT)
-    done = CliRunner().invoke(cli, ["preflight", f"@recording/{folder}", "--limit", "gpu-01"])
-    assert done.exit_code == 1, done.output
-    for words in said:
-        assert words in done.output
-
-
 BUSY = '"4711 python3\\n--\\nslurmd\\n--\\nanswered\\n12\\n--\\nrackproof-end\\n"'
 
 
@@ -97,26 +68,92 @@ def busy(folder: Path) -> None:
     path.write_text(text.replace(f"stdout: {idle}", f"stdout: {BUSY}"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
-        ((), 0),
-        ((("libnccl2 2.28.3-1+", "libnccl2 2.27.2-1+"),), 0),
-        ((("installed nvidia-fabricmanager 580.126.20", "installed nvidia-fabricmanager 580.95.05"),), 1),
-        ((("installed doca-ofed 3.2.1-044000", "installed doca-ofed 3.2.0-012000"),), 1),
-    ],
-    ids=["nothing", "a library", "fabric manager", "network stack"],
-)
-def test_jobs_are_in_the_way_of_another_driver_and_of_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: tuple[tuple[str, str], ...], status: int
-) -> None:
-    folder = written(tmp_path / "rack", Case(changes=changes))
-    busy(folder)
+STOPS: dict[str, tuple[Case, Callable[[Path], None], list[str]]] = {
+    "set": (Case(), older_fabric_manager, ["fabric_manager.version", "[versions.contradiction]"]),
+    "node": (
+        CASES["no room"],
+        older_ofed,
+        [
+            "/var: 512 MiB free, 6144 wanted before packages are installed",
+            "[versions.room]",
+            "OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared",
+            "[nic.drivers]",
+        ],
+    ),
+    "port": (Case(), port_of_netplan, ["(/etc/netplan/50-cloud-init.yaml: rail0)", "[nic.foreign]"]),
+    "drive": (
+        Case(),
+        foreign_array,
+        ["expected a blank drive for the array", "actual xfs 'home'", "[drives.foreign]"],
+    ),
+}
+"""What differs from a healthy rack, and what preflight prints."""
+UNDER_JOBS: dict[str, tuple[Case, int]] = {
+    "nothing": (Case(), 0),
+    "a library": (Case(changes=(("libnccl2 2.28.3-1+", "libnccl2 2.27.2-1+"),)), 0),
+    "fabric manager": (
+        Case(changes=(("installed nvidia-fabricmanager 580.126.20", "installed nvidia-fabricmanager 580.95.05"),)),
+        1,
+    ),
+    "network stack": (Case(changes=(("installed doca-ofed 3.2.1-044000", "installed doca-ofed 3.2.0-012000"),)), 1),
+}
+"""What differs from a healthy rack whose GPUs are in use, and preflight's exit status."""
+LIMIT = ("gpu-01",)
+Preflight = Callable[[str], Result]
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RackPlan]:
+    """Plan of preflight for every rack above, all made in one process."""
+    base = tmp_path_factory.mktemp("racks")
+    spoilt = {name: (case, spoil) for name, (case, spoil, _) in STOPS.items()}
+    spoilt |= {name: (case, busy) for name, (case, _) in UNDER_JOBS.items()}
+    folders = []
+    for number, (case, spoil) in enumerate(spoilt.values()):
+        folders.append(written(base / str(number), case))
+        spoil(folders[-1])
+    entry = str(files("rackproof.configure.preflight") / "entry.py")
+    with contextlib.chdir(ROOT):
+        made = plan_deploys([f"@recording/{folder}" for folder in folders], entry, limit=LIMIT)
+    return dict(zip(spoilt, made, strict=True))
+
+
+@pytest.fixture
+def preflight(plans: dict[str, RackPlan], monkeypatch: pytest.MonkeyPatch) -> Preflight:
+    """The command on one of these racks, with the plan that was made beforehand."""
+
+    def planned(
+        inventories: list[str], deploy: str, *, limit: tuple[str, ...], data: tuple[str, ...]
+    ) -> list[RackPlan]:
+        assert Path(deploy).name == "entry.py"
+        assert (limit, data) == (LIMIT, ())
+        return [plans[inventory] for inventory in inventories]
+
+    monkeypatch.setattr("rackproof.run.plan.plan_deploys", planned)
+    return lambda rack: CliRunner().invoke(cli, ["preflight", rack, "--limit", *LIMIT])
+
+
+@pytest.mark.parametrize("rack", STOPS)
+def test_preflight_says_what_a_deploy_would_stop_at(preflight: Preflight, rack: str) -> None:
+    result = preflight(rack)
+    assert result.exit_code == 1, result.output
+    for words in STOPS[rack][2]:
+        assert words in result.output
+
+
+@pytest.mark.parametrize("rack", UNDER_JOBS)
+def test_jobs_are_in_the_way_of_another_driver_and_of_nothing_else(preflight: Preflight, rack: str) -> None:
+    result, status = preflight(rack), UNDER_JOBS[rack][1]
+    assert result.exit_code == status, result.output
+    assert ("programs on the GPUs: python3 (4711); Slurm's jobs 12; drain the node" in result.output) is bool(status)
+    assert ("[gpu.busy]" in result.output) is bool(status)
+
+
+def test_preflight_plans_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path / "rack", Case())
     monkeypatch.chdir(ROOT)
-    done = CliRunner().invoke(cli, ["preflight", f"@recording/{folder}", "--limit", "gpu-01"])
-    assert done.exit_code == status, done.output
-    assert ("programs on the GPUs: python3 (4711); Slurm's jobs 12; drain the node" in done.output) is bool(status)
-    assert ("[gpu.busy]" in done.output) is bool(status)
+    result = CliRunner().invoke(cli, ["preflight", f"@recording/{folder}", "--limit", *LIMIT])
+    assert result.exit_code == 0, result.output
 
 
 def test_firmware_of_the_set_is_compared_at_the_end_of_a_deploy(tmp_path: Path) -> None:
@@ -124,12 +161,8 @@ def test_firmware_of_the_set_is_compared_at_the_end_of_a_deploy(tmp_path: Path) 
     entry = {"model": "ConnectX-7", "version": "28.45.1200"}
     relocked(folder, lambda components: components.update(nic_firmware=[entry]))
     (tmp_path / "deploy.py").write_text(DEPLOY)
-    before = Path.cwd()
-    os.chdir(ROOT)
-    try:
+    with contextlib.chdir(ROOT):
         (plan,) = plan_deploys([f"@recording/{folder}"], str(tmp_path / "deploy.py"))
-    finally:
-        os.chdir(before)
     assert plan.error is None
     (operation,) = [each for each in plan.nodes[0].operations if each.name.endswith("Firmware of adapters")]
     # Before the run the tools are missing still.

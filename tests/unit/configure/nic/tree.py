@@ -55,18 +55,19 @@ echo "tc: 0 ratelimit: unlimited, tsa: vendor"
 
 DCB = r"""
 state=$RACKPROOF_ROOT/dcb; mkdir -p "$state"
+get() { value=$2; [ ! -e "$state/$1" ] || read -r value <"$state/$1"; }
 [ "$1" = -N ] && shift
 case "$1 $2" in
 "pfc show")
   printf 'prio-pfc'
-  for p in 0 1 2 3 4 5 6 7; do printf ' %d:%s' $p "$(cat "$state/pfc$p" 2>/dev/null || echo off)"; done
+  for p in 0 1 2 3 4 5 6 7; do get pfc$p off; printf ' %d:%s' $p "$value"; done
   echo ' '
   ;;
 "pfc set") shift 5; for pair; do echo "${pair#*:}" >"$state/pfc${pair%:*}"; done ;;
 "app show")
   printf 'dscp-prio'
   d=0
-  while [ $d -lt 64 ]; do [ ! -e "$state/app$d" ] || printf ' %d:%s' $d "$(cat "$state/app$d")"; d=$((d + 1)); done
+  while [ $d -lt 64 ]; do get app$d ""; [ -z "$value" ] || printf ' %d:%s' $d "$value"; d=$((d + 1)); done
   echo ' '
   ;;
 "app replace") shift 5; for pair; do echo "${pair#*:}" >"$state/app${pair%:*}"; done ;;
