@@ -2,7 +2,8 @@
 
 Only ``mount.answers`` and ``mount.free`` touch a mount, both through one command with a limit: a dead server is
 found out in seconds. Everything else is read from /proc, which answers whatever the server does. How well they are
-tuned and how they fare is in ``test_storage_health.py``, what they run over in ``test_storage_transport.py``.
+tuned and how they fare is in ``test_storage_client_health.py``, what they run over in
+``test_storage_client_transport.py``.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import testinfra
 
+from rackproof.configure.known_inputs import MODELS
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import ABSENT, expected_checks, items_of, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
@@ -57,20 +58,35 @@ def test_the_architecture_names_checks_that_exist() -> None:
     assert named <= set(ALL) | others
 
 
-def test_every_deploy_has_its_validators() -> None:
-    """Modules of one name: what is set, and whether it is so."""
-    actions = {
-        "cluster",
-        "driver_swap",
-        "preflight",
-        "reboot",
-        "rollback",
-        "unmount",
-    }  # they set nothing that could be asked for
-    parts = {"containers": "container", "health_check": "slurm"}
-    deploys = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")} - actions
+ACTIONS = {"cluster", "driver_swap", "preflight", "reboot", "rollback", "unmount"}
+"""Deploys that set nothing that a validator could ask for."""
+HARDWARE = {"cpu", "drives", "memory", "pcie"}
+"""Validators of what no deploy sets."""
+DEPLOYS = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")}
+VALIDATED_BY = {"health_check": "slurm"}
+"""Slurm calls the health check: one question about slurm.conf answers for both."""
+PACKAGES = {"cluster": None, "storage_client": "storage", "tools": None, "unmount": "storage"}
+"""``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with one package."""
+INPUTS = {"gpu_stack": "gpu", "nic_stack": "nic", "rebooting": "reboot", "storage_clients": "storage_client"}
+"""Keys of inventories are contracts: these are older than the names of the deploys."""
+SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
+"""Sections of an architecture that belong to several deploys: the first of them."""
+
+
+def test_a_concern_has_one_name() -> None:
+    """Deploy, validators (``test_X.py``, ``test_X_ASPECT.py``), package, key of the inventory, of the architecture."""
     validators = {path.stem.removeprefix("test_") for path in (ROOT / "validators").glob("test_*.py")}
-    assert {parts.get(name, name) for name in deploys} <= validators
+    assert {VALIDATED_BY.get(name, name) for name in DEPLOYS - ACTIONS} <= validators
+    assert [
+        name for name in validators - HARDWARE if not any(f"{name}_".startswith(f"{deploy}_") for deploy in DEPLOYS)
+    ] == []
+    for deploy in DEPLOYS:
+        package = PACKAGES.get(deploy, deploy)
+        assert package is None or (ROOT / "rackproof" / "configure" / package / "__init__.py").is_file(), deploy
+    assert {INPUTS.get(key, key) for key in MODELS} <= DEPLOYS
+    sections = {"ceph", "containers", "fabric", "gpu", "links", "slurm", "storage", "system", "tools"}
+    assert sections <= set(Architecture.model_fields)
+    assert {SECTIONS.get(name, name) for name in sections} <= DEPLOYS
 
 
 def test_a_check_that_asks_for_something_unknown_is_refused() -> None:
