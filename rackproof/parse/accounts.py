@@ -15,6 +15,22 @@ USERS_END: Final = "end of accounts"
 
 
 @dataclass(frozen=True, slots=True)
+class PasswdEntry:
+    name: str
+    uid: int
+    home: str
+    shell: str
+
+
+def parse_passwd_entry(line: str) -> PasswdEntry:
+    """One line of ``getent passwd``. Raises ParseError."""
+    fields = line.split(":")
+    if len(fields) != 7 or not fields[0] or not fields[2].isdecimal():
+        raise ParseError("getent", f"no account: {excerpt(line)}")
+    return PasswdEntry(fields[0], int(fields[2]), fields[5], fields[6])
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     uid: int
     shell: str
@@ -58,17 +74,15 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
     checked = re.fullmatch(r"sudoers (\d{1,3}|absent)", sudoers)
     if last != USERS_END or checked is None:
         raise ParseError("getent", f"the answer is cut off after {excerpt(last)}")
-    blocks: dict[str, tuple[list[str], dict[str, list[str]]] | None] = {}
+    blocks: dict[str, tuple[PasswdEntry, dict[str, list[str]]] | None] = {}
     said: dict[str, list[str]] | None = None
     for line in lines[1:]:
         key, _, value = line.partition(" ")
         if key == "absent" and value not in blocks:
             blocks[value], said = None, None
         elif key == "user" and value.partition(":")[0] not in blocks:
-            fields, said = value.split(":"), {}
-            if len(fields) != 7 or not fields[2].isdigit():
-                raise ParseError("getent", f"no account: {excerpt(line)}")
-            blocks[fields[0]] = (fields, said)
+            entry, said = parse_passwd_entry(value), {}
+            blocks[entry.name] = (entry, said)
         elif key in ("groups", "path", "key", "rule", "sudo") and said is not None:
             said.setdefault(key, []).append(value)
         else:
@@ -79,8 +93,8 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
     return Accounts({name: block and _account(*block) for name, block in blocks.items()}, good)
 
 
-def _account(fields: list[str], said: Mapping[str, list[str]]) -> Account:
-    name = fields[0]
+def _account(entry: PasswdEntry, said: Mapping[str, list[str]]) -> Account:
+    name = entry.name
     groups, sudo = said.get("groups", []), said.get("sudo", [])
     if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
         raise ParseError("getent", f"{name}: no groups, or no word of sudo")
@@ -92,8 +106,8 @@ def _account(fields: list[str], said: Mapping[str, list[str]]) -> Account:
         if match[1] not in (name, "root") or int(match[2], 8) & 0o022:
             refused = refused or f"{match[3]} of {match[1]}, mode {match[2]}"
     return Account(
-        uid=int(fields[2]),
-        shell=fields[6],
+        uid=entry.uid,
+        shell=entry.shell,
         groups=frozenset(groups[0].split()),
         keys=tuple(said.get("key", ())),
         readable=refused,

@@ -35,6 +35,14 @@ class RemappedRows:
     """No spare was left: the GPU must be exchanged."""
 
 
+class Process(NamedTuple):
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.pid})"
+
+
 class ClockPair(NamedTuple):
     sm: float
     memory: float
@@ -64,6 +72,8 @@ class Gpu:
     """After the next reset."""
     ecc: str | None
     """Enabled or Disabled, in force now; a pending change is not."""
+    ecc_pending: str | None
+    """After the next reset."""
     compute_mode: str | None
     performance_state: str | None
     memory_total_mib: int | None
@@ -107,6 +117,8 @@ class Gpu:
     fabric_status: str | None
     fabric_health: Mapping[str, str]
     """Newer drivers: what else they say about the GPU's way into the fabric (``bandwidth``, ``route_unhealthy`` …)."""
+    processes: tuple[Process, ...]
+    """Programs that use the GPU; empty also where the driver does not list them."""
     recovery_action: str | None
     """What the driver asks for: None (the word), Reset, Reboot …"""
     problems: tuple[str, ...]
@@ -218,6 +230,7 @@ def _gpu(element: ET.Element) -> Gpu:
         mig=text_at(element, "mig_mode/current_mig"),
         mig_pending=text_at(element, "mig_mode/pending_mig"),
         ecc=text_at(element, "ecc_mode/current_ecc"),
+        ecc_pending=text_at(element, "ecc_mode/pending_ecc"),
         compute_mode=text_at(element, "compute_mode"),
         performance_state=text_at(element, "performance_state"),
         memory_total_mib=integer_at(element, "fb_memory_usage/total", " MiB"),
@@ -250,9 +263,19 @@ def _gpu(element: ET.Element) -> Gpu:
         fabric_state=text_at(element, "fabric/state"),
         fabric_status=text_at(element, "fabric/status"),
         fabric_health=_fabric_health(element.find("fabric/health")),
+        processes=_processes(element),
         recovery_action=text_at(element, "gpu_recovery_action"),
         problems=(*_problems(element, ""), *_flags(element)),
     )
+
+
+def _processes(element: ET.Element) -> tuple[Process, ...]:
+    listed = []
+    for entry in element.findall("processes/process_info"):
+        pid, name = integer_at(entry, "pid"), text_at(entry, "process_name")
+        if pid is not None:
+            listed.append(Process(pid, name or "?"))
+    return tuple(listed)
 
 
 def _pci_id(element: ET.Element) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,7 +98,7 @@ def parse_scontrol_node(output: str | bytes) -> SlurmNode:
 
     return SlurmNode(
         name=_needed(record, "NodeName"),
-        states=_states(_needed(record, "State")),
+        states=node_states(record),
         reason=None if record.get("Reason", "") in _NONE else record["Reason"],
         version=None if record.get("Version", "") in _NONE else record["Version"],
         cpus=number("CPUTot"),
@@ -111,13 +112,15 @@ def parse_scontrol_node(output: str | bytes) -> SlurmNode:
     )
 
 
-def _needed(record: dict[str, str], key: str) -> str:
+def _needed(record: Mapping[str, str], key: str) -> str:
     if not record.get(key):
         raise ParseError(SCONTROL, f"no {key} of {record.get('NodeName') or record.get('PartitionName')}")
     return record[key]
 
 
-def _states(text: str) -> tuple[str, ...]:
+def node_states(record: Mapping[str, str]) -> tuple[str, ...]:
+    """Base state and flags of a record of ``scontrol show node``. Raises ParseError."""
+    text = _needed(record, "State")
     states: list[str] = []
     silent = False
     for word in text.split("+"):
@@ -132,6 +135,12 @@ def _states(text: str) -> tuple[str, ...]:
 
 
 _SUFFIX: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+def node_reason(record: Mapping[str, str]) -> str | None:
+    """Reason of a record of ``scontrol show node``, without who wrote it and when; None where there is none."""
+    reason = re.sub(r" *\[\S*@\S*\]$", "", record.get("Reason", ""))
+    return None if reason in _NONE else reason
 
 
 def parse_gres(text: str) -> dict[str, int]:

@@ -39,7 +39,7 @@ class Use:
     """Slurm's numbers of the jobs that use the node."""
     jobs_known: bool = True
     """False where slurmd runs and the controller does not say which jobs there are."""
-    node: drain.SlurmNode | None = None
+    node: drain.DrainState | None = None
     """As Slurm's controller has it; None where it has no such node, or does not answer."""
 
 

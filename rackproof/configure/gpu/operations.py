@@ -138,7 +138,7 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
         else:
             host.noop(f"{tuning.SERVICE} sets them when the driver is loaded")
         return
-    plan = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
+    plan = tuning.differences(wanted, found.smi, found.listed)
     if plan.busy and plan.now:
         raise Refused(
             f"MIG cannot be changed while programs use the GPUs: {', '.join(plan.busy)}; drain the node and run again"
@@ -163,7 +163,7 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
     found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
     if found is None or found.smi is None:
         raise Refused(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
-    left = tuning.differences(wanted, found.smi, found.listed, found.processes, found.ecc_pending)
+    left = tuning.differences(wanted, found.smi, found.listed)
     if left.pending:
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
     if left.now:

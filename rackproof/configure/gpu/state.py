@@ -70,10 +70,6 @@ class GpuState:
     """Its last words where it gives no report."""
     listed: tuple[ListedGpu, ...]
     """``nvidia-smi -L``, with the partitions of MIG."""
-    processes: Mapping[str, tuple[str, ...]]
-    """Bus id: programs that compute on it, ``python3 (4711)``."""
-    ecc_pending: Mapping[str, str]
-    """Bus id: the ECC mode after the next reset."""
 
     @property
     def reboots(self) -> tuple[str, ...]:
@@ -128,7 +124,7 @@ def parse_state(lines: Sequence[str]) -> GpuState:
     A report of nvidia-smi that cannot be read is none, with its words beside: the driver may be in any state here.
     """
     parts = sections_of(lines, 16)
-    report, problem, text = _report("".join(parts[14]))
+    report, problem = _report("".join(parts[14]))
     return GpuState(
         modules={name: version for name, _, version in (line.partition(" ") for line in parts[0])},
         loaded=parse_kernel_module("\n".join(parts[1]) + "\n") if parts[1] else None,
@@ -147,8 +143,6 @@ def parse_state(lines: Sequence[str]) -> GpuState:
         smi=report,
         smi_problem=problem,
         listed=_listed("".join(parts[15])),
-        processes=compute_processes(text),
-        ecc_pending=dict(_ECC.findall(text)),
     )
 
 
@@ -180,32 +174,15 @@ def _held(line: str) -> str:
     return match["name"] if match and ":" in line else line.strip()
 
 
-def _report(encoded: str) -> tuple[NvidiaSmi | None, str, str]:
-    """The report, or the words of nvidia-smi that gave none; and the text."""
+def _report(encoded: str) -> tuple[NvidiaSmi | None, str]:
+    """The report, or the last words of an nvidia-smi that gave none."""
     text = base64.b64decode(encoded).decode(errors="replace") if encoded.strip() else ""
     if not text.strip():
-        return None, "", ""
+        return None, ""
     try:
-        return parse_nvidia_smi(text), "", text
+        return parse_nvidia_smi(text), ""
     except ParseError:
-        return None, " ".join(text.split())[-200:], ""
-
-
-_GPU: Final = re.compile(r'<gpu id="([^"]+)">(.*?)</gpu>', re.DOTALL)
-_ECC: Final = re.compile(r'<gpu id="([^"]+)">(?:(?!</gpu>).)*?<pending_ecc>(\w+)</pending_ecc>', re.DOTALL)
-_PROCESS: Final = re.compile(
-    r"<pid>(\d+)</pid>.*?(?:<type>([^<]*)</type>.*?)?<process_name>([^<]*)</process_name>", re.DOTALL
-)
-
-
-def compute_processes(report: str) -> dict[str, tuple[str, ...]]:
-    """Bus id: programs on the GPU, of an XML report."""
-    found = {}
-    for bus, body in _GPU.findall(report):
-        programs = tuple(f"{name} ({pid})" for pid, _, name in _PROCESS.findall(body))
-        if programs:
-            found[bus] = programs
-    return found
+        return None, " ".join(text.split())[-200:]
 
 
 def _listed(encoded: str) -> tuple[ListedGpu, ...]:

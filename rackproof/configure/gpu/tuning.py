@@ -6,7 +6,7 @@ with what was asked for. Only ECC and, on Ampere, MIG's mode outlive a reboot, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,20 +96,14 @@ class Differences:
     """Programs in the way of MIG."""
 
 
-def differences(
-    wanted: Tuning,
-    report: NvidiaSmi,
-    listed: Sequence[ListedGpu],
-    processes: Mapping[str, Sequence[str]],
-    ecc_pending: Mapping[str, str],
-) -> Differences:
+def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> Differences:
     """Compare; clocks that are locked are reported by no driver and are left to the script at boot."""
     now: list[str] = []
     pending: list[str] = []
     for gpu in report.gpus:
         now += _limits(wanted, gpu)
         if wanted.ecc is not None and gpu.ecc is not None and gpu.ecc != _word(wanted.ecc):
-            if ecc_pending.get(gpu.bus_id) == _word(wanted.ecc):
+            if gpu.ecc_pending == _word(wanted.ecc):
                 pending.append(ECC_MARK)
             else:
                 now.append(f"ECC of {gpu.bus_id}: {gpu.ecc}")
@@ -124,7 +118,7 @@ def differences(
     if pending and layout:
         layout = []  # partitions are made by the script at boot
     needs_idle = any(each.startswith("MIG ") for each in now) or bool(layout)
-    busy = [f"{name} on {bus}" for bus, names in processes.items() for name in names] if needs_idle else []
+    busy = [f"{process} on {gpu.bus_id}" for gpu in report.gpus for process in gpu.processes] if needs_idle else []
     return Differences((*now, *layout), tuple(dict.fromkeys(pending)), tuple(busy))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rackproof.configure.node.inputs import User
 from rackproof.configure.rollback.journal import Later, file_line, later_keys
 from rackproof.errors import Refused
+from rackproof.parse.accounts import parse_passwd_entry
 
 SUDOERS = "/etc/sudoers.d"
 
@@ -62,18 +63,18 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
         else:
             raise ValueError(f"not about an account: {line!r}")
     found = {}
-    for entry, said in blocks:
-        fields = entry.split(":")
-        if len(fields) != 7 or len(said.get("groups", ())) != 1 or len(said.get("password", ())) != 1:
-            raise ValueError(f"not an account: {entry!r}")
-        found[fields[0]] = Account(
-            uid=int(fields[2]),
-            home=fields[5],
-            shell=fields[6],
-            groups=frozenset(said["groups"][0].split()),
-            password=said["password"][0],
-            keys=tuple(said.get("key", ())),
-            sudo="".join(f"{line}\n" for line in said["sudo"]) if "sudo" in said else None,
+    for line, values in blocks:
+        entry = parse_passwd_entry(line)
+        if len(values.get("groups", ())) != 1 or len(values.get("password", ())) != 1:
+            raise ValueError(f"not an account: {line!r}")
+        found[entry.name] = Account(
+            uid=entry.uid,
+            home=entry.home,
+            shell=entry.shell,
+            groups=frozenset(values["groups"][0].split()),
+            password=values["password"][0],
+            keys=tuple(values.get("key", ())),
+            sudo="".join(f"{rule}\n" for rule in values["sudo"]) if "sudo" in values else None,
         )
     return found
 

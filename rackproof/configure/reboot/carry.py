@@ -113,7 +113,7 @@ class Reboot:
 
     # Slurm
 
-    def _node(self) -> drain.SlurmNode | None:
+    def _node(self) -> drain.DrainState | None:
         good, said = self.line.ask(drain.show_command(self.node), drain.COMMAND_S + 10)
         return drain.parse_node(said) if good else None
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from rackproof.parse import ParseError
+from rackproof.parse.slurm import node_reason, node_states, parse_scontrol_records
+from rackproof.parse.text import text_from
+
 DEPLOY = "rackproof-deploy:"
 """How the reason of a drain begins that a deploy ends. The health check gives back by itself what it drained
 (``rackproof: …``) and finds well, be it before the reboot: it must not know these."""
@@ -16,7 +20,7 @@ WITHDRAWN = "/var/lib/rackproof/out-of-slurm"
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmNode:
+class DrainState:
     """One node as slurmctld sees it. Flags without ``*``, in capitals: IDLE, ALLOCATED, DRAIN, DOWN …"""
 
     states: frozenset[str]
@@ -41,15 +45,13 @@ def show_command(node: str) -> str:
     return f"timeout {COMMAND_S} scontrol --oneliner show node {shlex.quote(node)}"
 
 
-def parse_node(text: str) -> SlurmNode | None:
+def parse_node(text: str) -> DrainState | None:
     """Answer of ``show_command``; None when it is not one (no such node, no controller)."""
-    words = dict(word.partition("=")[::2] for word in text.split() if "=" in word)
-    if "NodeName" not in words or "State" not in words:
+    try:
+        record = parse_scontrol_records(text_from(text.splitlines()), "NodeName")[0]
+        return DrainState(frozenset(node_states(record)), node_reason(record) or "")
+    except ParseError:
         return None
-    states = frozenset(flag.rstrip("*~#!%$@^-+").upper() for flag in words["State"].split("+"))
-    # The reason is the rest of the line, up to who said it and when.
-    reason = text.partition(" Reason=")[2].split(" [", 1)[0].strip()
-    return SlurmNode(states, reason)
 
 
 def drain_command(node: str, why: str) -> str:
@@ -70,7 +72,7 @@ def withdraw_script(node: str, why: str) -> str:
     )
 
 
-def undo_script(node: str, before: SlurmNode) -> str:
+def undo_script(node: str, before: DrainState) -> str:
     """Slurm as it was ``before``: in service, or drained for the reason that it had."""
     back = resume_command(node)
     if "DRAIN" in before.states:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackproof.parse import ParseError
@@ -156,3 +158,15 @@ def test_identity_and_settings_of_a_whole_report() -> None:
 def test_flags_that_ask_for_a_repair_are_problems() -> None:
     text = written("hgx-h200-roce/gpu-01/gpu/query.xml").replace("tpc_repair_pending>No", "tpc_repair_pending>Yes", 1)
     assert parse_nvidia_smi(text).gpus[0].problems == ("a TPC waits for its repair",)
+
+
+def test_programs_on_gpus() -> None:
+    entry = (
+        "<process_info><gpu_instance_id>N/A</gpu_instance_id><pid>4711</pid><type>C</type>"
+        "<process_name>python3</process_name></process_info>"
+    )
+    closing = "</gpu>"
+    busy = re.sub(r"(?s)<processes>.*?</processes>|<processes/>", "", HOPPER)
+    busy = busy.replace(closing, f"<processes>{entry}</processes>{closing}", 1)
+    first, *_ = parse_nvidia_smi(busy).gpus
+    assert list(map(str, first.processes)) == ["python3 (4711)"]

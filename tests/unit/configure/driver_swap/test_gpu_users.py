@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.driver_swap.gpu_users import Use, obstacle, parse_use, use_command
-from rackproof.configure.reboot.drain import SlurmNode
+from rackproof.configure.reboot.drain import DrainState
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
-IDLE = SlurmNode(frozenset({"IDLE"}))
+IDLE = DrainState(frozenset({"IDLE"}))
 SHOWN = "NodeName=gpu-01 Arch=x86_64 State=IDLE ThreadsPerCore=1"
 
 
@@ -102,7 +102,7 @@ def test_anything_else_is_no_answer(lines: list[str]) -> None:
         (Use(), True, None),
         (Use(node=IDLE), True, None),
         (Use(node=IDLE), False, "not drained in Slurm"),
-        (Use(node=SlurmNode(frozenset({"IDLE", "DRAIN"}))), False, None),
+        (Use(node=DrainState(frozenset({"IDLE", "DRAIN"}))), False, None),
         (Use(programs=("python3 (4711)",)), True, "actual programs on the GPUs: python3 (4711)"),
         (Use(jobs=("12", "13")), True, "actual Slurm's jobs 12, 13"),
         (Use(jobs_known=False), True, "slurmd runs, and Slurm's controller does not answer"),

@@ -28,8 +28,8 @@ from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
 
-IDLE = drain.SlurmNode(frozenset({"IDLE"}))
-OURS = drain.SlurmNode(frozenset({"IDLE", "DRAIN"}), "rackproof-deploy: reboot (x)")
+IDLE = drain.DrainState(frozenset({"IDLE"}))
+OURS = drain.DrainState(frozenset({"IDLE", "DRAIN"}), "rackproof-deploy: reboot (x)")
 DUE = ("a 1 becomes 2",)
 
 
@@ -75,7 +75,7 @@ def test_an_idle_node_leaves_slurm() -> None:
 
 def test_a_node_that_slurm_holds_for_down_is_drained_too() -> None:
     """Its slurmd would bring it back before the reboot."""
-    assert len(out(Changing(Use(node=drain.SlurmNode(frozenset({"DOWN"})))))) == 1
+    assert len(out(Changing(Use(node=drain.DrainState(frozenset({"DOWN"})))))) == 1
 
 
 def test_a_node_that_the_health_check_drained_is_drained_anew() -> None:

@@ -18,6 +18,7 @@ from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.gpu.tuning import Tuning
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.nvidia_driver import KernelModule
+from rackproof.parse.nvidia_smi import Process
 from tests.unit.configure.gpu.machines import machine, promised
 from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, VERSION, converged, wanted
@@ -140,14 +141,19 @@ def test_settings_are_set_and_read_back() -> None:
     assert not host.logged
 
 
+def reported(*bus_ids: str, **values: Any) -> GpuState:
+    gpus = tuple(replace(gpu, **values) if gpu.bus_id in bus_ids else gpu for gpu in REPORT.gpus)
+    return replace(REPORTED, smi=replace(REPORT, gpus=gpus))
+
+
 def test_mig_needs_idle_gpus_and_names_who_is_in_the_way() -> None:
-    commands, host = tuned(replace(REPORTED, processes={FIRST: ("python3 (4711)",)}), Tuning(mig=True))
+    commands, host = tuned(reported(FIRST, processes=(Process(4711, "python3"),)), Tuning(mig=True))
     assert f"python3 (4711) on {FIRST}" in host.logged[0]
     assert "systemctl" not in commands[0]
 
 
 def test_ecc_waits_for_a_reboot_once() -> None:
-    pending = replace(REPORTED, ecc_pending={gpu.bus_id: "Disabled" for gpu in REPORT.gpus})
+    pending = reported(*(gpu.bus_id for gpu in REPORT.gpus), ecc_pending="Disabled")
     commands, _ = tuned(pending, Tuning(ecc=False))
     assert "reboot:ECC mode of GPUs changes at the next start" in commands[0]
     marked = replace(pending, pending=frozenset({"reboot:ECC mode of GPUs changes at the next start"}))

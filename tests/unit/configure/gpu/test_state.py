@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.configure.gpu.state import STAMP, GpuState, compute_processes, parse_state, state_command
+from rackproof.configure.gpu.state import STAMP, GpuState, parse_state, state_command
 from tests.unit.configure.gpu.node import FakeNode
 
 ROOT = Path(__file__).parents[4]
@@ -80,7 +80,7 @@ def test_a_converged_node(node: FakeNode) -> None:
     assert found.reboots == ("driver 1 loaded, 2 installed",)
     assert found.smi is not None
     assert len(found.smi.gpus) == 8
-    assert found.ecc_pending["00000000:19:00.0"] == "Enabled"
+    assert found.smi.gpus[0].ecc_pending == "Enabled"
     assert [device.profile for device in found.listed[0].mig] == ["1g.18gb"]
 
 
@@ -109,15 +109,6 @@ def test_nvidia_smi_that_cannot_talk_to_the_driver(node: FakeNode) -> None:
     assert found.smi is None
     assert "Driver/library version mismatch" in found.smi_problem
     assert found.listed == ()
-
-
-def test_programs_on_gpus() -> None:
-    report = (
-        '<gpu id="00000000:19:00.0"><processes><process_info><pid>4711</pid><type>C</type>'
-        "<process_name>python3</process_name></process_info></processes></gpu>"
-        '<gpu id="00000000:3B:00.0"><processes></processes></gpu>'
-    )
-    assert compute_processes(report) == {"00000000:19:00.0": ("python3 (4711)",)}
 
 
 @given(st.lists(st.text(max_size=30), max_size=40))

@@ -10,7 +10,7 @@ import pytest
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Contradiction, Tuning, differences, tuning
 from rackproof.configure.render import templates
-from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, parse_nvidia_smi
+from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, Process, parse_nvidia_smi
 from tests.unit.configure.gpu.machines import promised
 from tests.unit.configure.gpu.node import FakeNode
 
@@ -33,7 +33,8 @@ AS_THEY_ARE = Tuning(power_limit_w=700, ecc=True, mig=False)
 
 
 def test_nothing_differs() -> None:
-    found = differences(AS_THEY_ARE, REPORT, listed(), {FIRST: ["python3 (1)"]}, {FIRST: "Enabled"})
+    busy = changed(processes=(Process(1, "python3"),))
+    found = differences(AS_THEY_ARE, busy, listed())
     assert (found.now, found.pending, found.busy) == ((), (), ())
 
 
@@ -49,22 +50,24 @@ def test_nothing_differs() -> None:
     ],
 )
 def test_what_can_be_set_at_once(wanted: Tuning, report: NvidiaSmi, now: int) -> None:
-    assert len(differences(wanted, report, listed(), {}, {}).now) == now
+    assert len(differences(wanted, report, listed()).now) == now
 
 
 def test_modes_that_wait_for_a_reset() -> None:
-    found = differences(Tuning(ecc=False), REPORT, listed(), {}, {gpu.bus_id: "Disabled" for gpu in REPORT.gpus})
+    pending = replace(REPORT, gpus=tuple(replace(gpu, ecc_pending="Disabled") for gpu in REPORT.gpus))
+    found = differences(Tuning(ecc=False), pending, listed())
     assert (found.now, found.pending) == ((), (ECC_MARK,))
     pending = replace(REPORT, gpus=tuple(replace(gpu, mig_pending="Enabled") for gpu in REPORT.gpus))
-    found = differences(Tuning(mig=True, mig_profiles=("1g.18gb",)), pending, listed(), {}, {})
+    found = differences(Tuning(mig=True, mig_profiles=("1g.18gb",)), pending, listed())
     assert (found.now, found.pending) == ((), (MIG_MARK,))
 
 
 def test_partitions() -> None:
     on = replace(REPORT, gpus=tuple(replace(gpu, mig="Enabled", mig_pending="Enabled") for gpu in REPORT.gpus))
     wanted = Tuning(mig=True, mig_profiles=("3g.71gb", "1g.18gb"))
-    assert not differences(wanted, on, listed("1g.18gb", "3g.71gb"), {}, {}).now
-    found = differences(wanted, on, listed("1g.18gb"), {FIRST: ["python3 (4711)"]}, {})
+    assert not differences(wanted, on, listed("1g.18gb", "3g.71gb")).now
+    busy = replace(on, gpus=(replace(on.gpus[0], processes=(Process(4711, "python3"),)), *on.gpus[1:]))
+    found = differences(wanted, busy, listed("1g.18gb"))
     assert found.now[0] == f"partitions of {FIRST}: 1g.18gb"
     assert found.busy == (f"python3 (4711) on {FIRST}",)
 

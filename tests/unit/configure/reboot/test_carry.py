@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rackproof.configure.reboot.carry import ORDER, Clock, NotRebooted, Reboot
-from rackproof.configure.reboot.drain import WITHDRAWN, SlurmNode, parse_node
+from rackproof.configure.reboot.drain import WITHDRAWN, DrainState, parse_node
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.reasons import RebootState
 
@@ -195,11 +195,14 @@ def test_failed_units_are_said_and_are_no_failure() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (IDLE, SlurmNode(frozenset({"IDLE"}))),
-        ("NodeName=n State=MIXED+DRAIN* Reason=a b c [u@t]", SlurmNode(frozenset({"MIXED", "DRAIN"}), "a b c")),
+        (IDLE, DrainState(frozenset({"IDLE"}))),
+        (
+            "NodeName=n State=MIXED+DRAIN* Reason=a b c [u@t]",
+            DrainState(frozenset({"MIXED", "DRAIN", "NOT_RESPONDING"}), "a b c"),
+        ),
         ("Node n not found", None),
         ("", None),
     ],
 )
-def test_what_slurm_says_of_a_node(text: str, expected: SlurmNode | None) -> None:
+def test_what_slurm_says_of_a_node(text: str, expected: DrainState | None) -> None:
     assert parse_node(text) == expected
