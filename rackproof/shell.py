@@ -1,11 +1,11 @@
 """Shell scripts are files beside the modules that run them, and get their values as assignments above the code.
 
-A file ``x.sh`` begins with comments (``# shellcheck shell=sh``, what it does) and names its values in one line, which
+A file ``x.sh`` begins with comments (``# shellcheck shell=sh``, what it does) and names its values, which
 shellcheck takes for their declaration::
 
     : "${device?}" "${limit_s?}"
 
-``script(__name__, "x", device="/dev/sdb", limit_s=60)`` puts quoted assignments in the place of that line. Files that
+``script(__name__, "x", device="/dev/sdb", limit_s=60)`` puts quoted assignments in the place of these lines. Files that
 define functions are joined with the scripts that call them. ``program`` is a whole file, as it is installed on nodes.
 """
 
@@ -16,7 +16,7 @@ import shlex
 from functools import cache
 from importlib.resources import files
 
-_DECLARED = re.compile(r'(?m)^: (?:"\$\{\w+\?\}" ?)+$\n?')
+_DECLARED = re.compile(r'(?m)(?:^: (?:"\$\{\w+\?\}" ?)+$\n?)+')
 _NAME = re.compile(r"\$\{(\w+)\?\}")
 
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.errors import InventoryError, Refused
 
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
@@ -58,28 +59,14 @@ class DriveState:
     zero: bool = False
 
 
+def functions() -> str:
+    """Shell function ``drive_state PATTERN``."""
+    return shell.script(__name__, "drives", blank_bytes=_BLANK_BYTES)
+
+
 def state_command(device: str) -> str:
     """Ask what the pattern resolves to and what is on it. Reads only."""
-    return (
-        "export LC_ALL=C; "
-        f'for d in {_pattern(device)}; do [ -b "$d" ] && echo "$(readlink -f -- "$d") $d"; done | sort -u -k1,1'
-        " | while read -r d name; do "
-        'echo "device=$d"; echo "name=$name"; '
-        'echo "kind=$(lsblk -dnro TYPE -- "$d")"; '
-        'found=$(blkid -p -s TYPE -s LABEL -o export -- "$d" | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"); '
-        # A file system that was recognised is ours or is not; nothing below could change that.
-        '[ -z "$found" ] || { echo "$found"; continue; }; '
-        'lsblk -nro PATH -- "$d" | tail -n +2 | sed "s/^/holder=/"; '
-        'findmnt -rno TARGET -S "$d" | sed "s/^/mounted=/"; '
-        'wipefs --no-act --noheadings --output TYPE -- "$d" | sed "s/^/signature=/"; '
-        f'cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero && echo zero=yes; '
-        "done; "
-    )
-
-
-def _pattern(device: str) -> str:
-    """Quoted for the shell, except for the pattern characters."""
-    return "".join(c if c in "*?[]" else shlex.quote(c) for c in device)
+    return f"export LC_ALL=C\n{functions()}\ndrive_state {shlex.quote(device)}"
 
 
 def parse_state(lines: Sequence[str]) -> DriveState:

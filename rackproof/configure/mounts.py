@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackproof.configure.files import PENDING, pending_command
+from rackproof import shell
+from rackproof.configure.files import PENDING
 from rackproof.parse.mounts import Mount, parse_proc_mounts, parse_transports, visible_mounts
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
@@ -86,13 +87,7 @@ class Table:
 
 
 def table_command() -> str:
-    return (
-        f"export LC_ALL=C; cat /proc/self/mounts && echo -- && {pending_command()}echo --; "
-        f"grep -ls {shlex.quote(MANAGED)} /etc/systemd/system/*.mount /etc/systemd/system/rackproof-*.service"
-        " | while read -r f; do"
-        """ printf '%s ' "${f##*/}"; sed -n -E 's/^(X-)?Where=//p' -- "$f" | head -n 1; done; echo --; """
-        "grep -hsE '^device |xprt:' /proc/self/mountstats; "
-    )
+    return shell.script(__name__, "mount_table", pending=PENDING, managed=MANAGED)
 
 
 def parse_table(lines: Sequence[str]) -> Table:
@@ -157,27 +152,6 @@ def plan_mounts(mounts: Sequence[DesiredMount], table: Table, complete: bool = F
     return MountPlan(tuple(changes), "daemon-reload" in table.pending, gone)
 
 
-LET_GO = f"""\
-busy() {{  # who holds a mount: looks at links in /proc only, never below the mount
-  find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/exe /proc/[0-9]*/fd -maxdepth 1 \
-    \\( -lname "$1" -o -lname "$1/*" \\) -printf '%h\n' 2>/dev/null | cut -d/ -f3 | sort -un |
-    while read -r p; do printf ' %s(%s)' "$(cat "/proc/$p/comm" 2>/dev/null)" "$p"; done
-}}
-let_go() {{  # unit, mount point
-  timeout -k 5 {STOP_LIMIT_S} systemctl stop -- "$1" 2>/dev/null
-  grep -qF " $2 " /proc/self/mounts || return 0
-  who=$(busy "$2")
-  if [ -n "$who" ]; then
-    echo "$2 is in use by$who: end them or let them finish, then run this again" >&2
-  else
-    echo "$2 cannot be unmounted and nobody has it open: does its server answer? umount -l $2 lets go of it" >&2
-  fi
-  return 1
-}}
-"""
-"""Shell functions."""
-
-
 def apply_script(plan: MountPlan) -> str:
     """Shell script that makes every mount of the plan, all at once, after those that nobody wants have gone.
 
@@ -187,7 +161,7 @@ def apply_script(plan: MountPlan) -> str:
     # An own unit must still be known as it was when the mount is taken down.
     different = [mount for mount, reasons in plan.changes if reasons != ("not mounted",)]
     if plan.gone or different:
-        lines.append(LET_GO)
+        lines.append(shell.script(__name__, "let_go", stop_limit_s=STOP_LIMIT_S))
     for unit, where in plan.gone.items():
         lines.append(f"let_go {shlex.quote(unit)} {shlex.quote(where)} && {_forget(unit)} || failed=1")
     lines += [f"let_go {shlex.quote(mount.unit)} {shlex.quote(mount.where)} || failed=1" for mount in different]

@@ -15,61 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof import shell
+
 LOCK_FILE: Final = "/run/rackproof/run"
 LIMIT_S: Final = 7200
 """Seconds; longer than any single command of a deploy may take."""
 WAIT_S: Final = 20
 """Seconds to wait for another run that is just looking at the file."""
-
-_READ = r"""
-rp_lock_begun() {
-  rp_l_s=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
-  rp_l_s=${rp_l_s##*) }
-  set -- $rp_l_s
-  [ $# -lt 20 ] || echo "${20}"
-}
-rp_lock_read() {
-  rp_l_run= rp_l_who= rp_l_from= rp_l_since= rp_l_pid= rp_l_begun=
-  while IFS='=' read -r rp_l_k rp_l_v; do
-    case $rp_l_k in
-      run) rp_l_run=$rp_l_v ;; who) rp_l_who=$rp_l_v ;; from) rp_l_from=$rp_l_v ;; since) rp_l_since=$rp_l_v ;;
-      pid) rp_l_pid=$rp_l_v ;; begun) rp_l_begun=$rp_l_v ;;
-    esac
-  done <"$1"
-  [ -n "$rp_l_run" ] || return 1
-  if [ -n "$rp_l_pid" ] && [ -n "$rp_l_begun" ]; then
-    [ "$(rp_lock_begun "$rp_l_pid")" = "$rp_l_begun" ]
-  else
-    [ $(($(date +%s) - $(stat -c %Y -- "$1"))) -lt @LIMIT@ ]
-  fi
-}
-""".strip().replace("@LIMIT@", str(LIMIT_S))
-
-_TAKE = r"""
-rp_lock_connection() {
-  rp_l_p=$$
-  while [ "${rp_l_p:-0}" -gt 1 ]; do
-    rp_l_c=$(cat "/proc/$rp_l_p/comm" 2>/dev/null)
-    case $rp_l_c in
-      sshd* | dropbear* | pyinfra* | python*) echo "pid=$rp_l_p"; echo "begun=$(rp_lock_begun "$rp_l_p")"; return ;;
-    esac
-    rp_l_p=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$rp_l_p/status" 2>/dev/null)
-  done
-}
-rp_lock() (
-  umask 022
-  mkdir -p -- "${1%/*}" || exit 1
-  exec 9>>"$1"
-  flock -w @WAIT@ 9 || { echo "$1 could not be locked: nothing was changed" >&2; exit 1; }
-  if rp_lock_read "$1" && [ "$rp_l_run" != "$2" ] && [ "$rp_l_run" != "$5" ]; then
-    echo "run $rp_l_run of $rp_l_who on $rp_l_from works on this node since $rp_l_since, so nothing was changed;" \
-      "wait for its end, or take the node from it: --data take_over=$rp_l_run" >&2
-    exit 1
-  fi
-  [ "$rp_l_run" = "$2" ] || rp_l_since=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-  printf 'run=%s\nwho=%s\nfrom=%s\nsince=%s\n%s\n' "$2" "$3" "$4" "$rp_l_since" "$(rp_lock_connection)" >"$1" || exit 1
-)
-""".strip().replace("@WAIT@", str(WAIT_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +46,15 @@ def take_script(holder: Holder, take_over: str | None = None, file: str = LOCK_F
     A run takes it as often as it likes. ``take_over``: the run that it may be taken from.
     """
     words = (file, *(_plain(word) for word in (holder.run, holder.who, holder.host, take_over or "")))
-    return f"{_READ}\n{_TAKE}\nrp_lock {' '.join(map(shlex.quote, words))} || exit 1"
+    take = shell.script(__name__, "run_lock_take", rp_l_wait_s=WAIT_S)
+    return f"{_functions()}\n{take}\nrp_lock {' '.join(map(shlex.quote, words))} || exit 1"
 
 
 def held_command(file: str = LOCK_FILE) -> str:
     """Print one line, ``held RUN WHO HOST SINCE``, where a run works on the node. Takes nothing."""
     path = shlex.quote(file)
     return (
-        f"{_READ}\nif [ -r {path} ] && rp_lock_read {path}; then"
+        f"{_functions()}\nif [ -r {path} ] && rp_lock_read {path}; then"
         ' echo "held $rp_l_run $rp_l_who $rp_l_from $rp_l_since"; fi; '
     )
 
@@ -114,6 +67,10 @@ def parse_held(lines: Sequence[str]) -> Holder | None:
     if len(lines) != 1 or len(words) != 5 or words[0] != "held":
         raise ValueError(f"expected who holds the node, actual {' | '.join(lines)!r}")
     return Holder(*words[1:])
+
+
+def _functions() -> str:
+    return shell.script(__name__, "run_lock", rp_l_limit_s=LIMIT_S)
 
 
 def _plain(word: str) -> str:

@@ -26,10 +26,10 @@ well; then the file ``room`` goes, and nothing of the whole batch is believed.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.remote.command import KILL_AFTER_S, CommandResult, timed_out
 
 WORKERS = 2
@@ -48,146 +48,6 @@ FILE_LIMIT = 128 * 1024 * 1024
 """Size of any file that a command writes, bytes."""
 PLACES = ("/dev/shm", "/run", "/tmp", "/var/tmp")  # noqa: S108  (made with mktemp)
 MAGIC = b"rackproof-batch/2"
-
-_WORKER = """\
-ulimit -f @BLOCKS@ 2>/dev/null
-set -C
-n=-1
-for c in "$@"; do
-  n=$((n + 1))
-  [ -e "$n.a" ] && continue
-  { read t x </proc/uptime; echo "$PPID $t" >"$n.a"; } 2>/dev/null || continue
-  sh -c "$c" </dev/null >"$n.out" 2>"$n.err"
-  rc=$?
-  { read t x </proc/uptime; echo "$rc $t" >"$n.rc"; } 2>/dev/null || rm -f room
-done"""
-
-_SCRIPT = """\
-# @MAGIC@
-hire() {
-  live=$((live + 1)) hired=$((hired + 1))
-  {
-    timeout -k @KILL_AFTER@ @BUDGET@ sh -c @WORKER@ worker @COMMANDS@ 3>&- & worker=$!
-    wait $worker
-    : >"$worker.gone"
-    echo end >&3
-  } </dev/null >/dev/null 2>&1 &
-}
-dismiss() {
-  read worker t <"$1.a" && ! [ -e "$worker.gone" ] && kill "$worker"
-}
-weigh() {
-  sum=0
-  set -- $(stat -c '%s %n' "$@")
-  while [ $# -gt 1 ]; do
-    if [ "$1" -le @STREAM_LIMIT@ ]; then
-      sum=$((sum + $1))
-    else
-      { printf '%65536s' x >probe; } 2>/dev/null || rm -f room
-      [ -s "${2%.*}.rc" ] || dismiss "${2%.*}"
-      : >"${2%.*}.big"
-      : >"$2"
-    fi
-    shift 2
-  done
-}
-look() {
-  # A node that is late itself misses looks: what counts is its uptime, where it has one.
-  now=$((now + 1)) up=
-  { read up x </proc/uptime; } && up=${up%.*} && now=$((up - ${began:=$up}))
-  # A small node may be one of many that share a processor, and cannot see that it waits.
-  [ $cpus -le 2 ] && busy=$now
-  { read x x x runnable x </proc/loadavg; } && [ $((${runnable%/*} - 1)) -ge $cpus ] && busy=$now
-  [ $((now - busy)) -lt @MOMENT@ ] && moment=@BUSY_MOMENT@ || moment=@MOMENT@
-  stuck=0 n=$first
-  set --
-  while [ -e "$n.a" ]; do
-    if ! [ -s "$n.rc" ]; then
-      t=
-      read worker t <"$n.a"
-      if [ -n "$t" ] && [ -n "$up" ]; then
-        t=$((up - ${t%.*}))
-      else
-        eval "t=\\$((\\${t$n:-0} + 1)); t$n=\\$t"
-      fi
-      [ "$t" -ge $moment ] && [ "$t" -le @GONE@ ] && stuck=$((stuck + 1))
-      [ "$t" -ge @OVER@ ] && ! [ -e "$n.late" ] && : >"$n.late" && dismiss "$n"
-      [ "$t" -ge 1 ] && set -- "$@" "$n.out" "$n.err"
-    elif [ $n -eq $first ]; then
-      first=$((n + 1))
-    fi
-    n=$((n + 1))
-  done
-  [ $# -eq 0 ] || weigh "$@"
-}
-stop() {
-  kill "$clock"
-  for a in *.a; do
-    [ -s "${a%.a}.rc" ] || dismiss "${a%.a}"
-  done
-  cd /
-  rm -rf "$d" || rm -rf "$d"
-}
-main() {
-  umask 077
-  LC_ALL=C
-  export LC_ALL
-  for place in @PLACES@; do
-    d=$(mktemp -d "$place/rackproof.XXXXXX" 2>/dev/null) || continue
-    cd "$d" && { printf '%@ROOM@s' x >room; } 2>/dev/null && break
-    cd / && rm -rf "$d"
-    d=
-  done
-  [ -n "$d" ] || { echo "no room for answers in @PLACES@" >&2; exit 1; }
-  : >room
-  mkfifo events && exec 3<>events || exit 1
-  # Nothing here holds the script's own streams: what hangs must not keep the connection open.
-  { while sleep 1; do echo tick; done; } </dev/null >&3 2>/dev/null & clock=$!
-  trap 'stop 2>/dev/null' EXIT
-  trap 'exit 143' TERM HUP INT
-  live=0 hired=0 stuck=0 now=0 first=0 busy=-@MOMENT@ began= how=stopped
-  cpus=$(getconf _NPROCESSORS_ONLN 2>/dev/null)
-  [ "${cpus:-0}" -gt 0 ] 2>/dev/null || cpus=1000000
-  [ $cpus -gt 2 ] && workers=@WORKERS@ || workers=1
-  look 2>/dev/null
-  while :; do
-    [ $stuck -eq 0 ] && need=$workers || need=1
-    while ! [ -e @LAST@.a ] && [ $((live - stuck)) -lt $need ] && [ $live -lt @MOST_WORKERS@ ] &&
-      [ $hired -lt @MOST_HIRED@ ]; do
-      hire
-    done
-    [ $live -eq 0 ] && how=complete && break
-    read event <&3
-    case $event in
-      end) live=$((live - 1)) ;;
-      tick) look 2>/dev/null; [ $now -lt @BUDGET@ ] || break ;;
-    esac
-  done
-  weigh *.out *.err 2>/dev/null
-  [ -e room ] || { echo "there was no more room for answers in $place" >&2; exit 1; }
-  size=0 n=0
-  set --
-  while [ -e "$n.a" ]; do
-    [ $sum -le @ANSWER_LIMIT@ ] || size=$((size + $(cat "$n.out" "$n.err" 2>/dev/null | wc -c)))
-    [ $size -le @ANSWER_LIMIT@ ] || break
-    set -- "$@" "$n.a"
-    if [ -e "$n.big" ]; then
-      set -- "$@" "$n.big"
-    elif [ -s "$n.rc" ]; then
-      set -- "$@" "$n.err" "$n.out" "$n.rc"
-    elif [ -e "$n.late" ]; then
-      set -- "$@" "$n.late"
-    fi
-    n=$((n + 1))
-  done
-  { read t x </proc/uptime; } 2>/dev/null
-  echo "@MAGIC@ $how ${t:-0}"
-  [ $# -eq 0 ] || stat -c '%n %s' "$@" || exit 1
-  echo
-  [ $# -eq 0 ] || cat "$@"
-}
-main
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,30 +70,28 @@ def budget_s(timeout_s: float, count: int) -> int:
 def script(commands: Sequence[str], timeout_s: float) -> bytes:
     """A POSIX shell script for ``sh -s``."""
     over = math.ceil(timeout_s) + 1
-    worker = _WORKER.replace("@BLOCKS@", str(FILE_LIMIT // 512))
-    values = {
-        "MAGIC": MAGIC.decode(),
-        "KILL_AFTER": KILL_AFTER_S,
-        "BUDGET": budget_s(timeout_s, len(commands)),
-        "BUSY_MOMENT": min(BUSY_MOMENT_S, over),
-        "MOMENT": min(MOMENT_S, over),
-        "OVER": over,
-        "GONE": over + KILL_AFTER_S + 1,
-        "STREAM_LIMIT": STREAM_LIMIT,
-        "ANSWER_LIMIT": ANSWER_LIMIT,
-        "PLACES": " ".join(PLACES),
-        "ROOM": 1024 * 1024,
-        "LAST": len(commands) - 1,
-        "WORKERS": min(WORKERS, len(commands)),
-        "MOST_WORKERS": MOST_WORKERS,
-        "MOST_HIRED": len(commands) + WORKERS,
-        "WORKER": shlex.quote(worker),
-        "COMMANDS": " ".join(map(shlex.quote, commands)),  # the last: what a command says is not looked at again
-    }
-    text = _SCRIPT
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text.encode()
+    text = shell.script(
+        __name__,
+        "batch",
+        *commands,
+        magic=MAGIC.decode(),
+        kill_after_s=KILL_AFTER_S,
+        budget_s=budget_s(timeout_s, len(commands)),
+        busy_moment_s=min(BUSY_MOMENT_S, over),
+        moment_s=min(MOMENT_S, over),
+        over_s=over,
+        gone_s=over + KILL_AFTER_S + 1,
+        stream_limit=STREAM_LIMIT,
+        answer_limit=ANSWER_LIMIT,
+        places=" ".join(PLACES),
+        room_bytes=1024 * 1024,
+        last=len(commands) - 1,
+        workers_wanted=min(WORKERS, len(commands)),
+        most_workers=MOST_WORKERS,
+        most_hired=len(commands) + WORKERS,
+        worker_code=shell.script(__name__, "batch_worker", blocks=FILE_LIMIT // 512),
+    )
+    return f"{text}\n".encode()
 
 
 def unpack(node: str, commands: Sequence[str], timeout_s: float, answer: bytes) -> list[CommandResult]:

@@ -24,7 +24,7 @@ LAYERS: dict[str, set[str]] = {
     "inventory_reader": {"core", "errors"},
     "inventory": {"core", "errors"},
     "inventories": {"core", "errors", "parse"},
-    "remote": {"atomic_write", "core", "errors"},
+    "remote": {"atomic_write", "core", "errors", "shell"},
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "remote"},

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.reboot import drain
 from rackproof.core.wording import some
 from rackproof.parse.sections import sections_of
@@ -44,16 +45,7 @@ class Use:
 
 
 def use_command(node: str) -> str:
-    return (
-        "export LC_ALL=C; "
-        "find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '*/dev/nvidia*' 2>/dev/null | cut -d/ -f3 | sort -un |"
-        ' while read -r p; do read -r c <"/proc/$p/comm" && echo "$p $c"; done 2>/dev/null; echo --; '
-        'for d in /proc/[0-9]*; do read -r c <"$d/comm" || continue; case $c in slurmd) echo slurmd ;;'
-        " slurmstepd) tr '\\0' ' ' <\"$d/cmdline\"; echo ;; esac; done 2>/dev/null; echo --; "
-        f"if command -v squeue >/dev/null; then jobs=$({drain.jobs_command(node)} 2>/dev/null) && echo answered"
-        " && printf '%s\\n' \"$jobs\"; fi; echo --; "
-        f"{drain.show_command(node)} 2>/dev/null; "
-    )
+    return shell.script(__name__, "gpu_users", node=node, limit_s=drain.COMMAND_S)
 
 
 def parse_use(lines: Sequence[str]) -> Use:

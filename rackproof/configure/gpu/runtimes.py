@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rackproof import shell
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.rollback.journal import Later, later, mark_lines
 from rackproof.core.architecture import Containers
@@ -77,15 +78,7 @@ class RuntimeState:
 
 def state_command() -> str:
     """Five sections, divided by ``--``."""
-    return (
-        "export LC_ALL=C; if command -v docker >/dev/null; then timeout 30 docker info -f "
-        "'{{json .Runtimes}}' 2>/dev/null; timeout 30 docker info -f '{{.CgroupDriver}}' 2>/dev/null; fi; echo --; "
-        "if command -v containerd >/dev/null; then echo containerd; timeout 30 containerd config dump 2>/dev/null "
-        "| grep -E '^ *\\[|SystemdCgroup'; fi; echo --; "
-        # Links are named for the interface: libcuda.so.1 is no driver's version.
-        f"grep -o -m1 -E 'libcuda\\.so\\.[0-9]+\\.[0-9.]+' {CDI} 2>/dev/null; echo --; "
-        "cat /sys/module/nvidia/version 2>/dev/null; echo --; command -v nvidia-ctk; "
-    )
+    return shell.script(__name__, "runtimes", cdi=CDI)
 
 
 _OWN_SECTION: Final = re.compile(r"""\[.*\.runtimes\.["']?nvidia["']?(\.options)?\]$""")

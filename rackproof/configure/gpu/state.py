@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.configure.files import REBOOT, pending_command
+from rackproof import shell
+from rackproof.configure.files import PENDING, REBOOT
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
@@ -34,7 +34,6 @@ SMI_TIMEOUT_S: Final = 60
 FABRIC_UNIT: Final = "nvidia-fabricmanager.service"
 
 _KEYS: Final = "/var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
-_DMABUF: Final = "grep -q -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +77,19 @@ class GpuState:
 
 
 def state_command(packages: Sequence[str], family: str, smi: bool) -> str:
-    """Ask for all of it in one go; 14 sections, divided by ``--``. ``family``: debian or rhel."""
-    names = " ".join(shlex.quote(name) for name in packages)
-    if family == "rhel":
-        query = (
-            f"rpm -q --qf '%{{NAME}} %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>/dev/null | grep -v 'not installed'; "
-        )
-        holds = "dnf -q -C versionlock list 2>/dev/null; "
-        stream = "sed -n 's/^stream=//p' /etc/dnf/modules.d/nvidia-driver.module 2>/dev/null; "
-    else:
-        query = f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}} ${{Version}}\\n' -- {names} 2>/dev/null; "
-        holds = "apt-mark showhold 2>/dev/null; "
-        stream = ""
-    if not packages:
-        query = holds = ""
-    modules = " ".join(MODULES)
-    ask_smi = (
-        f"timeout {SMI_TIMEOUT_S} nvidia-smi -q -x 2>&1 | base64 -w0; echo; echo --; "
-        f"timeout {SMI_TIMEOUT_S} nvidia-smi -L 2>&1 | base64 -w0; echo; "
-        if smi
-        else "echo; echo --; echo; "
-    )
-    return (
-        "export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin; "
-        f"for m in {modules}; do [ ! -d /sys/module/$m ] || {{ v=; [ ! -r /sys/module/$m/version ] || "
-        'read -r v </sys/module/$m/version; echo "$m $v"; }; done; echo --; '
-        "cat /proc/driver/nvidia/version 2>/dev/null; echo --; "
-        "cat /proc/driver/nvidia/params 2>/dev/null; echo --; "
-        "modinfo -F version nvidia 2>/dev/null; modinfo -F license nvidia 2>/dev/null; echo --; "
-        f"{query}echo --; {holds}echo --; {stream}echo --; "
-        f"{{ {_DMABUF}; }} 2>/dev/null && echo dmabuf; echo --; "
-        'for f in /dev/nvidia*; do [ ! -e "$f" ] || printf \'%s\\n\' "${f##*/}"; done; echo --; '
-        'for d in /sys/bus/pci/devices/*; do read -r v <$d/vendor && [ "$v" = 0x10de ] || continue; '
-        'l=$(readlink $d/driver); echo "${d##*/} ${l##*/}"; done 2>/dev/null; echo --; '
-        f"cat {STAMP} 2>/dev/null; echo --; "
-        f"for k in {_KEYS}; do [ ! -e $k ] || mokutil --test-key $k 2>/dev/null; done; echo --; "
-        f"systemctl show -p After {FABRIC_UNIT} 2>/dev/null | grep -o -w multi-user.target; echo --; "
-        f"{pending_command()}echo --; {ask_smi}"
+    """Ask for all of it in one go; 16 sections, divided by ``--``. ``family``: debian or rhel."""
+    return shell.script(
+        __name__,
+        "state",
+        *packages,
+        family=family,
+        modules=" ".join(MODULES),
+        stamp=STAMP,
+        keys=_KEYS,
+        fabric_unit=FABRIC_UNIT,
+        pending=PENDING,
+        smi="yes" if smi else "",
+        smi_limit_s=SMI_TIMEOUT_S,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from rackproof import shell
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.errors import Refused
 from rackproof.parse.dkms import Dkms, parse_dkms_status
@@ -63,20 +64,7 @@ class StackState:
 
 
 def state_command() -> str:
-    modules = " ".join(MODULES)
-    return (
-        'echo "ofed $(ofed_info -n 2>/dev/null | head -n1)"; echo "kernel $(uname -r)"; '
-        f"for m in {modules}; do "
-        'l=; [ ! -r "/sys/module/$m/srcversion" ] || read -r l <"/sys/module/$m/srcversion"; '
-        'echo "module $m ${l:--} $(modinfo -F srcversion "$m" 2>/dev/null | grep . || echo -)'
-        ' $(modinfo -F filename "$m" 2>/dev/null | grep . || echo -)"; done; '
-        'dkms status -k "$(uname -r)" 2>/dev/null | sed "s/^/dkms /"; '
-        "awk '{ print \"mount\", $2, $3, $4 }' /proc/self/mounts; "
-        'for t in /sys/class/nvme/*/transport; do [ ! -r "$t" ] || { read -r k <"$t"; d=${t%/transport};'
-        ' echo "nvme ${d##*/} $k"; }; done; '
-        "systemctl cat openibd.service >/dev/null 2>&1 && echo openibd; "
-        f"echo --; {pending_command()}"
-    )
+    return f"{shell.script(__name__, 'stack', *MODULES)}\n{pending_command()}"
 
 
 def parse_state(lines: Sequence[str]) -> StackState:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.core.machine import Machine
 from rackproof.errors import Refused
@@ -19,7 +20,7 @@ DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
 """Last in the order of the names: what packages and clouds put there is read before."""
 NOTE = "/etc/rackproof/kernel-arguments"
 REASON = "kernel arguments"
-MARK = shlex.quote(f"{PENDING}/{REBOOT}{REASON}")
+MARK = f"{PENDING}/{REBOOT}{REASON}"
 """Lists what was taken out and is in force until then."""
 GPU_VENDOR = "10de"
 
@@ -132,19 +133,8 @@ class BootLoader:
 
 def state_command() -> str:
     """Ask for the command line, the boot loader, what it would start, and what the kit has put there."""
-    grub_lines = r"s/^[[:space:]]*linux\(16\|efi\)\{0,1\}[[:space:]]\{1,\}[^[:space:]]*/entry/p"
-    return (
-        'export LC_ALL=C; read -r line </proc/cmdline; echo "running $line"; '
-        "if command -v grubby >/dev/null; then echo tool grubby; "
-        "grubby --info=ALL | sed -n 's/^args=\"\\(.*\\)\"$/entry \\1/p'; "
-        "elif command -v update-grub >/dev/null; then echo tool grub; "
-        f"[ ! -e /boot/grub/grub.cfg ] || sed -n '{grub_lines}' /boot/grub/grub.cfg; "
-        "fi; "
-        f"[ ! -e {DROPIN} ] || sed 's/^/dropin /' {DROPIN}; "
-        f"[ ! -e {NOTE} ] || sed 's/^/note /' {NOTE}; "
-        f"[ ! -s {MARK} ] || sed 's/^/gone /' {MARK}; "
-        f"{pending_command().replace('%s', 'mark %s')}"
-    )
+    state = shell.script(__name__, "cmdline_state", dropin=DROPIN, note=NOTE, mark=MARK)
+    return f"{state}\n{pending_command().replace('%s', 'mark %s')}"
 
 
 def parse_state(lines: Sequence[str]) -> BootLoader:
@@ -253,9 +243,9 @@ def plan(want: WantedArguments, found: BootLoader) -> CmdlinePlan:
     if (now or stale) and not found.marked:
         lines.append(reboot_mark(REASON))
     elif found.marked and not now and not stale and not lasting:
-        lines.append(f"rm -f -- {MARK}")
+        lines.append(f"rm -f -- {shlex.quote(MARK)}")
     if stale:
-        lines.append(f"printf '%s\\n' {shlex.join(stale)} >>{MARK}")
+        lines.append(f"printf '%s\\n' {shlex.join(stale)} >>{shlex.quote(MARK)}")
     if not lines:
         return CmdlinePlan(reboot=found.marked)
     return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *mine), bool(now or stale))

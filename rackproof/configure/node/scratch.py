@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.configure import drives
 from rackproof.configure.drives import ForeignDrive
 
@@ -58,17 +59,9 @@ class ScratchState:
 
 def state_command(scratch: Scratch) -> str:
     """Ask for every drive, the array and its file system. Reads only."""
-    parts = []
-    for drive in scratch.drives:
-        parts.append(f"echo member {shlex.quote(drive)}; {drives.state_command(drive)}")
-    array = shlex.quote(scratch.array)
-    parts.append(
-        f"echo array; [ ! -b {array} ] || {{ echo active=yes; "
-        f'blkid -p -s TYPE -s LABEL -o export -- {array} | sed -n "s/^TYPE=/type=/p; s/^LABEL=/label=/p"; '
-        f'd=$(readlink -f -- {array}); findmnt -rno TARGET -S "$d" | sed "s/^/mounted=/"; '
-        f'cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero && echo zero=yes; }}; '
-    )
-    return "".join(parts)
+    members = "\n".join(f"echo member {drive}\ndrive_state {drive}" for drive in map(shlex.quote, scratch.drives))
+    array = shell.script(__name__, "scratch_state", array=scratch.array, blank_bytes=_BLANK_BYTES)
+    return f"export LC_ALL=C\n{drives.functions()}\n{members}\n{array}"
 
 
 def parse_state(lines: Sequence[str]) -> ScratchState:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.configure.node.inputs import User
 from rackproof.configure.rollback.journal import Later, file_line, later_keys
 from rackproof.errors import Refused
@@ -38,17 +39,7 @@ def sudo_text(user: User) -> str | None:
 
 def state_command(names: Sequence[str]) -> str:
     """Ask for accounts, groups, keys and rights. Hashes of passwords do not leave the node."""
-    listed = " ".join(shlex.quote(name) for name in names)
-    return (
-        f"export LC_ALL=C; for u in {listed}; do "
-        'entry=$(getent passwd "$u") || continue; echo "user $entry"; '
-        'echo "groups $(id -nG "$u")"; '
-        "echo \"password $(getent shadow \"$u\" | cut -d: -f2 | tr -d '\\n' | sha256sum | cut -d' ' -f1)\"; "
-        'home=$(echo "$entry" | cut -d: -f6); f=$home/.ssh/authorized_keys; '
-        '[ ! -e "$f" ] || sed \'s/^/key /\' "$f"; '
-        f'f={SUDOERS}/rackproof-$u; [ ! -e "$f" ] || sed \'s/^/sudo /\' "$f"; '
-        "done; "
-    )
+    return shell.script(__name__, "users", *names, sudoers=SUDOERS)
 
 
 def parse_state(lines: Sequence[str]) -> dict[str, Account]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.network import Port
 from rackproof.configure.preflight.problem import Problem
 from rackproof.configure.slurm.inputs import SlurmInputs
@@ -24,14 +25,7 @@ _USERNS_FROM: Final = (24, 4)
 """Ubuntu's release that restricts user namespaces as it is installed."""
 _USERNS_RUNTIMES: Final = ("enroot", "podman")
 """Runtimes whose containers are begun by users without privileges."""
-COMMAND: Final = (
-    'export LC_ALL=C; ask() { timeout -k 2 10 firewall-cmd "$@" 2>/dev/null; }; '
-    'echo "$(cat /sys/fs/selinux/enforce 2>/dev/null)"; echo --; '
-    "if systemctl -q is-active firewalld.service; then echo active; ask --get-default-zone; fi; echo --; "
-    "if systemctl -q is-active firewalld.service; then ask --get-active-zones; fi; echo --; "
-    f'echo "$(cat /proc/sys/{USERNS.replace(".", "/")} 2>/dev/null)"; echo --; '
-    "grep -oE '^podman ' /sys/kernel/security/apparmor/profiles 2>/dev/null; "
-)
+COMMAND: Final = shell.script(__name__, "security", userns=USERNS.replace(".", "/"))
 """Five sections, divided by ``--``."""
 
 SERVED: Final = {

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from pyinfra.context import host
 
+from rackproof import shell
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, pending_command
 from rackproof.core.evidence import REBOOT_REQUIRED
@@ -44,19 +45,7 @@ def nothing_waits_for_a_reboot() -> bool:
 
 
 def state_command() -> str:
-    return (
-        'export LC_ALL=C; read -r id </proc/sys/kernel/random/boot_id; echo "boot $id"; '
-        'echo "kernel $(uname -r)"; '
-        'for f in /boot/vmlinuz-*; do [ ! -e "$f" ] || echo "installed ${f#/boot/vmlinuz-}"; done; '
-        f"{pending_command().replace('%s', 'mark %s')}"
-        "[ ! -e /run/reboot-required ] || echo required; "
-        "[ ! -e /run/reboot-required.pkgs ] || sort -u /run/reboot-required.pkgs | sed 's/^/package /'; "
-        # Exit status 1: yes. It reads every package's date, which takes seconds.
-        "if command -v needs-restarting >/dev/null; then out=$(timeout 120 needs-restarting -r 2>/dev/null); "
-        "case $? in 0) echo current ;; "
-        "1) echo \"replaced $(echo \"$out\" | sed -n 's/^ *\\* *//p' | tr '\\n' ' ')\" ;; "
-        "*) echo unknown needs-restarting ;; esac; fi; "
-    )
+    return f"{shell.script(__name__, 'reasons')}\n{pending_command().replace('%s', 'mark %s')}"
 
 
 def parse_state(lines: Sequence[str]) -> RebootState:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
+from rackproof import shell
 from rackproof.configure.files import PENDING
 from rackproof.parse.sections import sections_of
 from rackproof.parse.slurm import Found, parse_slurmd_c
@@ -17,16 +18,6 @@ CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"
 CHANGED = f"{PENDING}/slurm-changed"
 """This node's part of Slurm was changed by the kit, and nobody has looked yet whether it came back."""
-
-# Before slurmd is installed the kernel answers in the same form, so that a plan shows what will be written.
-_HARDWARE = (
-    "slurmd -C 2>/dev/null | grep ^NodeName= || lscpu -p=SOCKET,CORE | awk -v "
-    "m=\"$(awk '/^MemTotal:/ {print int($2 / 1024)}' /proc/meminfo)\" -F, "
-    '\'!/^#/ {n++; s[$1]; c[$1 "," $2]} END {for (x in s) S++; for (x in c) C++; if (n) printf '
-    '"NodeName=x CPUs=%d Boards=1 SocketsPerBoard=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d\\n", '
-    "n, S, C / S, n / C, m}'"
-)
-_NVML = "ls -- /usr/lib/*/slurm*/gpu_nvml.so /usr/lib64/slurm/gpu_nvml.so 2>/dev/null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +37,7 @@ class NodeState:
 
 
 def state_command() -> str:
-    return (
-        "export LC_ALL=C; date +%s.%N; echo --; "
-        f"{_HARDWARE}; echo --; "
-        f"[ ! -f {KEY} ] || {{ stat -c '%a %U' {KEY} && sha256sum < {KEY}; }}; echo --; "
-        f"[ ! -f {CONF} ] || {{ base64 -w0 < {CONF}; echo; }}; echo --; "
-        f"{_NVML}; echo --; [ ! -e {CHANGED} ] || echo changed; "
-    )
+    return shell.script(__name__, "node_state", key=KEY, conf=CONF, changed=CHANGED)
 
 
 def parse_state(lines: Sequence[str]) -> NodeState:

@@ -15,6 +15,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 from pyinfra.context import host, inventory
 
+from rackproof import shell
 from rackproof.configure import rack_operations
 from rackproof.configure.files import PENDING, Entry, RemoteFile
 from rackproof.configure.operation import Commands, ask, operation, required
@@ -73,16 +74,11 @@ def _mark(*marks: str) -> str:
     return f"mkdir -p {PENDING} && touch -- {' '.join(shlex.quote(mark) for mark in (*marks, CHANGED))}"
 
 
-def _key_script(source: str, units: tuple[str, ...]) -> str:
-    """Put a key in place as a whole: nobody but munge ever may read it, not even while it is being written."""
-    beside = "/etc/munge/.munge.key.rackproof-new"
-    marks = _mark(*(f"{PENDING}/restart:{unit}" for unit in units))
-    script = (
-        "set -eu; umask 077; id munge >/dev/null 2>&1 || { echo 'no user munge: is munge installed?' >&2; exit 1; }; "
-        f"{marks}; mkdir -p /etc/munge; {source} > {beside}; [ $(wc -c < {beside}) -ge 32 ] "
-        "|| { echo 'the munge key is too short' >&2; exit 1; }; "
-        f"chown munge:munge -- /etc/munge {beside}; chmod 400 {beside}; chmod 700 /etc/munge; mv -fT {beside} {KEY}"
-    )
+def _key_script(units: tuple[str, ...], *, new: bool = False) -> str:
+    """Put a key in place as a whole: a ``new`` one, or the one on standard input (base64)."""
+    marks = [f"{PENDING}/restart:{unit}" for unit in units]
+    new_key = "yes" if new else "no"
+    script = shell.script(__name__, "munge_key", *marks, CHANGED, key=KEY, new_key=new_key, marks=PENDING)
     kept = (*mark_lines([f"restart:{unit}" for unit in units]), directory_line("/etc/munge"))
     return journal_here().before(kept, script, [later(KEY, secret=True)])
 
@@ -92,7 +88,7 @@ def make_munge_key() -> Commands:
     """On the controller: a key, unless there is one. What is there stays: other nodes may have it already."""
     found = required(look(host.name), "the state of Slurm")
     if found.state.key is None:
-        yield StringCommand(_key_script("dd if=/dev/urandom bs=1024 count=1 2>/dev/null", ("munge.service",)))
+        yield StringCommand(_key_script(("munge.service",), new=True))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
     elif found.state.key[1:] != ("400", "munge"):
         script = f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}"
@@ -116,14 +112,14 @@ def bring_munge_key(controller: str) -> Commands:
             host.noop("the munge key is the controller's")
         else:
             # Planned: the same run makes the key.
-            yield StringCommand(_key_script("base64 -d", ("munge.service",)), _stdin="")
+            yield StringCommand(_key_script(("munge.service",)), _stdin="")
         return
     wanted = (hashlib.sha256(secret.value).hexdigest(), "400", "munge")
     if found.state.key == wanted:
         host.noop("the munge key is the controller's")
         return
     yield StringCommand(
-        _key_script("base64 -d", ("munge.service", "slurmd.service")),
+        _key_script(("munge.service", "slurmd.service")),
         _stdin=base64.b64encode(secret.value).decode() + "\n",
     )
     rack_operations.forget(inventory.get_host(host.name), "slurm")

@@ -10,19 +10,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.configure.slurm.nodes import CHANGED
 
-OWN_REASONS = (
-    "Not responding",
-    "Node unexpectedly rebooted",
-    "Low RealMemory",
-    "Low socket",
-    "Low CPUs",
-    "Low TmpDisk",
-    "gres/",
-    "Duplicate jobid",
-)
-"""How the reasons begin that slurmctld gives by itself; anything else was written by a person or a program."""
 WAIT_S = 120
 """Seconds for slurmd to register; an emulated node takes half a minute."""
 
@@ -54,35 +44,4 @@ def settle_script(node: str) -> str:
 
     Fails when it has not registered, or is refused; the mark stays then, and the next run tries again.
     """
-    name = shlex.quote(node)
-    own = "|".join(f'"{reason}"*' for reason in OWN_REASONS)
-    return f"""set -u
-show() {{ timeout -k 2 20 scontrol -o show node {name} 2>&1; }}
-field() {{ printf '%s\\n' "$line" | sed -n "s/^.* $1=\\([^ ]*\\).*$/\\1/p"; }}
-# Slurm keeps the words of a drain that has ended, and adds its own to them.
-reason() {{ printf '%s\\n' "$line" | sed -n \\
-  -e '/State=[^ ]*DRAIN/!s/ Reason=rackproof[a-z-]*: reboot (.*) : / Reason=/' \\
-  -e 's/^.* Reason=\\(.*\\) \\[.*$/\\1/p'; }}
-n=0 resumed=no state='' line=''
-while [ $n -lt {WAIT_S} ]; do
-  line=$(show); state=$(field State)
-  case $state in
-    '' | UNKNOWN* | *'*'* | *NOT_RESPONDING*) ;;
-    DOWN* | *DRAIN* | *INVAL*)
-      case $(reason) in
-        {own} | '')
-          if [ $resumed = no ]; then
-            timeout -k 2 20 scontrol update NodeName={name} State=RESUME && resumed=yes
-          elif [ $n -gt 30 ]; then
-            break
-          fi ;;
-        *)
-          echo "{name} stays $state: $(reason)"; rm -f -- {CHANGED}; exit 0 ;;
-      esac ;;
-    *) rm -f -- {CHANGED}; exit 0 ;;
-  esac
-  n=$((n + 1)); sleep 1
-done
-echo {name}": expected it idle in Slurm, actual ${{state:-no answer of the controller}} $(reason);" \\
-  "see journalctl -u slurmd here and -u slurmctld on the controller" >&2
-exit 1"""
+    return shell.script(__name__, "registration", node=node, changed=CHANGED, wait_s=WAIT_S)

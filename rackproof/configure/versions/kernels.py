@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later, mark_lines
 from rackproof.parse.dkms import Dkms, parse_dkms_status
@@ -33,17 +34,8 @@ class KernelState:
 
 def kernel_command(release: str) -> str:
     """Ask about kernels, boot loader, headers of ``release`` and DKMS modules."""
-    headers = shlex.quote(f"/lib/modules/{release}/build/Makefile")
-    return (
-        "export LC_ALL=C; uname -r; echo --; "
-        'for f in /boot/vmlinuz-*; do [ ! -e "$f" ] || printf "%s\\n" "${f#/boot/vmlinuz-}"; done | sort -V; echo --; '
-        "if command -v grubby >/dev/null; then grubby --default-kernel; else"
-        f" sed -n 's/^# kernel //p' {GRUB_DROP_IN} 2>/dev/null; fi; echo --; "
-        f"[ ! -e {headers} ] || echo headers; echo --; "
-        "if command -v dkms >/dev/null; then timeout 120 dkms status; echo status $?; else echo status 127; fi; "
-        "echo --; "
-        f"{pending_command()}"
-    )
+    headers = f"/lib/modules/{release}/build/Makefile"
+    return f"{shell.script(__name__, 'kernels', headers=headers, grub_drop_in=GRUB_DROP_IN)}\n{pending_command()}"
 
 
 def parse_kernel(lines: Sequence[str]) -> KernelState:

@@ -66,9 +66,9 @@ def _responses(node: _Node) -> dict[str, _Any]:
             _END,
         ],
         "/sys/bus/pci/devices": [*_MACHINE, _END],
-        "</proc/cmdline; echo": ["running root=/dev/vda ro", "tool grub", _END],
+        "read -r line </proc/cmdline": ["running root=/dev/vda ro", "tool grub", _END],
         "/etc/modprobe.d/rackproof-node.conf": [_END],
-        "boot_id; echo": ["boot 0f8a", "kernel 6.12.48+deb13-amd64", _END],
+        "read -r id </proc/sys/kernel/random/boot_id": ["boot 0f8a", "kernel 6.12.48+deb13-amd64", _END],
         # A refusal is a command that fails; to the fake connector every command succeeds unless it is told.
         "nothing was done": {"success": False, "stderr": "refused"},
         "slurmd -C": ["1795284000.5", "--", _HARDWARE, "--", "--", "--", "--", _END],

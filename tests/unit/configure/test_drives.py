@@ -120,9 +120,9 @@ def test_what_is_not_about_a_drive_is_refused() -> None:
         parse_state(["lsblk: broken"])
 
 
-def test_only_pattern_characters_reach_the_shell_unquoted() -> None:
-    assert "nvme-*_rplocal" in state_command("/dev/disk/by-id/nvme-*_rplocal")
-    assert "';'" in state_command("/dev/x;reboot")
+def test_a_pattern_reaches_the_shell_quoted() -> None:
+    assert "drive_state '/dev/disk/by-id/nvme-*_rplocal'" in state_command("/dev/disk/by-id/nvme-*_rplocal")
+    assert "drive_state '/dev/x;reboot'" in state_command("/dev/x;reboot")
 
 
 @pytest.mark.parametrize("drive", [Drive("/dev/x", "a" * 17), Drive("/dev/x", ""), Drive("/dev/x", "ok", "btrfs")])

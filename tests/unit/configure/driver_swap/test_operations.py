@@ -229,4 +229,4 @@ def test_nodes_without_real_gpus_are_asked_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_question_is_a_question_of_the_moment() -> None:
-    assert "squeue --noheader --nodelist=gpu-01" in DriverUse().command("gpu-01")
+    assert DriverUse().command("gpu-01").startswith("node=gpu-01 ")

@@ -1,0 +1,15 @@
+# shellcheck shell=sh
+# Accounts "$@", their groups, keys and rights. Hashes of passwords do not leave the node.
+: "${sudoers?}"
+export LC_ALL=C
+for u; do
+  entry=$(getent passwd "$u") || continue
+  echo "user $entry"
+  echo "groups $(id -nG "$u")"
+  echo "password $(getent shadow "$u" | cut -d: -f2 | tr -d '\n' | sha256sum | cut -d' ' -f1)"
+  home=$(echo "$entry" | cut -d: -f6)
+  f=$home/.ssh/authorized_keys
+  [ ! -e "$f" ] || sed 's/^/key /' "$f"
+  f=$sudoers/rackproof-$u
+  [ ! -e "$f" ] || sed 's/^/sudo /' "$f"
+done

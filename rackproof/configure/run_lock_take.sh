@@ -1,0 +1,28 @@
+# shellcheck shell=sh
+# Takes the node for a run, or fails with one line that says which run has it.
+# rp_lock FILE RUN WHO HOST OTHER: OTHER is a run that the node may be taken from. Needs run_lock.sh.
+: "${rp_l_wait_s?}"
+rp_lock_connection() {
+  rp_l_p=$$
+  while [ "${rp_l_p:-0}" -gt 1 ]; do
+    rp_l_c=$(cat "/proc/$rp_l_p/comm" 2>/dev/null)
+    case $rp_l_c in
+      sshd* | dropbear* | pyinfra* | python*) echo "pid=$rp_l_p"; echo "begun=$(rp_lock_begun "$rp_l_p")"; return ;;
+    esac
+    rp_l_p=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$rp_l_p/status" 2>/dev/null)
+  done
+}
+rp_lock() (
+  umask 022
+  mkdir -p -- "${1%/*}" || exit 1
+  exec 9>>"$1"
+  flock -w "$rp_l_wait_s" 9 || { echo "$1 could not be locked: nothing was changed" >&2; exit 1; }
+  # shellcheck disable=SC2154  # set by rp_lock_read
+  if rp_lock_read "$1" && [ "$rp_l_run" != "$2" ] && [ "$rp_l_run" != "$5" ]; then
+    echo "run $rp_l_run of $rp_l_who on $rp_l_from works on this node since $rp_l_since, so nothing was changed;" \
+      "wait for its end, or take the node from it: --data take_over=$rp_l_run" >&2
+    exit 1
+  fi
+  [ "$rp_l_run" = "$2" ] || rp_l_since=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+  printf 'run=%s\nwho=%s\nfrom=%s\nsince=%s\n%s\n' "$2" "$3" "$4" "$rp_l_since" "$(rp_lock_connection)" >"$1" || exit 1
+)

@@ -1,0 +1,17 @@
+# shellcheck shell=sh
+# Puts a munge key in place as a whole: a new one, or the one that comes as base64 on standard input. Only munge may read
+# it, also while it is written. "$@": marks of what has to follow.
+: "${key?}" "${new_key?}" "${marks?}"
+set -eu
+umask 077
+id munge >/dev/null 2>&1 || { echo 'no user munge: is munge installed?' >&2; exit 1; }
+mkdir -p "$marks"
+touch -- "$@"
+folder=${key%/*} beside=${key%/*}/.munge.key.rackproof-new
+mkdir -p "$folder"
+if [ "$new_key" = yes ]; then dd if=/dev/urandom bs=1024 count=1 2>/dev/null; else base64 -d; fi >"$beside"
+[ "$(wc -c <"$beside")" -ge 32 ] || { echo 'the munge key is too short' >&2; exit 1; }
+chown munge:munge -- "$folder" "$beside"
+chmod 400 "$beside"
+chmod 700 "$folder"
+mv -fT "$beside" "$key"
