@@ -53,12 +53,12 @@ def test_the_private_key_is_private_and_stays_in_the_lab(lab: Lab, rack: Rack) -
     assert stat.S_IMODE(lab.folder.stat().st_mode) == 0o700
     secret = key.read_text().splitlines()[3]  # the first line of the body is the same in every key
     for node in rack.nodes:
-        found = Connection(node).run(f"grep -rlF -- {secret} /root /etc/ssh", 60)
+        found = Connection(node).run(f"grep -rlF -- {secret} /root /etc/ssh", 300)
         assert found.rc == 1, found.text
 
 
 def test_a_gpu_node_has_two_numa_nodes_and_its_data_drive(lab: Lab, rack: Rack) -> None:
-    answer = Connection(rack.node("gpu-01")).run("cat /sys/devices/system/node/online; ls /dev/disk/by-id", 30)
+    answer = Connection(rack.node("gpu-01")).run("cat /sys/devices/system/node/online; ls /dev/disk/by-id", 300)
     assert "0-1" in answer.text
     assert "nvme-QEMU_NVMe_Ctrl_rplocal" in answer.text
 
@@ -72,7 +72,7 @@ def test_a_changed_host_key_is_refused_and_the_node_named(lab: Lab, rack: Rack, 
     changed = replace(node, data={**node.data, "ssh_known_hosts_file": str(tmp_path / "known_hosts")})
     with pytest.raises(HostKeyRefused, match="gpu-01: its host key has changed"):
         Connection(changed).open()
-    assert "refused" in (Connection(changed).run("true", 10).error or "")
+    assert "refused" in (Connection(changed).run("true", 300).error or "")
 
 
 def test_an_unknown_host_key_is_refused(lab: Lab, rack: Rack, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_second_checkout_can_start_and_an_interrupted_start_leaves_nothing(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     second = Lab(tmp_path / ".lab")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and len(second.pids()) < 2:
         time.sleep(0.2)
     pids = second.pids()
@@ -109,8 +109,8 @@ def test_a_second_checkout_can_start_and_an_interrupted_start_leaves_nothing(
     assert here.wiring.fabric_port != there.wiring.fabric_port
 
     process.send_signal(number)
-    assert process.wait(30) != 0
-    deadline = time.monotonic() + 30
+    assert process.wait(300) != 0
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and any(_lives(pid) for pid in (keeper_pid, *pids.values())):
         time.sleep(0.2)
     assert not [pid for pid in (keeper_pid, *pids.values()) if _lives(pid)]
@@ -135,7 +135,7 @@ def test_a_silent_node_is_named_with_the_tail_of_its_console(
     with pytest.raises(LabError, match="storage-01: no answer within") as caught:
         second.up(UpOptions(gpu_nodes=1, gpu_memory_mib=768, accel="tcg"))
     assert "console" in str(caught.value)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and state.keeper_alive(second.folder):
         time.sleep(0.1)
     assert not state.keeper_alive(second.folder)

@@ -29,10 +29,10 @@ def test_plain_pytest_gives_the_same(converged: Rack, command: Command) -> None:
 def without_nfs_server(converged: Rack) -> Iterator[None]:
     """The server's service is stopped while clients have it mounted."""
     with Fleet(converged) as fleet:
-        stopped = fleet["storage-01"].run("systemctl stop nfs-server.service", 60)
+        stopped = fleet["storage-01"].run("systemctl stop nfs-server.service", 300)
         assert stopped.ok, stopped.why
         yield
-        started = fleet["storage-01"].run("systemctl start nfs-server.service", 120)
+        started = fleet["storage-01"].run("systemctl start nfs-server.service", 300)
         assert started.ok, started.why
 
 

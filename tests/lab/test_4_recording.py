@@ -218,11 +218,11 @@ def users(converged: Rack) -> Iterator[Node]:
     """A node with users that no rack should have."""
     node = converged.node(NODES[0])
     with Fleet(converged) as fleet:
-        fleet[node.name].run(DROP_USERS, 60)
-        made = fleet[node.name].run(MAKE_USERS, 120)
+        fleet[node.name].run(DROP_USERS, 300)
+        made = fleet[node.name].run(MAKE_USERS, 300)
         assert made.ok, made.why
         yield node
-        fleet[node.name].run(DROP_USERS, 60)
+        fleet[node.name].run(DROP_USERS, 300)
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -120,9 +120,9 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
 @pytest.fixture
 def fio_is_gone(converged: Rack) -> Iterator[None]:
     with Fleet(converged) as fleet:
-        assert fleet["gpu-02"].run("mv /usr/bin/fio /usr/bin/fio.away", 30).ok
+        assert fleet["gpu-02"].run("mv /usr/bin/fio /usr/bin/fio.away", 300).ok
         yield
-        assert fleet["gpu-02"].run("mv /usr/bin/fio.away /usr/bin/fio", 30).ok
+        assert fleet["gpu-02"].run("mv /usr/bin/fio.away /usr/bin/fio", 300).ok
 
 
 def test_a_node_without_fio_is_unmeasured_and_the_other_is_measured(

@@ -18,24 +18,24 @@ DEPLOY = ("rackproof", "deploy", INVENTORY, "--limit", NODE, "--quiet")
 
 
 def content(fleet: Fleet) -> str:
-    answer = fleet[NODE].run(f"cat {CONF}", 30)
+    answer = fleet[NODE].run(f"cat {CONF}", 300)
     assert answer.ok, answer.why
     return answer.text.strip()
 
 
 def swappiness(fleet: Fleet) -> str:
-    return fleet[NODE].run("sysctl -n vm.swappiness", 30).text.strip()
+    return fleet[NODE].run("sysctl -n vm.swappiness", 300).text.strip()
 
 
 def held(fleet: Fleet) -> set[str]:
-    answer = fleet[NODE].run("apt-mark showhold", 60)
+    answer = fleet[NODE].run("apt-mark showhold", 300)
     assert answer.ok, answer.why
     return set(answer.text.split())
 
 
 def test_drift_is_planned_shown_and_healed(converged: Rack, fleet: Fleet, command: Command) -> None:
     damage = f"echo '{BY_HAND}' >{CONF} && chmod 600 {CONF} && sysctl -qw vm.swappiness=77"
-    assert fleet[NODE].run(damage, 30).ok
+    assert fleet[NODE].run(damage, 300).ok
     before = undoable(fleet)
 
     plan = command("rackproof", "deploy", INVENTORY, "--dry", "--diff", "--quiet")
@@ -63,7 +63,7 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
     undone = command("rackproof", "rollback", INVENTORY, "--quiet")
     assert undone.returncode == 0, undone.stdout + undone.stderr
     assert content(fleet) == BY_HAND
-    assert fleet[NODE].run(f"stat -c %a {CONF}", 30).text.strip() == "600"
+    assert fleet[NODE].run(f"stat -c %a {CONF}", 300).text.strip() == "600"
     assert swappiness(fleet) == "77"
     after = undoable(fleet)
     assert len(after.pop(NODE)) == len(before.pop(NODE)) + 1
@@ -77,10 +77,10 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
 
 @pytest.mark.long
 def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet: Fleet, command: Command) -> None:
-    assert fleet[NODE].run(f"echo '{BY_HAND}' >{CONF}", 30).ok
+    assert fleet[NODE].run(f"echo '{BY_HAND}' >{CONF}", 300).ok
     healed = command(*DEPLOY)
     assert healed.returncode == 0, healed.stdout
-    assert fleet[NODE].run(f"echo '# twice' >>{CONF}", 30).ok
+    assert fleet[NODE].run(f"echo '# twice' >>{CONF}", 300).ok
     try:
         refused = command("rackproof", "rollback", INVENTORY)
         assert refused.returncode == 1, refused.stdout + refused.stderr
@@ -101,7 +101,7 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
     lock = tmp_path / "versions.lock.yaml"
     locked = command("rackproof", "versions", "lock", INVENTORY, "-o", str(lock))
     assert locked.returncode == 0, locked.stdout + locked.stderr
-    kernel = fleet[NODE].run("uname -r", 30).text.strip()
+    kernel = fleet[NODE].run("uname -r", 300).text.strip()
     assert f"version: {kernel}" in lock.read_text()
     wish = (*DEPLOY, "--data", f"versions_lock={lock}")
     done = command(*wish)
@@ -123,6 +123,6 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
 
 
 def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) -> None:
-    found = fleet[NODE].run(f"find {KEPT} -perm /077", 30)
+    found = fleet[NODE].run(f"find {KEPT} -perm /077", 300)
     assert found.ok
     assert found.text.strip() == ""

@@ -25,14 +25,14 @@ CLIENT_MOUNTS = ("/mnt/local", "/mnt/nfs-tcp", "/mnt/nfs-rdma", "/mnt/cephfs")
 @pytest.mark.long
 def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run(BOOT_ID, 60).text
+        boot = fleet[NODE].run(BOOT_ID, 300).text
     done = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH, "--quiet")
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{NODE} reboot required: kernel arguments" in done.stdout
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run(BOOT_ID, 60).text == boot
-        assert ARGUMENT in fleet[NODE].run("cat /boot/grub/grub.cfg", 60).text
-        assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 60).text
+        assert fleet[NODE].run(BOOT_ID, 300).text == boot
+        assert ARGUMENT in fleet[NODE].run("cat /boot/grub/grub.cfg", 300).text
+        assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 300).text
 
 
 ENDED = "/var/tmp/rackproof-job-ended"
@@ -43,8 +43,8 @@ JOB = f"rm -f {ENDED}; until scontrol -o show node {NODE} | grep -q DRAIN; do sl
 @pytest.mark.long
 def test_allowed_it_is_done_in_one_batch_when_jobs_have_ended_and_in_force(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boots = {name: fleet[name].run(BOOT_ID, 60).text for name in GPU}
-        submitted = fleet[NODE].run(f"sbatch --parsable -w {NODE} -D /tmp -o /dev/null --wrap {shlex.quote(JOB)}", 60)
+        boots = {name: fleet[name].run(BOOT_ID, 300).text for name in GPU}
+        submitted = fleet[NODE].run(f"sbatch --parsable -w {NODE} -D /tmp -o /dev/null --wrap {shlex.quote(JOB)}", 300)
         assert submitted.ok, submitted.why
     wish = ("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--data", WISH)
     done = command(*wish, "--reboot", "--serial", "2", timeout=REBOOT_S)
@@ -52,15 +52,15 @@ def test_allowed_it_is_done_in_one_batch_when_jobs_have_ended_and_in_force(conve
     assert f"waiting for jobs {submitted.text.strip()}" in done.stderr
     assert done.stderr.count("rebooted in") == len(GPU)
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run(f"rm {ENDED}", 60).ok, "the job was ended before its time"
+        assert fleet[NODE].run(f"rm {ENDED}", 300).ok, "the job was ended before its time"
         for name in GPU:
-            after = fleet[name].run(f"{BOOT_ID} && cat /proc/cmdline", 120).text
+            after = fleet[name].run(f"{BOOT_ID} && cat /proc/cmdline", 300).text
             assert ARGUMENT in after
             assert boots[name] not in after
-            state = fleet[name].run(f"scontrol --oneliner show node {name}", 60)
+            state = fleet[name].run(f"scontrol --oneliner show node {name}", 300)
             assert state.ok, state.why
             assert "DRAIN" not in state.text
-        mounted = fleet[NODE].run("findmnt -no SOURCE /scratch", 60).text
+        mounted = fleet[NODE].run("findmnt -no SOURCE /scratch", 300).text
         assert mounted.startswith("/dev/md")
 
 
@@ -87,7 +87,7 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     assert not waiting, f"{waiting} not back with all mounts after {REBOOT_S} s"
     with Fleet(converged) as fleet:
         for name in GPU:
-            assert ARGUMENT not in fleet[name].run("cat /proc/cmdline /boot/grub/grub.cfg", 120).text
+            assert ARGUMENT not in fleet[name].run("cat /proc/cmdline /boot/grub/grub.cfg", 300).text
     done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
     assert done.returncode == 0, done.stderr[-3000:]
     assert changes(done.stdout) == {}
@@ -101,8 +101,8 @@ TRAP = f"until [ -e {EARLY} ]; do sleep 0.2; done; sync; echo b >/proc/sysrq-tri
 @pytest.mark.long
 def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run(BOOT_ID, 60).text
-        assert fleet[NODE].run(f"rm {EARLY} {LATE} && systemd-run -q sh -c '{TRAP}'", 60).ok
+        boot = fleet[NODE].run(BOOT_ID, 300).text
+        assert fleet[NODE].run(f"rm {EARLY} {LATE} && systemd-run -q sh -c '{TRAP}'", 300).ok
     done = command("rackproof", "deploy", INVENTORY, "--quiet", timeout=REBOOT_S)
     assert done.returncode == 1, done.stdout + done.stderr[-3000:]
     assert f"{NODE} failed: " in done.stdout + done.stderr
@@ -120,8 +120,8 @@ def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(conv
     healed = command("rackproof", "deploy", INVENTORY, "--quiet")
     assert healed.returncode == 0, healed.stdout + healed.stderr[-3000:]
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run(f"test -e {LATE} && systemctl is-active slurmd", 60).ok
-        left = fleet[NODE].run("find /etc /usr/local -xdev -name '*.rackproof-new'", 60)
+        assert fleet[NODE].run(f"test -e {LATE} && systemctl is-active slurmd", 300).ok
+        left = fleet[NODE].run("find /etc /usr/local -xdev -name '*.rackproof-new'", 300)
         assert left.ok
         assert left.text.strip() == ""
     again = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)

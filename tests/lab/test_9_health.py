@@ -38,7 +38,7 @@ NOTICED_S = 1200
 def wheels(converged: Rack, tmp_path: Path) -> str:
     """A folder on every node that Slurm asks, filled as a site fills it: with pip, by the kit's own list."""
     with Fleet(converged) as fleet:
-        answer = fleet[NODE].run("/usr/bin/python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'", 60)
+        answer = fleet[NODE].run("/usr/bin/python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'", 300)
         assert answer.ok, answer.why
     python, loaded = answer.text.strip(), tmp_path / "wheels"
     # pip would ask the markers about the Python that it runs on.
@@ -96,7 +96,7 @@ def asked_by_slurm(converged: Rack, command: Command, tmp_path: Path, wheels: st
 
 
 def slurm_says(fleet: Fleet) -> str:
-    answer = fleet["storage-01"].run(f"scontrol --oneliner show node {NODE}", 60)
+    answer = fleet["storage-01"].run(f"scontrol --oneliner show node {NODE}", 300)
     assert answer.ok, answer.why
     return answer.text
 
@@ -104,7 +104,7 @@ def slurm_says(fleet: Fleet) -> str:
 def wait_for(fleet: Fleet, drained: bool) -> str:
     deadline = time.monotonic() + NOTICED_S
     while ("DRAIN" in (said := slurm_says(fleet))) is not drained:
-        last = fleet[NODE].run("cat /run/rackproof/health/last /run/rackproof/health/stderr", 60).text
+        last = fleet[NODE].run("cat /run/rackproof/health/last /run/rackproof/health/stderr", 300).text
         assert time.monotonic() < deadline, f"{said}\nits last check: {last}"
         time.sleep(10)
     return said
@@ -112,15 +112,15 @@ def wait_for(fleet: Fleet, drained: bool) -> str:
 
 @pytest.mark.long
 def test_an_ill_node_leaves_slurm_and_comes_back(asked_by_slurm: None, fleet: Fleet) -> None:
-    told = fleet["storage-01"].run("scontrol show config", 60).text
+    told = fleet["storage-01"].run("scontrol show config", 300).text
     assert f"HealthCheckProgram      = {PROGRAM}" in told
     wait_for(fleet, drained=False)
-    well = fleet[NODE].run("sysctl -n vm.swappiness", 30).text.strip()
-    assert fleet[NODE].run("sysctl -qw vm.swappiness=77", 30).ok
+    well = fleet[NODE].run("sysctl -n vm.swappiness", 300).text.strip()
+    assert fleet[NODE].run("sysctl -qw vm.swappiness=77", 300).ok
     try:
         said = wait_for(fleet, drained=True)
         assert "Reason=rackproof: " in said
         assert "swappiness" in said
     finally:
-        assert fleet[NODE].run(f"sysctl -qw vm.swappiness={well}", 30).ok
+        assert fleet[NODE].run(f"sysctl -qw vm.swappiness={well}", 300).ok
     wait_for(fleet, drained=False)

@@ -123,7 +123,7 @@ def test_another_question_another_text_or_another_architecture_is_another_list()
 
 def fleet_of(*names: str) -> tuple[Shells, dict[str, RecordingReader]]:
     shells = Shells(*(Shell(name) for name in names))
-    return shells, {name: RecordingReader(name, shells[name], timeout_s=5) for name in names}
+    return shells, {name: RecordingReader(name, shells[name], timeout_s=60) for name in names}
 
 
 def asking(reader: RecordingReader, commands: Sequence[str], tried: list[str]) -> list[Question]:
@@ -179,7 +179,7 @@ def test_a_list_that_lacks_everything_costs_trips_and_no_answer() -> None:
 
 def test_where_the_first_of_a_kind_cannot_be_reached_the_next_one_tries() -> None:
     shells = Shells(Unreachable("gpu-01"), Shell("gpu-02"), Shell("gpu-03"))
-    readers = {name: RecordingReader(name, shells[name], timeout_s=5) for name in shells.connections}
+    readers = {name: RecordingReader(name, shells[name], timeout_s=60) for name in shells.connections}
 
     def chain(reader: RecordingReader) -> Callable[[], None]:
         return lambda: reader.read(reader.read("echo echo deep").text.strip()) and None
@@ -193,7 +193,7 @@ def test_where_the_first_of_a_kind_cannot_be_reached_the_next_one_tries() -> Non
 
 
 def test_trips_in_which_something_hangs_do_not_cost_the_answers_of_the_next_ones() -> None:
-    reader = RecordingReader("gpu-01", Shell("gpu-01"), timeout_s=5)
+    reader = RecordingReader("gpu-01", Shell("gpu-01"), timeout_s=60)
     hung = [CommandResult("gpu-01", f"df {k}", None, b"", b"", 5.1, 5.0, "not finished within 5 s") for k in range(9)]
     reader.add(hung)  # one trip
     assert reader.lost is None

@@ -30,7 +30,7 @@ class Shell:
         self.commands.append(command)
         began = time.monotonic()
         done = subprocess.run(
-            ["sh", "-c", bounded(command, timeout_s)], input=stdin or b"", capture_output=True, timeout=60, check=False
+            ["sh", "-c", bounded(command, timeout_s)], input=stdin or b"", capture_output=True, timeout=300, check=False
         )
         elapsed = time.monotonic() - began
         if timed_out(done.returncode):
@@ -91,7 +91,7 @@ def on_a_server(text: bytes, loadavg: str = "/dev/null") -> bytes:
     return text.replace(b"/proc/loadavg", loadavg.encode()).replace(b"getconf _NPROCESSORS_ONLN", b"echo 64")
 
 
-def ask(commands: list[str], timeout_s: float = 5, shell: str = "sh") -> dict[str, CommandResult]:
+def ask(commands: list[str], timeout_s: float = 60, shell: str = "sh") -> dict[str, CommandResult]:
     text = on_a_server(script(commands, timeout_s))
     answer = subprocess.run([shell, "-s"], input=text, capture_output=True, check=False)
     return {result.command: result for result in unpack("gpu-01", commands, timeout_s, answer.stdout)}
@@ -167,8 +167,8 @@ def test_a_command_that_takes_its_shell_down_is_the_only_one_without_an_answer()
 def test_output_without_an_end_costs_neither_space_nor_the_other_answers() -> None:
     endless = ["yes", "yes >&2", f"head -c {batch.STREAM_LIMIT + 1} /dev/zero"]
     commands = [*endless, *QUICK, f"head -c {batch.STREAM_LIMIT} /dev/zero"]
-    answer = subprocess.run(["sh", "-s"], input=script(commands, 10), capture_output=True, check=False).stdout
-    results = {result.command: result for result in unpack("gpu-01", commands, 10, answer)}
+    answer = subprocess.run(["sh", "-s"], input=script(commands, 60), capture_output=True, check=False).stdout
+    results = {result.command: result for result in unpack("gpu-01", commands, 60, answer)}
     assert len(answer) < batch.STREAM_LIMIT + 10_000
     for command in endless:
         assert results[command].rc is None
@@ -257,7 +257,7 @@ def test_what_a_login_shell_prints_first_is_no_part_of_the_answer() -> None:
 
 def reader_of(shell: Shell | None, **options: Any) -> tuple[RecordingReader, list[CommandResult]]:
     seen: list[CommandResult] = []
-    return RecordingReader("gpu-01", shell, timeout_s=5, on_result=seen.append, **options), seen
+    return RecordingReader("gpu-01", shell, timeout_s=60, on_result=seen.append, **options), seen
 
 
 def test_what_is_recorded_is_not_asked_again() -> None:
@@ -329,7 +329,7 @@ def test_a_question_cannot_swallow_that_it_lacks_an_answer() -> None:
 
 def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> None:
     shells = Shells(Shell("gpu-01"), Shell("gpu-02"))
-    readers = {name: RecordingReader(name, shells[name], timeout_s=5) for name in shells.connections}
+    readers = {name: RecordingReader(name, shells[name], timeout_s=60) for name in shells.connections}
     answers: dict[str, list[str]] = {"gpu-01": [], "gpu-02": []}
 
     def chain(name: str) -> Callable[[], None]:
@@ -355,7 +355,7 @@ def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> No
 
 def test_what_is_announced_travels_together() -> None:
     shells = Shells(Shell("gpu-01"))
-    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)
+    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60)
 
     def question() -> None:
         reader.announce(["echo 1", "echo 2", "echo 3"])
@@ -370,7 +370,7 @@ def test_what_is_announced_travels_together() -> None:
 def test_a_node_that_cannot_be_reached_costs_one_attempt_and_nobody_else_anything() -> None:
     shells = Shells(Unreachable("gpu-01"), Shell("gpu-02"))
     seen: list[CommandResult] = []
-    readers = {n: RecordingReader(n, shells[n], timeout_s=5, on_result=seen.append) for n in shells.connections}
+    readers = {n: RecordingReader(n, shells[n], timeout_s=60, on_result=seen.append) for n in shells.connections}
     questions: Any = {n: [lambda n=n, k=k: readers[n].read(f"echo {k}") for k in range(20)] for n in readers}
     gather(shells, readers, questions)  # type: ignore[arg-type]
     assert shells["gpu-01"].commands == ["sh -s"]
@@ -388,7 +388,7 @@ def test_a_node_without_a_place_for_the_batch_is_asked_command_by_command() -> N
             return super().run(command, timeout_s)
 
     shells = Shells(NoSpace("gpu-01"))
-    readers = {"gpu-01": RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)}
+    readers = {"gpu-01": RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60)}
     gather(shells, readers, {"gpu-01": [lambda: readers["gpu-01"].read("echo x")]})  # type: ignore[arg-type]
     assert readers["gpu-01"].read("echo x").text == "x\n"
     assert (readers["gpu-01"].misses, shells["gpu-01"].commands) == (1, ["sh -s", "true", "echo x"])
@@ -396,7 +396,7 @@ def test_a_node_without_a_place_for_the_batch_is_asked_command_by_command() -> N
 
 def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
     shells = Shells(Shell("gpu-01"))
-    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5)
+    reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60)
 
     def endless() -> None:
         for k in range(100):
@@ -408,7 +408,7 @@ def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
 
 def test_what_a_batch_brought_is_the_same_for_the_reader() -> None:
     shells = Shells(Shell("gpu-01"))
-    batched, single = (RecordingReader("gpu-01", shells["gpu-01"], timeout_s=5) for _ in range(2))
+    batched, single = (RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60) for _ in range(2))
     assert fetch(shells, {"gpu-01": batched}, {"gpu-01": COMMANDS})  # type: ignore[arg-type]
     for command in COMMANDS:
         assert facts(batched.read(command)) == facts(single.read(command))

@@ -33,7 +33,7 @@ def lol(levels: int, width: int = 9) -> str:
 def test_aliases_that_expand_to_too_much(text: str, line: int) -> None:
     began = time.monotonic()
     assert complaint(text) == f"a.yaml:{line}: aliases expand to too much"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_text_without_aliases_has_a_bound_too() -> None:

@@ -114,7 +114,7 @@ def test_a_connection_that_is_killed_holds_nothing(sshd: Path, lock: Path) -> No
     assert process.stdin is not None
     assert process.stdout.readline() == "0\n"
     process.kill()
-    process.wait(30)
+    process.wait(300)
     process.stdin.close()
     process.stdout.close()
     assert held(lock) is None

@@ -16,7 +16,7 @@ from rackproof.lab import keeper, state
 LONG = ["sleep", "600"]
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

@@ -37,4 +37,4 @@ def test_a_login_that_takes_too_long_is_tried_again(
         greeter.start()
         spec: Any = SimpleNamespace(wiring=SimpleNamespace(ssh_port={"gpu-01": server.getsockname()[1]}))
         assert Lab(tmp_path)._answers(spec, "gpu-01") is answers
-        greeter.join(5)
+        greeter.join(60)

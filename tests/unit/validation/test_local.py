@@ -37,22 +37,22 @@ def test_other_nodes_are_not_asked() -> None:
 
 def test_a_command_has_an_end() -> None:
     began = time.monotonic()
-    answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run("sleep 30", 0.3)
+    answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run("sleep 600", 0.3)
     assert answer.error == "not finished within 0.3 s"
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 300
 
 
 def test_all_commands_together_have_an_end() -> None:
     connection = LocalFleet(RACK, "gpu-01", limit_s=0.3)["gpu-01"]
-    assert connection.run("sleep 30", 20).error == "the time limit of 0.3 s is over"
-    assert connection.run("true", 20).error == "the time limit of 0.3 s is over"
+    assert connection.run("sleep 600", 300).error == "the time limit of 0.3 s is over"
+    assert connection.run("true", 300).error == "the time limit of 0.3 s is over"
 
 
 def test_what_a_command_leaves_behind_does_not_hold_it_up() -> None:
     began = time.monotonic()
-    answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run("sleep 20 & echo done", 10)
+    answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run("sleep 60 & echo done", 50)
     assert answer.stdout == b"done\n"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize("name", ["gpu-01", "gpu-01.rack.example"])

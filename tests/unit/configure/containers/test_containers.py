@@ -191,7 +191,7 @@ def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -
     lines = user.plan(INPUTS, FOLDERS, state)
     assert len(lines) == len(expected)
     assert all(part in line for part, line in zip(expected, lines, strict=True))
-    subprocess.run(["dash", "-n", "-c", "\n".join(lines)], check=True, timeout=10)
+    subprocess.run(["dash", "-n", "-c", "\n".join(lines)], check=True, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,9 @@ def test_what_is_not_started(
 def test_root_is_made_once(tmp_path: Path) -> None:
     script = bridge.root_script(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
     state = bridge.root_state(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
-    assert subprocess.run(["dash", "-c", state], timeout=10).returncode == 1
+    assert subprocess.run(["dash", "-c", state], timeout=120).returncode == 1
     for _ in (1, 2):
-        subprocess.run(["dash", "-c", script], check=True, timeout=10)
-        assert subprocess.run(["dash", "-c", state], timeout=10).returncode == 0
+        subprocess.run(["dash", "-c", script], check=True, timeout=120)
+        assert subprocess.run(["dash", "-c", state], timeout=120).returncode == 0
     assert (tmp_path / "root/mnt/a").is_dir()
     assert (tmp_path / "root/bin").readlink() == Path("usr/bin")

@@ -45,7 +45,7 @@ def test_a_program_with_a_device_open_is_found_without_a_driver(tmp_path: Path, 
 
 def test_the_drivers_own_services_are_no_programs(tmp_path: Path, device: Path) -> None:
     code = f"import time; open('/proc/self/comm', 'w').write('nvidia-persistenced'); f = open({str(device)!r});"
-    code += " print('ready', flush=True); time.sleep(60)"
+    code += " print('ready', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -55,7 +55,7 @@ def test_the_drivers_own_services_are_no_programs(tmp_path: Path, device: Path) 
 
 
 def test_steps_are_found_where_no_controller_answers(tmp_path: Path) -> None:
-    code = "import time; open('/proc/self/comm', 'w').write('slurmstepd'); print('ready', flush=True); time.sleep(60)"
+    code = "import time; open('/proc/self/comm', 'w').write('slurmstepd'); print('ready', flush=True); time.sleep(600)"
     found = {}
     for title in ("slurmstepd: [4711.extern]", "slurmstepd infinity"):
         with subprocess.Popen([title, "-c", code], executable=sys.executable, stdout=subprocess.PIPE) as process:

@@ -113,7 +113,7 @@ def test_who_holds_the_package_managers_lock_is_named(tmp_path: Path) -> None:
     lock = tmp_path / "lock-frontend"
     code = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True);"
-        " time.sleep(60)"
+        " time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
         try:
