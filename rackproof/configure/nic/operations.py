@@ -24,9 +24,19 @@ from rackproof.parse import udev
 
 @operation()
 def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others: Sequence[DeclaredPort] = ()) -> None:
-    """Fail on a node with an adapter that nobody knows, without a rail's, or whose ports another tool manages, too.
+    """Refuse a node with an unknown adapter, without a rail's adapter, or whose ports another tool manages as well.
 
-    ``others``: ports that are no rails; of these none may be in use under another name. Changes nothing.
+    + wanted: ports of the rails
+    + declared: kinds of adapters that the inventory names, by PCI ids (``nic_stack.adapters``)
+    + others: ports that are no rails; none of them may be in use under another name
+
+    Changes nothing.
+
+    **Example:**
+
+    .. code:: python
+
+        nic.adapters(name="Adapters", wanted=site.ports, declared={"15b3:1021": "ConnectX-7"})
     """
     machine = required(machine_here(), "the machine")
     found = devices.adapters(machine, declared)
@@ -46,7 +56,18 @@ def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others
 
 @operation()
 def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> Commands:
-    """Remove an OFED that is not the declared one, where that is allowed; otherwise refuse."""
+    """Remove an OFED that is not the declared one.
+
+    + source: where the declared drivers come from (``doca``, ``mlnx_ofed``, ``inbox``)
+    + version: the declared OFED release; None for any
+    + allowed: False refuses the node instead of removing anything
+
+    **Example:**
+
+    .. code:: python
+
+        nic.remove_drivers(name="Other drivers", source="doca", version="25.10", allowed=True)
+    """
     found = ask(facts.StackState, "the state of the adapters' drivers")
     plan = stack.plan_removal(source, version, found, allowed)
     if plan:
@@ -58,7 +79,18 @@ def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> 
 
 @operation()
 def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Commands:
-    """See to it that the drivers that are installed for this kernel run, or will after a reboot."""
+    """Load the drivers that are installed for the running kernel, or mark that a reboot loads them.
+
+    + source: where the drivers come from
+    + dkms: DKMS modules that must be built for the running kernel
+    + restart: whether openibd may be restarted now, which ends every RDMA connection; otherwise the reboot loads them
+
+    **Example:**
+
+    .. code:: python
+
+        nic.drivers(name="Drivers", source="doca", dkms=["mlnx-ofed-kernel"], restart=False)
+    """
     found = ask(facts.StackState, "the state of the adapters' drivers")
     try:
         plan = stack.plan_drivers(source, dkms, found, restart)
@@ -83,9 +115,18 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
 
 @operation()
 def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Commands:
-    """Name, size and address the rails and the other ports, now and without a reboot.
+    """Name, size and address the rails and other ports, now and without a reboot.
 
-    A port that only a reboot brings (another link type, other drivers) is waited for, not complained about.
+    + wanted: ports as declared
+    + manager: the node's network service (``networkd``, ``NetworkManager``)
+
+    A port that only a reboot brings (another link type, other drivers) is waited for instead of refused.
+
+    **Example:**
+
+    .. code:: python
+
+        nic.rail_ports(name="Ports", wanted=site.ports, manager="networkd")
     """
     found = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     try:
@@ -103,7 +144,16 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
 
 @operation()
 def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
-    """The kernel's values of ports; those of a port that only a reboot brings are left to the boot."""
+    """Set kernel values of ports; those of a port that only a reboot brings are left to the boot.
+
+    + wanted: value by name
+
+    **Example:**
+
+    .. code:: python
+
+        nic.rail_sysctl(name="Kernel values", wanted={"net.ipv4.conf.rail0.arp_ignore": "1"})
+    """
     actual = ask(common.KernelValues, "the kernel's values", sysctl=list(wanted), patterns=[])
     plan = kernel.plan_values(wanted, {}, actual)
     if not plan:
@@ -124,7 +174,17 @@ def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
 
 @operation()
 def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -> Commands:
-    """A routing table and a rule for each of these rails, as their files say."""
+    """Give each rail its routing table and its rule.
+
+    + wanted: route by port name
+    + manager: the node's network service
+
+    **Example:**
+
+    .. code:: python
+
+        nic.rail_tables(name="Tables of rails", wanted=plan.rail_tables(site, declared), manager="NetworkManager")
+    """
     found = ask(facts.RailTables, "the routing tables")
     missing = links.missing_routes(wanted, *found)
     if not missing:
@@ -138,7 +198,17 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
 
 @operation()
 def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
-    """Bonds and VLANs, from the files that are there already."""
+    """Bring bonds and VLANs up from files that an earlier operation wrote.
+
+    + wanted: bonds and VLANs as declared
+    + manager: the node's network service
+
+    **Example:**
+
+    .. code:: python
+
+        nic.upper_links(name="Bonds and VLANs", wanted=links.uppers(stack), manager="networkd")
+    """
     with_paths = any(path for upper in wanted for _, path in upper.members)
     found = ask(common.Links, "the network interfaces", with_paths=with_paths)
     bonds = ask(facts.Bonds, "the bonds")
@@ -158,7 +228,16 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
 
 @operation()
 def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
-    """Give RDMA devices the names of their ports, through the unit that does it at boot."""
+    """Give RDMA devices the names of their ports, through the unit that does it at boot.
+
+    + wanted: ports that name their RDMA device
+
+    **Example:**
+
+    .. code:: python
+
+        nic.rdma_devices(name="RDMA devices", wanted=plan.rdma_ports(declared))
+    """
     slots = ask(facts.Slots, "the RDMA devices")
     wrong = [port for port in wanted if slots.get(port.name) is None or slots.get(port.rdma) != slots.get(port.name)]
     if not wrong:
@@ -176,7 +255,17 @@ def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
 
 @operation()
 def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = False) -> Commands:
-    """What ports forget at every boot, set through their units so that it comes back by itself."""
+    """Set what ports forget at every boot, through units that set it again at boot.
+
+    + wanted: settings by port name
+    + infiniband: whether the ports are InfiniBand's, which have a unit of their own
+
+    **Example:**
+
+    .. code:: python
+
+        nic.port_settings(name="Port settings", wanted={"rail0": {"pfc": "0,0,0,1,0,0,0,0"}})
+    """
     found = ask(facts.PortStates, "the state of the ports", names=list(wanted))
     wrong = {
         name: reasons
@@ -205,8 +294,22 @@ def adapter_firmware(
 ) -> Commands:
     """Compare firmware and its settings with what is declared, write what may be written, and read it back.
 
-    ``wanted``: purpose, names or PCI addresses of its ports, version, settings. What the version set has no image of is
-    compared by ``locked_firmware_in_force``, at the end.
+    + wanted: purpose, names or PCI addresses of its ports, version, settings
+    + rails: ports by whose names adapters are found
+    + locked: firmware of the version set
+
+    Adapters that the version set has no image for are compared by ``locked_firmware_in_force``, at the end of a run.
+
+    **Example:**
+
+    .. code:: python
+
+        nic.adapter_firmware(
+            name="Firmware",
+            wanted=[("fabric", ("0000:1a:00.0",), "28.45.1200", None)],
+            rails=site.ports,
+            locked=Locked(),
+        )
     """
     slots = ask(facts.Slots, "the adapters' PCI addresses")
     present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in rails))
@@ -249,7 +352,7 @@ def _slots_of(
     slots: Mapping[str, str],
     present: Sequence[network.Link],
 ) -> tuple[list[firmware.WantedFirmware], list[str]]:
-    """One entry an adapter, with what all its ports declare, and names that stand for none. Raises Contradiction."""
+    """One entry an adapter, with what all its ports declare, and names without an adapter. Raises Contradiction."""
     known = dict(slots)
     for rail in rails:
         try:
@@ -278,7 +381,7 @@ def _slots_of(
 
 
 def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
-    """Of the node at hand. Raises UnknownAdapter, also where the machine could not be read."""
+    """Adapters of the node at hand. Raises UnknownAdapter, also where the machine could not be read."""
     machine = machine_here()
     if machine is None:
         raise devices.UnknownAdapter("the machine could not be read, so nothing was changed")
@@ -287,7 +390,16 @@ def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
 
 @operation()
 def locked_firmware_in_force(locked: Locked) -> None:
-    """Every adapter that the version set means runs the set's firmware; anything else is an error. Changes nothing."""
+    """Refuse a node where an adapter that the version set means runs other firmware. Changes nothing.
+
+    + locked: firmware of the version set
+
+    **Example:**
+
+    .. code:: python
+
+        nic.locked_firmware_in_force(name="Firmware of adapters", locked=plan.firmware(site, components))
+    """
     found = [each for each in _adapters(locked) if locked_firmware.may_be_meant(each.kind, locked)]
     wanted = locked_firmware.asked((), found, locked)
     if not wanted:
@@ -309,7 +421,16 @@ def locked_firmware_in_force(locked: Locked) -> None:
 
 @operation()
 def zero_link_counters(names: Sequence[str]) -> Commands:
-    """Begin counting link errors and flaps at zero, once a boot: what is counted now is kept, to be subtracted."""
+    """Start counting link errors and flaps at zero, once a boot: the present counts are kept, to be subtracted.
+
+    + names: ports
+
+    **Example:**
+
+    .. code:: python
+
+        nic.zero_link_counters(name="Link counters", names=["rail0", "rail1"])
+    """
     done = ask(facts.LinkBaseline, "the baseline of link counters")
     if done:
         host.noop("link counters began at zero in this boot")

@@ -35,7 +35,16 @@ TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
 
 @operation()
 def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
-    """Bring the boot loader's arguments to what is wanted; a mark says that only a reboot makes them true."""
+    """Bring the boot loader's kernel arguments to what is declared, and mark the reboot that puts them in force.
+
+    + wanted: arguments that are required, forbidden, and proposed where they are missing
+
+    **Example:**
+
+    .. code:: python
+
+        node.kernel_arguments(name="Kernel arguments", wanted=cmdline.wanted(["iommu=pt"], ["quiet"], ()))
+    """
     found = ask(facts.BootLoader, "the boot loader")
     plan = cmdlines.plan(wanted, found)
     if plan.script:
@@ -48,7 +57,7 @@ def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
 
 
 def _kept_arguments(wanted: cmdlines.WantedArguments, found: cmdlines.BootLoader) -> tuple[str, ...]:
-    """What a rollback needs: the kit's own file, and where there is none to make the rest from, the arguments."""
+    """What a rollback restores: the kit's own file; without one (grubby) the arguments."""
     marks = mark_lines((f"{REBOOT}{cmdlines.REASON}", *((GRUB,) if found.tool == "grub" else ())))
     if found.tool == "grub":
         text = cmdlines.dropin_text(wanted) if wanted else None
@@ -59,7 +68,16 @@ def _kept_arguments(wanted: cmdlines.WantedArguments, found: cmdlines.BootLoader
 
 @operation()
 def settings(wanted: node_settings.Settings) -> Commands:
-    """Swap, time zone, tuned profile, modules, huge pages, interrupts of network cards."""
+    """Set swap, time zone, tuned profile, modules, huge pages and the interrupts of network adapters.
+
+    + wanted: the settings; what it leaves out stays as it is
+
+    **Example:**
+
+    .. code:: python
+
+        node.settings(name="Settings", wanted=Settings(swap_off=True, timezone="UTC", modules=("nvme_tcp",)))
+    """
     found = ask(facts.NodeSettings, "the node's settings", wanted=wanted)
     plan = node_settings.plan(wanted, found)
     if not plan.lines:
@@ -72,7 +90,7 @@ def settings(wanted: node_settings.Settings) -> Commands:
 
 
 def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[Later]]:
-    """What a rollback needs. The time zone stays."""
+    """What a rollback restores. The time zone stays."""
     kept: list[str] = []
     unknown: list[Later] = []
     if "swap off" in plan.reasons:
@@ -89,7 +107,21 @@ def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[La
 
 @operation()
 def scratch(array: arrays.Scratch) -> Commands:
-    """Make the scratch array and its file system on blank drives, or assemble it when it is not running."""
+    """Make the scratch array and its file system on blank drives, or assemble it when it is not running.
+
+    + array: drives, mount point, label, file system and chunk size
+
+    A drive with anything else on it refuses the node.
+
+    **Example:**
+
+    .. code:: python
+
+        node.scratch(
+            name="Scratch array",
+            array=Scratch(("/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"), "/scratch", "scratch", "xfs", 512),
+        )
+    """
     found = ask(facts.ScratchArray, "the scratch drives", array=array)
     steps = arrays.plan(array, found)
     if steps:
@@ -100,7 +132,17 @@ def scratch(array: arrays.Scratch) -> Commands:
 
 @operation()
 def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
-    """Make accounts and bring them to what was declared; nothing else of them is touched."""
+    """Make accounts, and bring what is declared of them to its declared state; all else of them is left alone.
+
+    + wanted: accounts
+    + hashes: password hash by account; an account without one keeps its password
+
+    **Example:**
+
+    .. code:: python
+
+        node.users(name="Users", wanted=[User(name="alice", uid=2001)], hashes={})
+    """
     found = ask(facts.Accounts, "the accounts", names=[user.name for user in wanted])
     plan = accounts.plan(wanted, hashes, found)
     if not plan.script:
@@ -113,5 +155,5 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
 
 @operation()
 def unread() -> Commands:
-    """The machine itself could not be read."""
+    """Refuse a node whose machine could not be read."""
     raise Unreadable("the machine (os-release, kernel, PCI devices)")

@@ -35,7 +35,7 @@ Render = Callable[[list[str], list[str]], str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A node's state, and when it was asked for by the clock of the machine that deploys."""
+    """A node's state, and when it was asked for, by the controller machine's clock."""
 
     state: NodeState
     between: tuple[float, float]
@@ -55,12 +55,12 @@ def _seen(other: Host) -> Seen | None:
 
 
 def look(name: str) -> Seen | None:
-    """What a node is like; asked once, while planning and while carrying out."""
+    """The state of a node, asked once while planning and once while executing."""
     return rack_operations.ask_node(inventory.get_host(name), "slurm", _seen)
 
 
 def _read_key(other: Host) -> Secret | None:
-    """Over sftp: the output of a command may be shown by the run's verbosity, a file is not."""
+    """Over sftp: verbosity may show the output of a command, never a file."""
     buffer = BytesIO()
     try:
         if not other.get_file(KEY, buffer):
@@ -75,7 +75,7 @@ def _mark(*marks: str) -> str:
 
 
 def _key_script(units: tuple[str, ...], *, new: bool = False) -> str:
-    """Put a key in place as a whole: a ``new`` one, or the one on standard input (base64)."""
+    """Put a key in place atomically: a ``new`` one, or the one on standard input (base64)."""
     marks = [f"{PENDING}/restart:{unit}" for unit in units]
     new_key = "yes" if new else "no"
     script = shell.script(__name__, "munge_key", *marks, CHANGED, key=KEY, new_key=new_key, marks=PENDING)
@@ -85,7 +85,14 @@ def _key_script(units: tuple[str, ...], *, new: bool = False) -> str:
 
 @operation()
 def make_munge_key() -> Commands:
-    """On the controller: a key, unless there is one. What is there stays: other nodes may have it already."""
+    """Make a munge key on Slurm's controller, unless it has one: other nodes may use it already.
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.make_munge_key(name="Munge key")
+    """
     found = required(look(host.name), "the state of Slurm")
     if found.state.key is None:
         yield StringCommand(_key_script(("munge.service",), new=True))
@@ -99,7 +106,16 @@ def make_munge_key() -> Commands:
 
 @operation()
 def bring_munge_key(controller: str) -> Commands:
-    """Bring the controller's key; readable by munge only, never shown."""
+    """Copy the controller's munge key to this node; readable by munge only, never shown.
+
+    + controller: name of the node that has the key
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.bring_munge_key(name="Munge key of the controller", controller="login-01")
+    """
     found = required(look(host.name), "the state of Slurm")
     secret = rack_operations.ask_node(inventory.get_host(controller), "munge key", _read_key)
     if secret is None:
@@ -126,14 +142,24 @@ def bring_munge_key(controller: str) -> Commands:
 
 
 def _key_of(controller: str) -> tuple[str, str, str] | None:
-    """The key's digest there, with mode and owner as every node has them."""
+    """Digest of the controller's key, with the mode and owner that it has on every node."""
     there = look(controller)
     return (there.state.key[0], "400", "munge") if there and there.state.key else None
 
 
 @operation()
 def same_clock(controller: str, limit_s: float) -> None:
-    """Refuse a node whose clock is apart from the controller's: it would fall silent minutes later."""
+    """Refuse a node whose clock differs from the controller's: munge would refuse its credentials. Changes nothing.
+
+    + controller: name of the node to compare with
+    + limit_s: seconds that the clocks may differ
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.same_clock(name="Clock", controller="login-01", limit_s=60)
+    """
     here, there = required(look(host.name), "the node's clock"), look(controller)
     if isinstance(host.connector, RecordingConnector):
         host.noop("recorded at other moments: clocks are compared by a deploy")
@@ -151,7 +177,7 @@ def same_clock(controller: str, limit_s: float) -> None:
 
 
 def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, NodeLine], list[str]]:
-    """A line for every node, and those that there is none for. A node that does not answer keeps the one it has."""
+    """A line of slurm.conf for every node, and nodes without one. A node that does not answer keeps its line."""
     lines: dict[str, NodeLine] = {}
     unknown: list[str] = []
     for name in cluster.nodes:
@@ -168,7 +194,23 @@ def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, Node
 
 @operation()
 def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands:
-    """slurm.conf, the same on every node, and gres.conf of this one. Daemons read them again, or start anew."""
+    """Write slurm.conf, the same on every node, and this node's gres.conf. Daemons read them again, or restart.
+
+    + cluster: the cluster that the node belongs to
+    + render: makes slurm.conf from the lines of nodes and partitions
+    + simulated: whether the node's GPUs are simulated, so that gres.conf lists files instead of asking NVML
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.configuration(
+            name="Configuration",
+            cluster=cluster,
+            render=lambda nodes, partitions: plan.configuration(site, cluster, nodes, partitions),
+            simulated=False,
+        )
+    """
     here = required(look(host.name), "the state of Slurm")
     mine = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
     conf.check_ours(host.name, mine, cluster)
@@ -205,7 +247,7 @@ def _entries(cluster: Cluster, text: str, anew: bool, gres: str | None) -> list[
 
 
 def _written(entries: list[Entry]) -> Commands:
-    """Write files as ``files`` does, and leave a mark that this node has to come back."""
+    """Write files as ``files`` does, and mark that this node has to register again."""
     for command in write_files(entries):
         yield StringCommand(_mark())
         yield command
@@ -213,7 +255,16 @@ def _written(entries: list[Entry]) -> Commands:
 
 @operation()
 def registered(node: str) -> Commands:
-    """After a change: wait until the controller has this node, and undo what the change itself did to its state."""
+    """After a change: wait until the controller has registered this node, and undo what the change did to its state.
+
+    + node: name of the node in Slurm
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.registered(name="Registered", node="gpu-01")
+    """
     found = ask(facts.SlurmRegistration, "the node's state in Slurm", node=node)
     if not found.changed:
         host.noop("nothing of Slurm was changed")
