@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackproof import shell
 from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.health_check.requirements import LOCK, Pinned, pinned, title
 from rackproof.configure.settings import read_inputs
@@ -153,51 +154,22 @@ def install_script(kit: Kit) -> str:
     """Unpack beside and swap; the environment is only built when the dependencies are others. Reads
     ``standard_input``. The stamp comes last: whatever is cut off before is done again."""
     inputs = kit.inputs
-    base, python = shlex.quote(inputs.directory), shlex.quote(inputs.python)
-    source = ""
+    source: tuple[str, ...] = ()
     if inputs.wheelhouse:
-        source = f" --no-index --find-links {shlex.quote(inputs.wheelhouse)}"
+        source = ("--no-index", "--find-links", inputs.wheelhouse)
     elif inputs.index_url:
-        source = f" --index-url {shlex.quote(inputs.index_url)}"
-    # Names for who reads a plan; the digests are in the list.
-    wanted = " ".join(title(line) for line in kit.requirements)
-    return f"""set -eu
-umask 022
-read -r stamp
-read -r listed
-base={base} venv={base}/venv-{kit.dependencies}
-fail() {{ echo "health check: $1" >&2; exit 1; }}
-[ -x {python} ] || fail {shlex.quote(f"no {inputs.python} here; name another one in health_check.python")}
-{python} -c 'import sys; sys.exit(sys.version_info < (3, 11))' \\
-  || fail "{inputs.python} is older than Python 3.11; name a newer one in health_check.python"
-mkdir -p "$base/bin"
-rm -f -- "$base/{STAMP}"
-rm -rf -- "$base/kit.new"
-mkdir "$base/kit.new"
-base64 -d | tar -x -z -f - -C "$base/kit.new"
-if ! [ -e "$venv/complete" ]; then
-  rm -rf -- "$venv"
-  {python} -m venv "$venv" || fail "no environment can be made; is python3-venv installed?"
-  # {wanted}
-  echo "$listed" | base64 -d > "$venv/requirements.txt"
-  timeout -k 10 1500 "$venv/bin/pip" --quiet --disable-pip-version-check --no-input install \\
-    --only-binary :all: --require-hashes{source} -r "$venv/requirements.txt" \\
-    || fail "pip could not install what the kit needs: name a source that this node reaches in health_check.index_url,\
- or a folder with the wheels in health_check.wheelhouse"
-  touch "$venv/complete"
-fi
-rm -rf -- "$base/kit.old"
-[ ! -e "$base/kit" ] || mv -T "$base/kit" "$base/kit.old"
-mv -T "$base/kit.new" "$base/kit"
-rm -rf -- "$base/kit.old"
-start='#!/bin/sh\\nPYTHONPATH=%s exec %s -P -m rackproof "$@"\\n'
-printf "$start" "$base/kit" "$venv/bin/python" > "$base/bin/.rackproof"
-chmod 755 "$base/bin/.rackproof"
-mv -f "$base/bin/.rackproof" "$base/bin/rackproof"
-timeout -k 10 300 "$base/bin/rackproof" validate --help >/dev/null || fail "the kit does not start"
-for old in "$base"/venv-*; do [ "$old" = "$venv" ] || rm -rf -- "$old"; done
-echo "$stamp" > "$base/{STAMP}.new"
-mv -f "$base/{STAMP}.new" "$base/{STAMP}\""""
+        source = ("--index-url", inputs.index_url)
+    install = shell.script(
+        __name__,
+        "install",
+        *source,
+        base=inputs.directory,
+        venv=f"{inputs.directory}/venv-{kit.dependencies}",
+        python=inputs.python,
+        stamp_file=f"{inputs.directory}/{STAMP}",
+    )
+    # Names for the reader of a plan; the digests are in the list.
+    return f"# {' '.join(title(line) for line in kit.requirements)}\n{install}"
 
 
 def rack_file(rack: Rack, architecture: str) -> str:

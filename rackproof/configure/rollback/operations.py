@@ -18,6 +18,7 @@ from rackproof.configure.operation import Commands, ask, operation, required
 from rackproof.configure.rack_operations import ask_node
 from rackproof.configure.rollback import restore as plans
 from rackproof.configure.rollback.facts import Kept
+from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.rollback.run import journal_here, take_node
 from rackproof.errors import Refused
 
@@ -70,7 +71,7 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
         for line in _differences(plan, states):
             logger.info("  %s", line)
     journal = journal_here()
-    yield StringCommand(plans.restore_script(plan, replace(journal, keep=max(journal.keep, len(mine) + 1))))
+    yield StringCommand(restore_script(plan, replace(journal, keep=max(journal.keep, len(mine) + 1))))
 
 
 def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:

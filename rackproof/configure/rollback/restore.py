@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rackproof.configure.files import PENDING, REBOOT, FileState
+from rackproof.configure.files import REBOOT, FileState
 from rackproof.configure.kernel import normal
 from rackproof.configure.rollback.journal import (
     FIELDS,
@@ -19,25 +19,12 @@ from rackproof.configure.rollback.journal import (
     INITRAMFS,
     LATER,
     ROOT,
-    Journal,
-    directory_line,
-    file_line,
-    grubby_line,
-    hold_line,
-    kernel_line,
-    mark_lines,
-    unit_line,
-    value_line,
 )
 from rackproof.errors import Refused
 
 _SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
 _MANAGER = "/etc/systemd/system.conf.d/"
 _NETWORK = "/etc/systemd/network/"
-STOP_S = 90
-"""Seconds that a unit may take to stop."""
-INITRAMFS_S = 1200
-"""Seconds for the initial file systems of all kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,199 +248,3 @@ def _has_attributes(entry: Entry, now: FileState) -> bool:
 def differences_paths(plan: RestorePlan) -> list[tuple[Entry, str]]:
     """Files whose difference can be shown, with where the old content is."""
     return [(entry, entry.data) for entry in plan.files if not entry.secret and entry.state == "regular"]
-
-
-def restore_lines(plan: RestorePlan) -> tuple[str, ...]:
-    """What a rollback of this rollback would need."""
-    lines = list(mark_lines(plan.marks))
-    lines += [directory_line(e.path) for e in plan.directories]
-    lines += [file_line(e.path, None if e.state == "absent" else e.before, e.secret) for e in plan.files]
-    lines += [unit_line(e.path) for e in plan.units]
-    lines += [value_line(e.path, value) for e, value in plan.values]
-    lines += [hold_line(e.path, e.owner) for e in plan.holds]
-    lines += [grubby_line()] if plan.grubby else []
-    lines += [kernel_line(plan.kernel.before)] if plan.kernel else []
-    return tuple(lines)
-
-
-def restore_script(plan: RestorePlan, journal: Journal) -> str:
-    """Shell script that brings everything back; it keeps what it replaces, as every run does."""
-    return "\n".join(
-        [
-            "set -eu",
-            "umask 022",
-            journal.script(restore_lines(plan)),
-            *_stopped(plan),
-            *_marked(plan.marks),
-            *_directories(plan.directories),
-            *_files(plan),
-            *_emptied(plan.directories),
-            *_units(plan),
-            *(f"printf '%s\\n' {shlex.quote(value)} >{shlex.quote(e.path)}" for e, value in plan.values),
-            *_holds(plan.holds),
-            *_boot(plan),
-            *_restarted(plan),
-        ]
-    )
-
-
-def _stopped(plan: RestorePlan) -> list[str]:
-    """Units that were not there or not running before, while their files still are there. A busy mount ends it here."""
-    running = ("active", "activating", "reloading")
-    names = {e.path: None for e in plan.units if e.mode not in running}
-    lines = []
-    for name in (*names, *(each for each in _units_that_go(plan) if each not in names)):
-        unit = shlex.quote(name)
-        message = shlex.quote(f"{name} could not be stopped (is it busy?): nothing was restored")
-        # What goes may be a copy that stands before the package's own, which stays.
-        packaged = "" if name in names else f"[ -e /usr/lib/systemd/system/{unit} ] || "
-        lines.append(
-            f"{packaged}! systemctl is-active --quiet -- {unit} || timeout {STOP_S} systemctl stop -- {unit} ||"
-            f" {{ echo {message} >&2; exit 1; }}"
-        )
-    return lines
-
-
-def _units_that_go(plan: RestorePlan) -> tuple[str, ...]:
-    """Units whose file was not there before."""
-    names = []
-    for entry in plan.files:
-        folder, _, name = entry.path.rpartition("/")
-        if entry.state == "absent" and f"{folder}/" in _SYSTEMD and "." in name:
-            names.append(name)
-    return tuple(names)
-
-
-def _marked(marks: Sequence[str]) -> list[str]:
-    due = [mark for mark in marks if mark not in (GRUB, INITRAMFS)]
-    if not due:
-        return []
-    return [f"mkdir -p {PENDING}", f"touch -- {' '.join(shlex.quote(f'{PENDING}/{mark}') for mark in due)}"]
-
-
-def _files(plan: RestorePlan) -> list[str]:
-    """All contents are on the disk before the first is moved into place."""
-    if not plan.files:
-        return []
-    back = [entry for entry in plan.files if entry.state != "absent"]
-    beside = [shlex.quote(_beside(entry.path)) for entry in back]
-    lines = []
-    if back:
-        full = "{ echo 'the old files could not be written (is the disk full?): none was restored' >&2; exit 1; }"
-        lines += [f"trap {shlex.quote('rm -f -- ' + ' '.join(beside))} EXIT", "trap 'exit 143' TERM HUP INT"]
-        for entry, new in zip(back, beside, strict=True):
-            data = shlex.quote(entry.data)
-            folder = shlex.quote(entry.path.rpartition("/")[0] or "/")
-            if entry.state == "link":
-                lines.append(f'mkdir -p -- {folder} && ln -sfn -- "$(cat -- {data})" {new} || {full}')
-            else:
-                lines.append(
-                    # Never through a link that somebody has put there: not every folder is root's.
-                    f"mkdir -p -- {folder} && rm -f -- {new} && (umask 077; set -C; cat -- {data} >{new})"
-                    f" && chown -h {entry.owner} -- {new}"
-                    f" && chmod {entry.mode} -- {new} || {full}"
-                )
-        written = [new for entry, new in zip(back, beside, strict=True) if entry.state != "link"]
-        lines += [f"sync -- {' '.join(written)} 2>/dev/null || sync"] if written else []
-        lines += [f"mv -fT -- {new} {shlex.quote(entry.path)}" for entry, new in zip(back, beside, strict=True)]
-    lines += [f"rm -f -- {shlex.quote(entry.path)}" for entry in plan.files if entry.state == "absent"]
-    return lines
-
-
-def _beside(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.rackproof-new"
-
-
-def _directories(directories: Sequence[Entry]) -> list[str]:
-    """Those that were there, from the top."""
-    lines = []
-    for entry in reversed([each for each in directories if each.state != "absent"]):
-        path = shlex.quote(entry.path)
-        lines.append(f"mkdir -p -- {path} && chmod {entry.mode} -- {path} && chown {entry.owner} -- {path}")
-    return lines
-
-
-def _emptied(directories: Sequence[Entry]) -> list[str]:
-    """Those that were not there, from the bottom; what somebody else has put there stays."""
-    paths = [shlex.quote(entry.path) for entry in directories if entry.state == "absent"]
-    return [f"rmdir -- {path} 2>/dev/null || [ ! -e {path} ] || echo {path}: not empty, left there" for path in paths]
-
-
-def _units(plan: RestorePlan) -> list[str]:
-    lines = []
-    for entry in plan.units:
-        unit = shlex.quote(entry.path)
-        if entry.state.startswith("masked"):
-            lines.append(f"systemctl mask --no-reload -- {unit}")
-        elif entry.state in ("enabled", "disabled"):
-            verb = entry.state.removesuffix("d")
-            lines.append(f"systemctl unmask --no-reload -- {unit} && systemctl {verb} --no-reload -- {unit}")
-        else:
-            lines.append(f"[ \"$(systemctl is-enabled -- {unit} 2>/dev/null)\" != masked ] ||"
-                         f" systemctl unmask --no-reload -- {unit}")  # fmt: skip
-    if plan.units or any(entry.path.startswith(_SYSTEMD) for entry in plan.files):
-        lines += ["systemctl daemon-reload", f"rm -f -- {PENDING}/daemon-reload"]
-    if any(entry.path.startswith(_MANAGER) for entry in plan.files):
-        lines.append("systemctl daemon-reexec")
-    lines += [f"systemctl start -- {shlex.quote(entry.path)}" for entry in plan.units if entry.mode == "active"]
-    return lines
-
-
-def _holds(holds: Sequence[Entry]) -> list[str]:
-    lines = []
-    for entry in holds:
-        held = entry.state == "yes"
-        if entry.owner == "rhel":
-            lines.append(f"dnf -q -y versionlock delete {shlex.quote(entry.path)} >/dev/null 2>&1 || :")
-            if held:  # the versions that were locked, not those that are installed
-                lines.append(
-                    'while read -r e; do dnf -q -y versionlock add --raw "$e" </dev/null >/dev/null; done'
-                    f" <{shlex.quote(entry.data)}"
-                )
-        else:
-            lines.append(f"apt-mark {'hold' if held else 'unhold'} {shlex.quote(entry.path)} >/dev/null")
-    return lines
-
-
-def _boot(plan: RestorePlan) -> list[str]:
-    lines = ["update-grub >/dev/null"] if GRUB in plan.marks else []
-    if plan.kernel and plan.kernel.before:
-        image = shlex.quote(plan.kernel.before)
-        lines.append(
-            f"if [ -e {image} ]; then grubby --set-default {image} >/dev/null;"
-            f" else echo {image}: not there any more, the default kernel stays >&2; fi"
-        )
-    if plan.grubby:
-        data = shlex.quote(plan.grubby.data)
-        lines.append(
-            "now=$(grubby --info=DEFAULT | sed -n 's/^args=\"\\(.*\\)\"$/\\1/p' | head -n 1);"
-            f' grubby --update-kernel=ALL --remove-args="$now" --args="$(cat -- {data})"'
-        )
-    if INITRAMFS in plan.marks:
-        lines += [
-            "if command -v update-initramfs >/dev/null; then make='update-initramfs -u -k all';"
-            " elif command -v dracut >/dev/null; then make='dracut --force --regenerate-all'; else make=true; fi",
-            f"timeout {INITRAMFS_S} $make >/dev/null || {{ echo 'files are as before, and the initial file systems"
-            " could not be made again: make them before the next start' >&2; exit 1; }",
-        ]
-    return lines
-
-
-def _restarted(plan: RestorePlan) -> list[str]:
-    """What runs sees its old files again, and one that fails does not keep the others from it; reboots stay due."""
-    lines = []
-    gone = _units_that_go(plan)
-    for mark in plan.marks:
-        verb, _, name = mark.partition(":")
-        if mark.startswith(REBOOT) or verb not in ("restart", "reload"):
-            continue
-        unit, done = shlex.quote(name), f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}"
-        if name in gone:
-            lines.append(done)
-            continue
-        command = "restart" if verb == "restart" else "reload-or-restart"
-        lines.append(
-            f"{{ ! systemctl is-active --quiet -- {unit} || systemctl {command} -- {unit}; }} && {done} || failed=1"
-        )
-    return ["failed=0", *lines, "[ $failed = 0 ]"] if lines else []

@@ -149,7 +149,7 @@ def test_kit_is_installed_once() -> None:
 @pytest.mark.parametrize(
     ("inputs", "expected"),
     [
-        ({}, '--only-binary :all: --require-hashes -r "$venv/requirements.txt"'),
+        ({}, '--only-binary :all: --require-hashes "$@" -r "$venv/requirements.txt"'),
         ({"wheelhouse": "/mnt/wheels"}, "--no-index --find-links /mnt/wheels"),
         ({"index_url": "https://mirror.example/simple"}, "--index-url https://mirror.example/simple"),
     ],

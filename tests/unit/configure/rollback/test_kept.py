@@ -24,6 +24,7 @@ from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
 from rackproof.configure.rollback import restore
 from rackproof.configure.rollback.journal import INITRAMFS, Journal, file_line, later, mark_lines
+from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.slurm import operations as slurm
 from rackproof.configure.storage import operations as storage
 from rackproof.configure.storage.facts import Holding
@@ -164,7 +165,7 @@ def test_grubbys_choice_of_a_kernel_comes_back(node: Rooted) -> None:
 def test_a_kernel_that_is_gone_does_not_keep_the_rest_from_coming_back(node: Rooted) -> None:
     entry = restore.Entry("kernel", "-", "-", "-", "/boot/gone", "-", "-", "-", "default")
     node.program("grubby", 'echo "$*" >>"$LOG"; echo /boot/now')
-    done = node.sh(restore.restore_script(restore.RestorePlan(kernel=entry), node.journal()))
+    done = node.sh(restore_script(restore.RestorePlan(kernel=entry), node.journal()))
     assert "/boot/gone: not there any more" in done.stderr
     assert node.log() == ["--default-kernel"]
 
@@ -244,9 +245,9 @@ def test_the_driver_keeps_what_its_script_writes() -> None:
 
 def test_a_copy_of_a_unit_goes_without_stopping_the_packages_own() -> None:
     entry = restore.Entry("file", "absent", "-", "-", "-", "x", "-", "-", scripts.FABRIC_COPY)
-    script = restore.restore_script(restore.RestorePlan(files=(entry,)), Journal("r1"))
-    (line,) = [line for line in script.splitlines() if "systemctl stop" in line]
-    assert line.startswith("[ -e /usr/lib/systemd/system/nvidia-fabricmanager.service ] || ")
+    script = restore_script(restore.RestorePlan(files=(entry,)), Journal("r1"))
+    assert "back_stop_added nvidia-fabricmanager.service" in script.splitlines()
+    assert '[ -e "/usr/lib/systemd/system/$1" ] || back_stop "$1"' in script
 
 
 def test_steps_of_storage_leave_a_packages_file_as_the_package_has_it(node: Rooted) -> None:

@@ -35,6 +35,7 @@ from rackproof.configure.rollback.journal import (
     unit_line,
     value_line,
 )
+from rackproof.configure.rollback.restore_script import restore_script
 
 OWNER, GROUP = Path("/").owner(), Path("/").group()
 MEMORY = "/dev/shm"
@@ -92,7 +93,7 @@ class Node:
     def back(self, target: str, force: Sequence[str] = ()) -> restore.RestorePlan:
         plan = self.plan_back(target, force)
         if plan:
-            self.sh(restore.restore_script(plan, self.journal()))
+            self.sh(restore_script(plan, self.journal()))
         return plan
 
     def program(self, name: str, text: str) -> None:
@@ -215,7 +216,7 @@ def test_what_is_kept_is_for_root_only(node: Node) -> None:
         assert path.stat().st_mode & 0o077 == 0
     plan = node.plan_back(journal.run)
     assert plan.files[0].secret
-    assert "hunter" not in restore.restore_script(plan, journal) + "".join(plan.told)
+    assert "hunter" not in restore_script(plan, journal) + "".join(plan.told)
 
 
 def test_operations_of_one_run_are_one_step(node: Node) -> None:
@@ -364,7 +365,7 @@ def test_no_room_for_the_old_files_restores_nothing(node: Node, small: Callable[
     journal = node.apply([file(node, "b", "1\n"), file(node, "a", "1\n")])
     (node.root / "filler").write_text("x" * 200_000)
     before = node.tree()
-    script = restore.restore_script(node.plan_back(journal.run), node.journal())
+    script = restore_script(node.plan_back(journal.run), node.journal())
     done = node.sh(script, check=False)
     assert done.returncode == 1
     assert "none was restored" in done.stderr
@@ -410,7 +411,7 @@ def test_a_unit_that_cannot_be_stopped_ends_it_before_anything_is_restored(node:
     node.sh(journal.before([unit_line("mnt.mount")], "true"))
     node.apply([file(node, "a", "1\n")], journal)
     (node.folder / "active.mnt.mount").write_text("active\n")
-    done = node.sh(restore.restore_script(node.plan_back(journal.run), node.journal()), check=False)
+    done = node.sh(restore_script(node.plan_back(journal.run), node.journal()), check=False)
     assert done.returncode == 1
     assert "mnt.mount could not be stopped" in done.stderr
     assert (node.root / "a").exists()
@@ -433,10 +434,10 @@ def test_a_unit_that_goes_is_stopped_and_not_started_again() -> None:
         files=(restore.Entry("file", "absent", "-", "-", "-", "x", "-", "-", path),),
         marks=("restart:new.service", "restart:old.service"),
     )
-    script = restore.restore_script(plan, Journal("r"))
-    assert script.index("systemctl stop -- new.service") < script.index(f"rm -f -- {path}")
-    assert "systemctl restart -- new.service" not in script
-    assert "systemctl restart -- old.service" in script
+    script = restore_script(plan, Journal("r"))
+    assert script.index("back_stop_added new.service") < script.index(f"rm -f -- {path}")
+    assert "back_running restart new.service" not in script
+    assert "back_running restart old.service" in script
 
 
 def test_values_of_the_kernel_come_back(node: Node) -> None:
