@@ -25,8 +25,9 @@ from rackproof.configure.alone import alone
 from rackproof.configure.site import Site, here
 from rackproof.configure.storage import operations as storage_operations
 from rackproof.configure.storage import plan
-from rackproof.configure.storage.client import Client, NoClient
+from rackproof.configure.storage.client import Client
 from rackproof.configure.versions.stages import stage
+from rackproof.errors import DeclarationError
 
 INSTALL_TIMEOUT_S = 3600
 """Downloads, and builds of several clients, each with a limit of its own."""
@@ -45,7 +46,7 @@ def storage_client() -> None:
         return
     try:
         client = plan.client_here(site)
-    except NoClient as error:
+    except DeclarationError as error:
         storage_operations.refused(name="Client software", reason=str(error))
         return
     if drive := plan.local_drive(site):

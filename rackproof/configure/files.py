@@ -96,11 +96,7 @@ class FileState:
     text: str | None = None
 
 
-class FileProblem(Refused):
-    """A path is declared twice, or something else than the declared kind is there."""
-
-
-class MarkersBroken(FileProblem):
+class MarkersBroken(Refused):
     """The kit's marker lines do not pair up."""
 
 
@@ -205,7 +201,7 @@ class FilePlan:
 
 
 def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> FilePlan:
-    """Compare declared with actual states. Raises FileProblem, MarkersBroken."""
+    """Compare declared with actual states. Raises Refused, MarkersBroken."""
     directories: list[RemoteDirectory] = []
     writes: list[tuple[RemoteFile, str]] = []
     attributes: list[RemoteFile] = []
@@ -213,7 +209,7 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
     seen: set[str] = set()
     for entry in entries:
         if entry.path in seen:
-            raise FileProblem(f"{entry.path}: two writers for one file")
+            raise Refused(f"{entry.path}: two writers for one file")
         seen.add(entry.path)
         state = states.get(entry.path)
         if isinstance(entry, Absent):
@@ -221,12 +217,12 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
                 removals.append(entry)
         elif isinstance(entry, RemoteDirectory):
             if state is not None and state.kind != "directory":
-                raise FileProblem(f"{entry.path}: expected a directory, actual {state.kind}")
+                raise Refused(f"{entry.path}: expected a directory, actual {state.kind}")
             if state is None or _attributes(state) != _wanted(entry):
                 directories.append(entry)
         else:
             if state is not None and state.kind not in ("regular file", "regular empty file", "symbolic link"):
-                raise FileProblem(f"{entry.path}: expected a file, actual {state.kind}")
+                raise Refused(f"{entry.path}: expected a file, actual {state.kind}")
             content = _content(entry, state)
             digest = _digest(content)
             if state is None or state.kind == "symbolic link" or state.sha256 != digest:

@@ -30,7 +30,6 @@ from rackproof.configure.site import Site, settings_of
 from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.storage import catalogue, weka
-from rackproof.configure.storage.client import NoClient
 from rackproof.configure.versions.site import version_inputs
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
@@ -41,7 +40,7 @@ from rackproof.core.versions.consistency import is_rhel
 from rackproof.core.versions.mirror import MirrorItem, of_inputs, of_names, of_versions, unlisted
 from rackproof.core.versions.models import DISTRIBUTION, Platform
 from rackproof.core.versions.select import platform_name, stage_components
-from rackproof.errors import InventoryError, VersionSetError
+from rackproof.errors import DeclarationError, InventoryError, VersionSetError
 
 INPUTS: Final[Mapping[str, str]] = {
     # key of the inventory's data: model whose URLs, its defaults included, a node asks for
@@ -287,7 +286,7 @@ def items_of(
                 yield from contributor(target)
     except (DeployError, VersionSetError) as error:
         raise InventoryError(str(error)) from None
-    except NoClient as error:
+    except DeclarationError as error:
         raise InventoryError(f"{node.name}: {error}") from None
     yield unlisted(DEPENDENCIES, "", "packages")
     if machine is None and versions is None:

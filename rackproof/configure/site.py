@@ -19,12 +19,12 @@ from rackproof.configure.drives import Drive
 from rackproof.configure.settings import NodeSettings, node_settings, read_inputs
 from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import inputs as storage_inputs
-from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient
+from rackproof.configure.storage.client import ClientNode, NamedStorage
 from rackproof.configure.storage.nfs import shared_transport
 from rackproof.core.architecture import Architecture, Ceph, Fabric, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
-from rackproof.errors import InventoryError, RackproofError
+from rackproof.errors import DeclarationError, InventoryError, RackproofError
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Site:
         around, fsid = self.storage_around, self.own_fsid
         try:
             found = [mount for named in self.named_storage() for mount in catalogue.mounts_of(named, around, fsid)]
-        except NoClient as error:
+        except DeclarationError as error:
             raise DeployError(f"{self.node.name}: {error}") from None
         if conflict := shared_transport(found):
             raise DeployError(f"{self.node.name}: {conflict}")

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.nearest import suggestion
-from rackproof.errors import RackproofError
+from rackproof.errors import Refused
 
 NVIDIA: Final = "10de"
 GPU_KINDS: Final = ("0300", "0302")
@@ -38,7 +38,7 @@ class Generation:
     source: str = ""
 
 
-class UnsupportedGpu(RackproofError, ValueError):
+class UnsupportedGpu(Refused):
     """The GPU, its driver branch and the operating system do not go together."""
 
 

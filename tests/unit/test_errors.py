@@ -33,8 +33,6 @@ def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
     """Exception classes of the package by name: their bases and their module. ``_Private`` ones are left out."""
     classes: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.is_relative_to(PACKAGE / "configure"):
-            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
@@ -46,7 +44,12 @@ def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
             return issubclass(builtin, Exception)
         return any(is_exception(base) for bases, _ in classes.get(name, ()) for base in bases)
 
-    return {name: found for name, found in classes.items() if is_exception(name) and not name.startswith("_")}
+    found = {
+        name: [(bases, module) for bases, module in defined if any(map(is_exception, bases))]
+        for name, defined in classes.items()
+        if not name.startswith("_")
+    }
+    return {name: defined for name, defined in found.items() if defined}
 
 
 def test_the_tree_names_every_exception_and_its_parent() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_blank, usable_device
 from rackproof.configure.files import PENDING
 from rackproof.core.architecture import Ceph
-from rackproof.errors import Refused
+from rackproof.errors import OtherCluster
 
 _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
 
@@ -79,10 +79,6 @@ def parse_state(lines: Sequence[str]) -> CephState:
             raise ValueError(f"not about Ceph: {line!r}")
         found[key] = value.strip()
     return CephState(found.get("done"), found.get("osd"))
-
-
-class OtherCluster(Refused):
-    """The node carries a cluster that was set up differently; it is not touched."""
 
 
 def is_set_up(plan: CephPlan, state: CephState) -> bool:

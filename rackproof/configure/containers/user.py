@@ -15,10 +15,6 @@ FOLDER = "rackproof-user"
 """Of the user, in the root of every shared storage."""
 
 
-class ForeignUser(Refused):
-    """The name or the number belongs to somebody else."""
-
-
 @dataclass(frozen=True, slots=True)
 class UserState:
     uid: int | None
@@ -57,14 +53,14 @@ def parse_state(lines: Sequence[str]) -> UserState:
 
 
 def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> tuple[str, ...]:
-    """Shell lines; none when all is there. Raises ForeignUser."""
+    """Shell lines; none when all is there. Raises Refused."""
     if state.uid is not None and state.uid != inputs.uid:
-        raise ForeignUser(
+        raise Refused(
             f"user {inputs.user} has the number {state.uid} here, expected {inputs.uid}: set containers.uid to it on"
             " every node, or choose another containers.user"
         )
     if state.uid is None and state.holder is not None:
-        raise ForeignUser(f"the number {inputs.uid} belongs to {state.holder} here: choose another containers.uid")
+        raise Refused(f"the number {inputs.uid} belongs to {state.holder} here: choose another containers.uid")
     name, lines = shlex.quote(inputs.user), []
     if state.uid is None:
         lines.append(

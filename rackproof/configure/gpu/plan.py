@@ -24,7 +24,7 @@ from rackproof.configure.versions.site import packages_here, platform_here
 from rackproof.core.architecture import Gpu, Nic
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
@@ -94,7 +94,7 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     stack = stack_of(site)
     try:
         settings_ = tuning.tuning(declared, stack)
-    except tuning.Contradiction as error:
+    except DeclarationError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
     platform = platform_here()
     component = platform.components.driver if platform else None

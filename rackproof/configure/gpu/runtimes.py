@@ -133,17 +133,13 @@ class RuntimePlan:
         return "\n".join(("set -eu", 'fail() { echo "$1" >&2; exit 1; }', *self.lines))
 
 
-class NoRuntime(Refused):
-    """A declared runtime is not on the node."""
-
-
 def plan(
     wanted: Sequence[str], state: RuntimeState, installing: bool = False, owned: Sequence[str] = ()
 ) -> RuntimePlan:
     """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit come in the same run, later.
     ``owned``: runtimes whose configuration another deploy writes, with the toolkit in it; they need a restart at most.
 
-    Raises NoRuntime, one line.
+    Raises Refused, one line.
     """
     lines: list[str] = []
     reasons: list[str] = []
@@ -153,7 +149,7 @@ def plan(
         if name not in found:
             continue  # podman and enroot read the CDI specification, or bring a hook of their own
         if found[name] is None and not installing:
-            raise NoRuntime(f"{name} is to hand out GPUs and does not answer on this node; install it first")
+            raise Refused(f"{name} is to hand out GPUs and does not answer on this node; install it first")
         if found[name] and (name != "containerd" or state.containerd_systemd):
             continue
         reasons.append(f"{name} hands out GPUs")

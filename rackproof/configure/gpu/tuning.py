@@ -12,6 +12,7 @@ from typing import Final
 
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.core.architecture import Gpu
+from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import Gpu as Reported
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi
 
@@ -48,28 +49,24 @@ class Tuning:
         )  # fmt: skip
 
 
-class Contradiction(ValueError):
-    """Architecture and inventory ask for what cannot be together."""
-
-
 def tuning(declared: Gpu, stack: GpuStack) -> Tuning:
-    """Raises Contradiction, one line."""
+    """Raises DeclarationError, one line."""
     clocks = declared.clocks
     pair = None
     if clocks and (clocks.application_sm_mhz or clocks.application_memory_mhz):
         memory = clocks.application_memory_mhz or clocks.memory_max_mhz
         sm = clocks.application_sm_mhz or clocks.sm_max_mhz
         if memory is None or sm is None:
-            raise Contradiction(
+            raise DeclarationError(
                 "gpu.clocks: the application clocks of SM and memory are set together: declare both, or the highest"
                 " clock (sm_max_mhz, memory_max_mhz) of the one that is left out"
             )
         pair = (memory, sm)
     profiles = declared.mig_profiles or ()
     if profiles and declared.mig != "Enabled":
-        raise Contradiction("gpu.mig_profiles: partitions need gpu.mig: Enabled")
+        raise DeclarationError("gpu.mig_profiles: partitions need gpu.mig: Enabled")
     if stack.locked_clocks_mhz and clocks is not None:
-        raise Contradiction(
+        raise DeclarationError(
             "gpu_stack.locked_clocks_mhz: the architecture promises clocks (gpu.clocks), and locked ones hold GPUs down"
         )
     return Tuning(

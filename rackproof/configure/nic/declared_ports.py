@@ -11,6 +11,7 @@ from rackproof.configure.nic import ports
 from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, NicStack, NodePort
 from rackproof.core.architecture import Fabric, Nic
 from rackproof.core.nearest import suggestion
+from rackproof.errors import DeclarationError
 
 Value = TypeVar("Value")
 
@@ -52,7 +53,7 @@ def declared_ports(
     for name, said in stack.ports.items():
         try:
             found.append(_other(fabric, stack, name, said, _nic_of(said, nics, rail_nic), bond_of.get(name)))
-        except ValueError as error:
+        except (ValueError, DeclarationError) as error:
             raise ValueError(f"nic_stack.ports.{name}: {error}") from None
     _once(found, stack)
     _bonds_agree(found)
@@ -240,7 +241,7 @@ def _all_promised(found: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: 
 def settings(found: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, dict[str, str]]:
     """What every port, and every bond that RoCE runs over, forgets at boot; those that forget something only.
 
-    ``nvidia``: drivers of NVIDIA's packages. Raises ports.Contradiction.
+    ``nvidia``: drivers of NVIDIA's packages. Raises DeclarationError.
     """
     values = {each.port.name: _settings_of(each, fabric, stack, nvidia) for each in found}
     values |= {

@@ -23,7 +23,7 @@ class FirmwareProblem(Refused):
     """What an adapter's firmware needs and cannot get; one line for a person."""
 
 
-class Contradiction(FirmwareProblem):
+class SharedAdapter(FirmwareProblem):
     """Two declarations of one adapter's firmware that cannot both be had, whatever the node answers."""
 
 
@@ -40,16 +40,16 @@ class WantedFirmware:
 
 
 def merged(one: WantedFirmware, other: WantedFirmware) -> WantedFirmware:
-    """What two declarations, of two ports perhaps, say of the one adapter that they share. Raises Contradiction."""
+    """What two declarations, of two ports perhaps, say of the one adapter that they share. Raises SharedAdapter."""
     both = f"{one.name} ({one.slot}) and {other.name} ({other.slot}) share one adapter"
     version = stricter(one.version, other.version)
     if version is None and one.version is not None:
-        raise Contradiction(f"{both}: firmware {one.version} is declared for the first, {other.version} for the second")
+        raise SharedAdapter(f"{both}: firmware {one.version} is declared for the first, {other.version} for the second")
     settings = dict(one.settings or {})
     for name, value in (other.settings or {}).items():
         first = settings.setdefault(name, value)
         if not (same_value(first, value) or same_value(value, first)):
-            raise Contradiction(
+            raise SharedAdapter(
                 f"{both}: firmware_settings {name} is {first} for the first, {value} for the second; say one value"
             )
     return replace(one, version=version, settings=settings or None)

@@ -10,8 +10,8 @@ from rackproof.configure.files import REBOOT
 from rackproof.configure.nic.devices import KINDS, Adapter
 from rackproof.configure.nic.firmware import (
     AdapterState,
-    Contradiction,
     FirmwareState,
+    SharedAdapter,
     WantedFirmware,
     good_version,
     stricter,
@@ -92,7 +92,7 @@ def with_locked(
 ) -> list[WantedFirmware]:
     """The same with the set's version where an image brings it, or the flash has it and waits for a reset.
 
-    An adapter that has neither is for ``compare`` to name, at the end. Raises Contradiction.
+    An adapter that has neither is for ``compare`` to name, at the end. Raises SharedAdapter.
     """
     kinds = {device: adapter.kind for device, adapter in devices_of(found).items()}
     return [
@@ -108,7 +108,7 @@ def _one(wanted: WantedFirmware, adapter: AdapterState | None, kind: str, locked
         return wanted
     both = stricter(version, wanted.version)
     if both is None:
-        raise Contradiction(
+        raise SharedAdapter(
             f"{wanted.name} ({wanted.slot}): firmware: the version set says {version}, the architecture"
             f" {wanted.version}: correct one"
         )

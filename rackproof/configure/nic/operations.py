@@ -328,7 +328,7 @@ def adapter_firmware(
     declared = locked_firmware.with_locked(chosen, found, there, locked)
     try:
         plan = firmware.plan_firmware(declared, found, locked.images, locked.proxy)
-    except firmware.Contradiction:
+    except firmware.SharedAdapter:
         raise
     except firmware.FirmwareProblem as error:
         if state.is_executing:
@@ -352,7 +352,7 @@ def _slots_of(
     slots: Mapping[str, str],
     present: Sequence[network.Link],
 ) -> tuple[list[firmware.WantedFirmware], list[str]]:
-    """One entry an adapter, with what all its ports declare, and names without an adapter. Raises Contradiction."""
+    """One entry an adapter, with what all its ports declare, and names without an adapter. Raises SharedAdapter."""
     known = dict(slots)
     for rail in rails:
         try:

@@ -12,6 +12,7 @@ from rackproof.configure.nic.declared import Declared, uses_adapters_here
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 NAMES = "/usr/local/sbin/rackproof-rdma-names"
 NAMES_UNIT = "rackproof-rdma-names.service"
@@ -42,7 +43,7 @@ def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
         )
     try:
         return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
-    except ports.Contradiction as error:
+    except DeclarationError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
 
 

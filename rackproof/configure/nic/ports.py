@@ -12,6 +12,7 @@ from rackproof import shell
 from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.core.architecture import Fabric, Lossless, Nic
+from rackproof.errors import DeclarationError
 
 SCRIPT: Final = "/usr/local/sbin/rackproof-port"
 DECLARED: Final = "/etc/rackproof/ports"
@@ -28,10 +29,6 @@ def script(name: str) -> str:
     """A program that is installed on nodes: ``port``, ``rdma-names`` or ``acs``. ``port`` also answers
     ``state_command``, which does not need it to be installed."""
     return shell.program(__name__, name)
-
-
-class Contradiction(ValueError):
-    """Architecture and inventory cannot both be had; one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
 def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
     """What every RoCE rail shall have, in the order in which it is set. ``nvidia``: drivers of NVIDIA's packages.
 
-    Raises Contradiction where the driver cannot do what the architecture says.
+    Raises DeclarationError where the driver cannot do what the architecture says.
     """
     values = lossless_settings(fabric.lossless, stack, nvidia)
     for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
@@ -92,7 +89,7 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
 
 
 def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) -> dict[str, str]:
-    """Classes, pauses, congestion and buffers of a RoCE port. Raises Contradiction."""
+    """Classes, pauses, congestion and buffers of a RoCE port. Raises DeclarationError."""
     values: dict[str, str] = {}
     if lossless:
         if lossless.trust:
@@ -105,7 +102,7 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
             values |= {"pause_rx": lossless.global_pause, "pause_tx": lossless.global_pause}
         if lossless.ecn is not None and not (stack.ecn_by_firmware and not nvidia):
             if not nvidia:
-                raise Contradiction(
+                raise DeclarationError(
                     "fabric.lossless.ecn: the distribution's driver has no switch for ECN of a class; put DOCA into the"
                     " version set, or say nic_stack: {ecn_by_firmware: true} and firmware_settings ROCE_CC_PRIO_MASK_P1"
                 )
@@ -120,21 +117,21 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
             values["tos"] = str(lossless.tos)
         if lossless.traffic_class is not None:
             if not nvidia:
-                raise Contradiction(
+                raise DeclarationError(
                     "fabric.lossless.traffic_class: only NVIDIA's driver packages can force one; put DOCA into the"
                     " version set, or leave it to programs (NCCL_IB_TC) and take the key out of the architecture"
                 )
             values["traffic_class"] = str(lossless.traffic_class)
     if stack.prio2buffer:
         if not nvidia:
-            raise Contradiction(
+            raise DeclarationError(
                 "nic_stack.prio2buffer: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
                 " version set, or take the key out of the inventory"
             )
         values["prio2buffer"] = ",".join(map(str, stack.prio2buffer))
     if stack.buffer_size:
         if not nvidia:
-            raise Contradiction(
+            raise DeclarationError(
                 "nic_stack.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
                 " version set, or take the key out of the inventory"
             )
@@ -143,23 +140,23 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
 
 
 def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
-    """What every InfiniBand rail shall have. Raises Contradiction for a mode or an MTU that cannot be."""
+    """What every InfiniBand rail shall have. Raises DeclarationError for a mode or an MTU that cannot be."""
     values = ipoib_settings("fabric.mtu", fabric.mtu, ipoib_mode(stack, nic), nvidia)
     values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
     return values | pcie_settings(stack, nic)
 
 
 def ipoib_settings(key: str, mtu: int, mode: str, nvidia: bool) -> dict[str, str]:
-    """Of an InfiniBand port's interface; ``key`` says the MTU. Raises Contradiction."""
+    """Of an InfiniBand port's interface; ``key`` says the MTU. Raises DeclarationError."""
     connected = mode == "connected"
     if connected and not nvidia:
-        raise Contradiction(
+        raise DeclarationError(
             "IPoIB in connected mode: with the distribution's driver ConnectX-4 and later are in datagram mode only;"
             " put DOCA into the version set, or take datagram"
         )
     most = CONNECTED_MTU_MAX if connected else DATAGRAM_MTU_MAX
     if mtu > most:
-        raise Contradiction(f"{key} is {mtu}: IPoIB in {mode} mode carries {most} bytes at most")
+        raise DeclarationError(f"{key} is {mtu}: IPoIB in {mode} mode carries {most} bytes at most")
     return {"ipoib_mode": mode, "mtu": str(mtu)}
 
 

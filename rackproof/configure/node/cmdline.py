@@ -163,10 +163,6 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
 # What has to be done
 
 
-class NoBootLoader(Refused):
-    """The machine's boot loader is none that the kit can set."""
-
-
 @dataclass(frozen=True, slots=True)
 class CmdlinePlan:
     script: str = ""
@@ -223,14 +219,14 @@ def _replaced(required: Sequence[str]) -> tuple[str, ...]:
 def plan(want: WantedArguments, found: BootLoader) -> CmdlinePlan:
     """What differs, for the next boot and now.
 
-    Raises NoBootLoader when something has to be changed and nobody knows how.
+    Raises Refused when something has to be changed and nobody knows how.
     """
     now = missing(want, found.running)
     menu = tuple(dict.fromkeys(each for entry in found.entries for each in missing(want, entry)))
     mine = _owned(want, found)
     if not found.tool:
         if now:
-            raise NoBootLoader(
+            raise Refused(
                 f"kernel arguments: expected {', '.join(now)}; no grubby and no update-grub here to set them with."
                 " Set them in this machine's boot loader by hand and reboot"
             )

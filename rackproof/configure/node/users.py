@@ -70,10 +70,6 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
     return found
 
 
-class OtherAccount(Refused):
-    """An account of that name is there, and is somebody else's."""
-
-
 @dataclass(frozen=True, slots=True)
 class UserPlan:
     script: str = ""
@@ -87,7 +83,7 @@ class UserPlan:
 
 
 def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, Account]) -> UserPlan:
-    """What differs. ``hashes`` by user. Raises OtherAccount when a name has another number than declared."""
+    """What differs. ``hashes`` by user. Raises Refused when a name has another number than declared."""
     lines: list[str] = []
     reasons: list[str] = []
     passwords: list[str] = []
@@ -96,7 +92,7 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, A
     for user in users:
         has = found.get(user.name)
         if has is not None and user.uid is not None and has.uid != user.uid:
-            raise OtherAccount(
+            raise Refused(
                 f"user {user.name}: expected uid {user.uid}, actual {has.uid}; its files would be nobody's."
                 f" Change it by hand: usermod -u {user.uid} {user.name}, then chown what it owns"
             )

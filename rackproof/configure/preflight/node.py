@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from rackproof.configure.ceph.cluster import CephPlan, CephState, OtherCluster, check_drive, is_set_up
+from rackproof.configure.ceph.cluster import CephPlan, CephState, check_drive, is_set_up
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
@@ -38,7 +38,7 @@ from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 from rackproof.core.versions import LockedPackage
-from rackproof.errors import Refused
+from rackproof.errors import OtherCluster, Refused
 
 SUPPORTED: Final = {
     "debian": ("12", "13"),

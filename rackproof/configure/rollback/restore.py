@@ -53,10 +53,6 @@ class KeptRun:
     entries: tuple[Entry, ...]
 
 
-class ForeignChange(Refused):
-    """Somebody else has changed what would be restored."""
-
-
 def kept_command(root: str = ROOT) -> str:
     """Print all journals of the node, run by run."""
     return (
@@ -139,7 +135,7 @@ def paths_of(runs: Iterable[KeptRun]) -> tuple[tuple[str, ...], tuple[str, ...]]
 def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force: Collection[str] = ()) -> RestorePlan:
     """Compare what is there with what the runs have left.
 
-    Raises ForeignChange, one line that names all of them, when something else is there and is not in ``force``.
+    Raises Refused, one line that names all of them, when something else is there and is not in ``force``.
     """
     entries = _settled(entry for run in runs for entry in run.entries)
     foreign: list[str] = []
@@ -164,7 +160,7 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
             foreign.append(path)
         values.append((chain[0], normal(old.text or "")))
     if foreign:
-        raise ForeignChange(
+        raise Refused(
             f"changed by somebody else since: {', '.join(sorted(foreign))}; "
             f"to lose that change: --data force={','.join(sorted(foreign))}"
         )

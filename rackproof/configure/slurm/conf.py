@@ -11,7 +11,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from rackproof.configure.gpu.simulated import DEVICE
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import NodeLine, folded
-from rackproof.errors import Refused
+from rackproof.errors import OtherCluster, Refused
 
 HEADER = "# Written by rackproof"
 
@@ -28,14 +28,6 @@ from 23.11 on, a changed set of nodes, for which older daemons have to be starte
 
 class NoPartitions(Refused):
     """Slurm's package cannot find the partitions of MIG that it is to give to jobs."""
-
-
-class ConfProblem(Refused):
-    """slurm.conf has a line of nodes that cannot be read, or keeps processors that a node does not have."""
-
-
-class OtherCluster(Refused):
-    """There is a configuration that is not the kit's, or that names another controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class Conf:
 
 
 def parse_conf(text: str) -> Conf:
-    """Raises ConfProblem for a line of nodes that cannot be read, unless the file is not the kit's."""
+    """Raises Refused for a line of nodes that cannot be read, unless the file is not the kit's."""
     ours = text.startswith(HEADER)
     values: dict[str, str] = {}
     nodes: dict[str, NodeLine] = {}
@@ -91,7 +83,7 @@ def _node_lines(line: str) -> tuple[dict[str, NodeLine], str]:
         names = NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP)
         return dict.fromkeys(names, found), words.get("CpuSpecList", "")
     except (KeyError, ValueError, NodeSetException) as error:
-        raise ConfProblem(f"slurm.conf: unreadable line of nodes: {error}") from None
+        raise Refused(f"slurm.conf: unreadable line of nodes: {error}") from None
 
 
 def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
@@ -111,14 +103,14 @@ def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
 
 
 def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
-    """Raises ConfProblem for processors that a node does not have, and where none is left for jobs: slurmd ends."""
+    """Raises Refused for processors that a node does not have, and where none is left for jobs: slurmd ends."""
     kept = cluster.inputs.cpu_spec_list
     for names, line in folded(lines):
         there = line.sockets * line.cores * line.threads
         if kept and max(kept) >= there:
-            raise ConfProblem(f"slurm.cpu_spec_list: {names}: expected numbers below {there}, actual {max(kept)}")
+            raise Refused(f"slurm.cpu_spec_list: {names}: expected numbers below {there}, actual {max(kept)}")
         if len({number // line.threads for number in kept}) >= line.sockets * line.cores:
-            raise ConfProblem(f"slurm.cpu_spec_list: {names}: every core is kept, and none is left for jobs")
+            raise Refused(f"slurm.cpu_spec_list: {names}: every core is kept, and none is left for jobs")
 
 
 def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:

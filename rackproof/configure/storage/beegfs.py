@@ -10,10 +10,11 @@ import shlex
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import BeeGfs
 from rackproof.configure.storage.install import kernel_headers, module, software
 from rackproof.configure.storage.steps import Step
+from rackproof.errors import DeclarationError
 
 KEY = "storage_clients.beegfs"
 AUTH = "/etc/beegfs/conn.auth"
@@ -48,10 +49,10 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
 
 
 def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes | None = None) -> Client:
-    """Raises NoClient when nothing says how connections are authenticated."""
+    """Raises DeclarationError when nothing says how connections are authenticated."""
     inputs = around.inputs.beegfs
     if not inputs.auth and not inputs.auth_disabled:
-        raise NoClient(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
+        raise DeclarationError(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
     entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
     steps: list[Step] = []
     if inputs.auth:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage import beegfs, cephfs, daos, local, lustre, multipath, nfs, scale, weka
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage
 from rackproof.core.architecture import Storage
+from rackproof.errors import DeclarationError
 
 _PARALLEL = {
     "lustre": lustre.mounts,
@@ -24,7 +25,7 @@ Secrets = Callable[[str], bytes | None]
 
 
 def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
-    """Raises NoClient, one line, for what cannot be mounted."""
+    """Raises DeclarationError, one line, for what cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":
         return local.mounts(named)
@@ -34,7 +35,7 @@ def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = No
         return cephfs.mounts(named, around, own_fsid)
     if storage.class_ == "parallel" and storage.fstype in _PARALLEL:
         return _PARALLEL[storage.fstype](named, around)
-    raise NoClient(f"{named.name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
+    raise DeclarationError(f"{named.name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
 
 
 def asks_machine(storages: Sequence[Storage], around: ClientNode) -> bool:
@@ -48,7 +49,7 @@ def clients_of(
 ) -> tuple[Client, ...]:
     """What the node needs for all its storage. ``family`` matters where ``asks_machine``.
 
-    Raises NoClient when an input is missing.
+    Raises DeclarationError when an input is missing.
     """
     found = []
     of_nfs = [each for each in storages if each.storage.class_ == "nfs"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rackproof.configure.files import RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, DesiredMount
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.errors import DeclarationError
 
 PORT = 3300
 KEY = "storage_clients.cephfs"
@@ -15,7 +16,7 @@ def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tup
     inputs = around.inputs.cephfs
     fsid = own_fsid or inputs.fsid
     if not fsid:
-        raise NoClient(
+        raise DeclarationError(
             f"{named.name}: a Ceph file system needs the architecture's section ceph, or {KEY}.fsid of another cluster"
         )
     servers = named.first_servers("CephFS is mounted from its monitors")
@@ -40,7 +41,7 @@ def client(named: NamedStorage, around: ClientNode, own_fsid: str | None, secret
     if own_fsid:
         return Client(modules=("ceph",))  # its key comes from its server
     if not around.inputs.cephfs.secret:
-        raise NoClient(f"{named.name}: {KEY}.secret: name where the key of {around.inputs.cephfs.user} is")
+        raise DeclarationError(f"{named.name}: {KEY}.secret: name where the key of {around.inputs.cephfs.user} is")
     content = (secret or b"").decode().strip() + "\n"
     return Client(
         modules=("ceph",),

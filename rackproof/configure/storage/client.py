@@ -12,10 +12,7 @@ from rackproof.configure.storage.inputs import Download, StorageClients
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Storage
-
-
-class NoClient(ValueError):
-    """Architecture and inventory together do not say how a storage is mounted; one line, with the way out."""
+from rackproof.errors import DeclarationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,9 @@ class NamedStorage:
     """Addresses in the architecture's or the inventory's order."""
 
     def first_servers(self, why: str) -> tuple[str, ...]:
-        """Raises NoClient without any."""
+        """Raises DeclarationError without any."""
         if not self.servers:
-            raise NoClient(
+            raise DeclarationError(
                 f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes that have"
                 " fabric_addresses"
             )

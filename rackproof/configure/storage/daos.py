@@ -9,10 +9,11 @@ import json
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage
 from rackproof.configure.storage.install import software
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 AGENT = "daos_agent.service"
 AGENT_CONF = "/etc/daos/daos_agent.yml"
@@ -27,7 +28,9 @@ def service(named: NamedStorage) -> str:
 def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     storage = named.storage
     if storage.source.count("/") != 1:
-        raise NoClient(f"{named.name}: storage.{named.name}.source: DAOS wants POOL/CONTAINER, actual {storage.source}")
+        raise DeclarationError(
+            f"{named.name}: storage.{named.name}.source: expected POOL/CONTAINER, actual {storage.source}"
+        )
     return (
         DesiredMount(
             name=named.name, what="dfuse", where=storage.mountpoint, type="fuse.daos", options=storage.options,

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 
 from rackproof.configure.package_manager import LOCK_WAIT_S, wait_for_lock
-from rackproof.configure.storage.client import NoClient
 from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.steps import Step
+from rackproof.errors import DeclarationError
 
 CACHE = "/var/cache/rackproof"
 """Where downloads stay; what is there with the right content is not fetched again."""
@@ -126,11 +126,11 @@ def software(
     name: str, wanted: Mapping[str, str], source: Repository, family: str, key: str, locked: Mapping[str, str]
 ) -> tuple[Step, ...]:  # fmt: skip
     """Packages, from a vendor's repository where one is given. What a version set brings, it brings from its own
-    repositories: neither is asked for again. Raises NoClient where the two want different versions.
+    repositories: neither is asked for again. Raises DeclarationError where the two want different versions.
     """
     for package, version in wanted.items():
         if version and locked.get(package, version) != version:
-            raise NoClient(f"{key}: {package} {version}, and the version set has {locked[package]}: say one of them")
+            raise DeclarationError(f"{key}: {package} {version}, and the version set has {locked[package]}: name one")
     left = {package: version for package, version in wanted.items() if package not in locked}
     if not left:
         return ()

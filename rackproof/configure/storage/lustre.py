@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import Lustre
 from rackproof.configure.storage.install import (
     fetch,
@@ -23,6 +23,7 @@ from rackproof.configure.storage.install import (
 )
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 LNET = "lnet.service"
 KEY = "storage_clients.lustre"
@@ -73,7 +74,7 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
 
 def network_name(named: NamedStorage, inputs: Lustre) -> str:
     if named.storage.transport is None and not inputs.network:
-        raise NoClient(f"{named.name}: storage.{named.name}.transport: Lustre needs to know, tcp or rdma")
+        raise DeclarationError(f"{named.name}: storage.{named.name}.transport: Lustre needs to know, tcp or rdma")
     return inputs.network or ("o2ib" if named.storage.transport == "rdma" else "tcp")
 
 
@@ -104,7 +105,7 @@ def options(network: str, around: ClientNode) -> str:
     inputs = around.inputs.lustre
     interfaces = inputs.interfaces or around.interfaces
     if not interfaces:
-        raise NoClient(f"{KEY}.interfaces: name the interfaces of LNet")
+        raise DeclarationError(f"{KEY}.interfaces: name the interfaces of LNet")
     lines = ["# Managed by rackproof.", f'options lnet networks="{network}({",".join(interfaces)})"']
     if not inputs.discovery:
         lines.append("options lnet lnet_peer_discovery_disabled=1")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shlex
 
-from rackproof.configure.storage.client import NoClient
 from rackproof.configure.storage.inputs import Download, Nfs
 from rackproof.configure.storage.install import fetch, install_file, kernel_headers, place, unlocked
 from rackproof.configure.storage.steps import Step
+from rackproof.errors import DeclarationError
 
 KEY = "storage_clients.nfs"
 VERSION = "/sys/module/sunrpc/parameters/nfs_bundle_version"
@@ -27,12 +27,14 @@ fi
 
 
 def steps(inputs: Nfs, family: str) -> tuple[Step, ...]:
-    """Raises NoClient when it is declared and nothing says where to get it."""
+    """Raises DeclarationError when it is declared and nothing says where to get it."""
     driver = inputs.driver
     if driver == "kernel":
         return ()
     if bool(inputs.bundle) == bool(inputs.package):
-        raise NoClient(f"{KEY}: driver {driver} needs either bundle (sources) or package, each with url and sha256")
+        raise DeclarationError(
+            f"{KEY}: driver {driver} needs either bundle (sources) or package, each with url and sha256"
+        )
     source = inputs.bundle or inputs.package
     built = _built(driver, source)
     loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"

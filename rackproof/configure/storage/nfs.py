@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, in_turn
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, in_turn
 from rackproof.configure.storage.inputs import Cache, Nfs
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Storage
+from rackproof.errors import DeclarationError
 
 CACHE_UNIT = "cachefilesd.service"
 CACHE_CONF = "/etc/cachefilesd.conf"
@@ -22,12 +23,12 @@ RDMA_PORT = 20049
 
 
 def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
-    """Raises NoClient when no server is known, or several mounts would be one connection."""
+    """Raises DeclarationError when no server is known, or several mounts would be one connection."""
     storage, inputs = named.storage, around.inputs.nfs
     servers = named.first_servers("NFS is mounted from a server")
     count = storage.mounts_per_client or 1
     if count > 1 and inputs.driver == "kernel" and len(set(servers)) > 1 and _trunks(storage):
-        raise NoClient(
+        raise DeclarationError(
             f"{named.name}: {count} mounts over {len(set(servers))} addresses with NFS {_version(storage)}: "
             "the kernel's client takes them for paths to one server and keeps to the first; use vers=3, or a "
             "multipath client"

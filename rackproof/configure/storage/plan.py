@@ -19,14 +19,14 @@ from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.storage import catalogue
-from rackproof.configure.storage.client import Client, NoClient
+from rackproof.configure.storage.client import Client
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 
 RETRY_SERVICE = "rackproof-mounts.service"
 RETRY_SCRIPT = "/usr/local/sbin/rackproof-mounts"
@@ -42,14 +42,16 @@ def why_nothing(site: Site) -> str | None:
 def client_here(site: Site) -> Client:
     """The clients of the node at hand, with the packages of its version set.
 
-    Raises NoClient where there is none for the node's operating system, DeployError when an input is missing.
+    Raises DeclarationError where there is none for the node's operating system, DeployError when an input is missing.
     """
     family = ""
     if catalogue.asks_machine([named.storage for named in site.named_storage()], site.storage_around):
         machine = machine_here()
         family = machine.family if machine else ""
         if not family:
-            raise NoClient(f"no client software for {machine.label if machine else 'a machine that could not be read'}")
+            raise DeclarationError(
+                f"no client software for {machine.label if machine else 'a machine that could not be read'}"
+            )
     return client_of(site, family, {package.name: package.version for package in packages_here("clients")})
 
 
@@ -83,7 +85,7 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
         return catalogue.merge_clients(
             catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))
         )  # fmt: skip
-    except (NoClient, InventoryError) as error:
+    except (DeclarationError, InventoryError) as error:
         raise DeployError(f"{site.node.name}: {error}") from None
 
 

@@ -10,11 +10,12 @@ import shlex
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, mounted_test
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, mounted_test
 from rackproof.configure.storage.inputs import Scale
 from rackproof.configure.storage.install import fetch, kernel_headers, place, software
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 BIN = "/usr/lpp/mmfs/bin"
 KEY = "storage_clients.scale"
@@ -111,7 +112,7 @@ def _debian(name: str) -> str:
 
 
 def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
-    """Raises NoClient when joining is declared and nobody is named to ask."""
+    """Raises DeclarationError when joining is declared and nobody is named to ask."""
     inputs = around.inputs.scale
     member = Step(
         name="Membership of Storage Scale",
@@ -121,7 +122,7 @@ def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
     if inputs.join == "none":
         return [member]
     if not inputs.admin_node:
-        raise NoClient(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {around.node}")
+        raise DeclarationError(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {around.node}")
     asked = f"timeout 300 ssh -o BatchMode=yes {shlex.quote(inputs.admin_node)} "
     add = " && ".join(
         (f"{BIN}/mmaddnode -N {around.node}:client", f"{BIN}/mmchlicense client --accept -N {around.node}")
@@ -134,7 +135,7 @@ def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
 
 def _remote(named: NamedStorage, inputs: Scale, asked: str) -> Step:
     if not (inputs.remote_cluster and inputs.remote_contacts and inputs.remote_key):
-        raise NoClient(f"{named.name}: {KEY}: join remote needs remote_cluster, remote_contacts and remote_key")
+        raise DeclarationError(f"{named.name}: {KEY}: join remote needs remote_cluster, remote_contacts and remote_key")
     name, device = named.storage.source, inputs.remote_device or named.storage.source
     path = shlex.quote(place(inputs.remote_key))
     known = f"{BIN}/mmremotefs show {name} -Y"
@@ -157,7 +158,7 @@ def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
     if named.storage.transport != "rdma":
         return ()
     if not inputs.verbs_ports:
-        raise NoClient(f"{named.name}: transport rdma needs {KEY}.verbs_ports, e.g. mlx5_0/1")
+        raise DeclarationError(f"{named.name}: transport rdma needs {KEY}.verbs_ports, e.g. mlx5_0/1")
     wanted = {
         "verbsRdma": "enable",
         "verbsRdmaSend": "yes",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import shlex
 
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, NoClient, simple_mount
+from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import Download, Weka
 from rackproof.configure.storage.install import FETCH, place
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 AGENT = "weka-agent.service"
 SERVICE_CONF = "/etc/wekaio/service.conf"
@@ -49,15 +50,15 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
 def _net(named: NamedStorage, around: ClientNode) -> tuple[str, ...]:
     inputs = around.inputs.weka
     if named.storage.transport == "rdma" and "udp" in inputs.net:
-        raise NoClient(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
+        raise DeclarationError(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
     net = inputs.net or around.interfaces[:1]
     if not net:
-        raise NoClient(f"{named.name}: {KEY}.net: name the card of the client, or udp")
+        raise DeclarationError(f"{named.name}: {KEY}.net: name the card of the client, or udp")
     return net
 
 
 def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
-    """Raises NoClient without the checksum of the installer."""
+    """Raises DeclarationError without the checksum of the installer."""
     inputs = around.inputs.weka
     download = installer(named, inputs)
     proofs = [
@@ -90,7 +91,7 @@ def installer(named: NamedStorage, inputs: Weka) -> Download:
     backend = named.first_servers("WEKA is installed from its backends")[0]
     url = f"http://{backend}:{inputs.install_port}/dist/v1/install"
     if not inputs.install_sha256:
-        raise NoClient(
+        raise DeclarationError(
             f"{named.name}: {KEY}.install_sha256: a script that root runs is not taken unseen; look at it and give "
             f"what this says: curl -s {url} | sha256sum"
         )

@@ -28,6 +28,7 @@ from rackproof.core.versions import Platform, stage_components, stage_dkms
 from rackproof.core.versions.consistency import contradictions
 from rackproof.core.versions.models import Components
 from rackproof.core.wording import and_more
+from rackproof.errors import DeclarationError
 
 FREEZE_UNITS = {
     "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
@@ -62,7 +63,7 @@ def repositories(
             repository_files.keys(wanted, inputs.mirrors),
             tuple(repository_files.files(platform, wanted, machine, inputs.mirrors, inputs.proxy)) if wanted else (),
         )
-    except ValueError as error:
+    except (ValueError, DeclarationError) as error:
         raise DeployError(f"{host.name}: versions_lock: {error}") from None
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from rackproof.configure.files import RemoteFile
 from rackproof.core.machine import Machine
 from rackproof.core.versions import DISTRIBUTION, Platform, Repository, SigningKey
+from rackproof.errors import DeclarationError
 
 APT_KEYRINGS: Final = "/usr/share/keyrings"
 RPM_KEYS: Final = "/etc/pki/rpm-gpg"
@@ -41,10 +42,6 @@ DRIVER_PACKAGES: Final = (
 """What a driver is made of, by every repository's names: mixing two repositories' is the classic partial upgrade."""
 _RELEASES: Final = {"ubuntu": "Ubuntu", "debian": "Debian"}
 """``Origin`` in the distribution's own Release files, by os-release's ID."""
-
-
-class NotPinnable(ValueError):
-    """Two repositories that apt cannot tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ def files(
     mirrors: Mapping[str, str],
     proxy: str | None = None,
 ) -> tuple[RemoteFile, ...]:
-    """Repository files, and on Debian's family the pins. Raises NotPinnable."""
+    """Repository files, and on Debian's family the pins. Raises DeclarationError."""
     found = [
         _dnf_file(name, each, mirrors, proxy) if each.kind == "dnf" else _apt_file(name, each, machine, mirrors)
         for name, each in repositories.items()
@@ -151,7 +148,7 @@ def preferences(
 ) -> str:
     """apt's pins: what never comes from where, one source for the GPU driver, and the repositories' own priorities.
 
-    Raises NotPinnable, one line.
+    Raises DeclarationError, one line.
     """
     stanzas = []
     for name, repository in repositories.items():
@@ -199,7 +196,7 @@ def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str
     ]
     if shared or not place:
         with_ = f"the host {place} with {', '.join(shared)}" if shared else "no host of its own"
-        raise NotPinnable(
+        raise DeclarationError(
             f"repositories.{name}: shares {with_}, so apt cannot tell its packages by the host;"
             " say its label (Label in its Release file)"
         )

@@ -5,7 +5,6 @@ import pytest
 from rackproof.configure.ceph.cluster import (
     CephPlan,
     CephState,
-    OtherCluster,
     bootstrap_command,
     check_drive,
     cluster_fsid,
@@ -13,6 +12,7 @@ from rackproof.configure.ceph.cluster import (
     parse_state,
 )
 from rackproof.configure.drives import DriveState, ForeignDrive
+from rackproof.errors import OtherCluster
 from tests.unit.configure.rack import architecture, site
 
 BLANK = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", zero=True)

@@ -15,7 +15,6 @@ from rackproof.configure.files import (
     BEGIN,
     END,
     Absent,
-    FileProblem,
     FileState,
     MarkersBroken,
     RemoteDirectory,
@@ -30,6 +29,7 @@ from rackproof.configure.files import (
     reboot_mark,
     states_command,
 )
+from rackproof.errors import Refused
 
 
 def state(content: str, mode: str = "644", owner: str = "root", text: bool = False) -> FileState:
@@ -64,14 +64,14 @@ def test_a_symbolic_link_is_replaced_by_a_file() -> None:
 
 
 def test_what_is_no_file_is_not_overwritten() -> None:
-    with pytest.raises(FileProblem, match="/etc/a: expected a file, actual directory"):
+    with pytest.raises(Refused, match="/etc/a: expected a file, actual directory"):
         plan_files([RemoteFile("/etc/a", "x")], {"/etc/a": FileState("directory", "755", "root", "root")})
-    with pytest.raises(FileProblem, match="/etc/a: expected a directory, actual regular file"):
+    with pytest.raises(Refused, match="/etc/a: expected a directory, actual regular file"):
         plan_files([RemoteDirectory("/etc/a")], {"/etc/a": state("x")})
 
 
 def test_two_writers_for_one_file_are_refused() -> None:
-    with pytest.raises(FileProblem, match="two writers"):
+    with pytest.raises(Refused, match="two writers"):
         plan_files([RemoteFile("/etc/a", "x"), Absent("/etc/a")], {})
 
 

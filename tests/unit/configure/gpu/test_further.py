@@ -10,8 +10,9 @@ import pytest
 
 from rackproof.configure.gpu import nccl, runtimes, storage
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.runtimes import NoRuntime, RuntimeState
+from rackproof.configure.gpu.runtimes import RuntimeState
 from rackproof.core.architecture import Fabric, Nic
+from rackproof.errors import Refused
 from rackproof.parse.gdscheck import parse_gdscheck
 from tests.unit.configure.gpu.machines import promised
 from tests.unit.configure.gpu.node import FakeNode
@@ -126,7 +127,7 @@ def test_a_new_driver_needs_a_new_cdi_specification() -> None:
 
 
 def test_a_declared_runtime_that_is_not_there() -> None:
-    with pytest.raises(NoRuntime, match="docker is to hand out GPUs and does not answer"):
+    with pytest.raises(Refused, match="docker is to hand out GPUs and does not answer"):
         runtimes.plan(["docker"], replace(GOOD, docker=None))
     assert runtimes.plan(["docker"], replace(GOOD, docker=None), installing=True)
 

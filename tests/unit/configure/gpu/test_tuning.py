@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Contradiction, Tuning, differences, tuning
+from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Tuning, differences, tuning
 from rackproof.configure.render import templates
+from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, Process, parse_nvidia_smi
 from tests.unit.configure.gpu.machines import promised
 from tests.unit.configure.gpu.node import FakeNode
@@ -91,7 +92,7 @@ def test_from_architecture_and_inventory() -> None:
     ],
 )
 def test_contradictions(declared: dict[str, object], inputs: dict[str, object], words: str) -> None:
-    with pytest.raises(Contradiction, match=words):
+    with pytest.raises(DeclarationError, match=words):
         tuning(promised(8, **declared), GpuStack.model_validate(inputs))
 
 

@@ -10,11 +10,10 @@ from pydantic import ValidationError
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports, settings
 from rackproof.configure.nic.inputs import NicStack
-from rackproof.configure.nic.ports import Contradiction
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.core.rack import Node
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 
 RAILS = (
     Port("rail0", "mlx5_0", "10.0.0.1/24", 9000, path="pci-0000:1a:00.0"),
@@ -97,7 +96,7 @@ def test_an_infiniband_port_beside_either_kind_of_rails(fabric: Fabric, mtu: str
     too_large = declared({"ports": {"stor0": {"purpose": "storage", "mac": GUID, "mtu": 9000}}}, IPOIB, fabric=fabric)[
         "stor0"
     ]
-    with pytest.raises(Contradiction, match=r"nic_stack\.ports\.stor0: mtu is 9000: IPoIB in datagram mode carries"):
+    with pytest.raises(DeclarationError, match=r"nic_stack\.ports\.stor0: mtu is 9000: IPoIB in datagram mode carries"):
         settings((too_large,), fabric, NicStack(), nvidia=True)
 
 

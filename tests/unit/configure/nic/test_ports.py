@@ -11,6 +11,7 @@ from rackproof.configure.nic import ports
 from rackproof.configure.nic.infiniband import partitions, subnet_manager_units
 from rackproof.configure.nic.inputs import NicStack, Partition
 from rackproof.core.architecture import Fabric, Lossless, Nic
+from rackproof.errors import DeclarationError
 
 ROCE = Fabric(
     kind="roce",
@@ -44,7 +45,7 @@ def test_ecn_off_is_off_for_every_class() -> None:
     ],
 )
 def test_what_the_distributions_driver_cannot_do(lossless: Lossless, stack: NicStack, says: str) -> None:
-    with pytest.raises(ports.Contradiction, match=says):
+    with pytest.raises(DeclarationError, match=says):
         ports.roce_settings(Fabric(kind="roce", mtu=9000, lossless=lossless), stack, None, nvidia=False)
 
 
@@ -63,7 +64,7 @@ def test_ecn_may_be_left_to_the_firmware() -> None:
 )
 def test_ipoib_that_cannot_be(mtu: int, mode: str, nvidia: bool, says: str) -> None:
     stack = NicStack.model_validate({"ipoib_mode": mode})
-    with pytest.raises(ports.Contradiction, match=says):
+    with pytest.raises(DeclarationError, match=says):
         ports.infiniband_settings(Fabric(kind="infiniband", mtu=mtu), stack, None, nvidia)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.node import cmdline
-from rackproof.configure.node.cmdline import BootLoader, NoBootLoader, WantedArguments
+from rackproof.configure.node.cmdline import BootLoader, WantedArguments
 from rackproof.core.machine import Machine, Pci
+from rackproof.errors import Refused
 
 WANT = WantedArguments(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
 H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
@@ -114,7 +115,7 @@ def test_what_is_no_longer_wanted_goes_and_needs_a_reboot() -> None:
 
 
 def test_an_unknown_boot_loader_is_refused_by_name_and_left_alone_when_all_is_well() -> None:
-    with pytest.raises(NoBootLoader, match="no grubby and no update-grub"):
+    with pytest.raises(Refused, match="no grubby and no update-grub"):
         cmdline.plan(WANT, state("running ro"))
     assert cmdline.plan(WANT, state(f"running {GOOD}")).script == ""
 

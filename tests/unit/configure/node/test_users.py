@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from rackproof.configure.node.inputs import NodeInputs, User
-from rackproof.configure.node.users import OtherAccount, parse_state, plan, state_command, sudo_text
-from rackproof.errors import InventoryError
+from rackproof.configure.node.users import parse_state, plan, state_command, sudo_text
+from rackproof.errors import InventoryError, Refused
 
 HASH = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$X3DX6M94c7o.9agCG9G317fhZg9SqC.5i5rd.RhAtQ7"
 ADA = User(name="ada", uid=2001, groups=("video",), ssh_keys=("ssh-ed25519 AAAA ada",), sudo="ALL=(ALL) NOPASSWD: ALL")
@@ -57,7 +57,7 @@ def test_rights_that_are_no_longer_declared_go() -> None:
 
 
 def test_another_number_is_refused() -> None:
-    with pytest.raises(OtherAccount, match="user ada: expected uid 2001, actual 1000"):
+    with pytest.raises(Refused, match="user ada: expected uid 2001, actual 1000"):
         plan([ADA], {}, parse_state(lines(uid=1000)))
 
 

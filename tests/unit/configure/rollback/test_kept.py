@@ -35,6 +35,7 @@ from rackproof.configure.versions import facts as version_facts
 from rackproof.configure.versions import operations as versions
 from rackproof.configure.versions.kernels import KernelState
 from rackproof.configure.versions.repositories import Key
+from rackproof.errors import Refused
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, wanted
 from tests.unit.configure.rollback.test_rollback import SYSTEMCTL, Node, needs_root
 from tests.unit.configure.stub import StubHost, at, run
@@ -91,7 +92,7 @@ def test_what_only_the_script_knows_comes_back_and_is_nobody_elses(node: Rooted)
     journal = node.journal()
     node.sh(journal.before([], f"set -eu; hostname >/dev/null; echo new >{path}", [later(str(path))]))
     path.write_text("mine\n")
-    with pytest.raises(restore.ForeignChange):
+    with pytest.raises(Refused):
         node.plan_back(journal.run)
     path.write_text("new\n")
     assert node.back(journal.run)
@@ -113,7 +114,7 @@ def test_what_a_script_was_cut_off_at_is_only_overwritten_when_it_is_named(node:
     path = node.write("etc/a", "old\n")
     script = node.journal("r1").before([], f"echo new >{path}", [later(str(path))])
     node.sh(script.split("rp_rc=$?")[0])  # the connection is lost here
-    with pytest.raises(restore.ForeignChange):
+    with pytest.raises(Refused):
         node.plan_back("r1")
     assert node.back("r1", [str(path)])
     assert path.read_text() == "old\n"
@@ -126,7 +127,7 @@ def test_two_changes_by_scripts_are_one_chain(node: Rooted) -> None:
     node.sh(node.journal("r2").before([file_line(path, None)], f"rm {path}"))
     assert node.back("r1") == restore.RestorePlan()
     node.write("etc/a", "3\n")
-    with pytest.raises(restore.ForeignChange):
+    with pytest.raises(Refused):
         node.plan_back("r1")
 
 

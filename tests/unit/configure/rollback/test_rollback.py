@@ -36,6 +36,7 @@ from rackproof.configure.rollback.journal import (
     value_line,
 )
 from rackproof.configure.rollback.restore_script import restore_script
+from rackproof.errors import Refused
 
 OWNER, GROUP = Path("/").owner(), Path("/").group()
 MEMORY = "/dev/shm"
@@ -247,7 +248,7 @@ def test_a_rollback_can_be_undone(node: Node) -> None:
 def test_what_somebody_else_changed_is_refused_and_named(node: Node) -> None:
     journal = node.apply([file(node, "a", "1\n"), file(node, "b", "1\n")])
     (node.root / "b").write_text("mine\n")
-    with pytest.raises(restore.ForeignChange, match=r"changed by somebody else since: \S+/b; .*force="):
+    with pytest.raises(Refused, match=r"changed by somebody else since: \S+/b; .*force="):
         node.plan_back(journal.run)
     assert node.back(journal.run, [node.path("b")])
     assert node.tree() == {}
@@ -258,7 +259,7 @@ def test_a_change_between_two_runs_is_somebody_elses(node: Node) -> None:
     (node.root / "a").write_text("mine\n")
     second = node.apply([file(node, "a", "2\n")])
     assert node.plan_back(second.run)
-    with pytest.raises(restore.ForeignChange):
+    with pytest.raises(Refused):
         node.plan_back(first.run)
 
 
@@ -448,7 +449,7 @@ def test_values_of_the_kernel_come_back(node: Node) -> None:
     node.back(journal.run)
     assert value.read_text().split() == ["4096", "131072", "6291456"]
     value.write_text("7\n")
-    with pytest.raises(restore.ForeignChange):
+    with pytest.raises(Refused):
         node.plan_back(journal.run)
 
 

@@ -15,7 +15,7 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, OtherCluster, Refused
 from rackproof.parse.slurm import Found
 from tests.unit.configure.rack import architecture, rack, site
 
@@ -95,7 +95,7 @@ def test_processors_that_cannot_be_kept(kept: list[int], says: str) -> None:
     lines = {"gpu-01": BIG, "gpu-02": BIG}
     conf.check_kept(cluster({"cpu_spec_list": kept[:-1]}), lines)
     conf.check_kept(cluster(), lines)
-    with pytest.raises(conf.ConfProblem, match=re.escape(says)) as caught:
+    with pytest.raises(Refused, match=re.escape(says)) as caught:
         conf.check_kept(cluster({"cpu_spec_list": kept}), lines)
     assert str(caught.value).startswith("slurm.cpu_spec_list: gpu-[01-02]: ")
 
@@ -296,7 +296,7 @@ def test_the_first_configuration_is_a_restart() -> None:
     ],
 )
 def test_two_controllers(present: str, complaint: str) -> None:
-    with pytest.raises(conf.OtherCluster, match=complaint):
+    with pytest.raises(OtherCluster, match=complaint):
         conf.check_ours("gpu-01", conf.parse_conf(present), cluster())
 
 

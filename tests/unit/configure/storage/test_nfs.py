@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage import catalogue, cephfs, nfs
-from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient, in_turn
+from rackproof.configure.storage.client import ClientNode, NamedStorage, in_turn
 from rackproof.configure.storage.inputs import KEY, Secret, StorageClients
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import parse_holding
 from rackproof.core.architecture import Storage
 from rackproof.core.rack import Node, Rack
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 from tests.unit.configure.storage.vendor import Bench
 
 FOUR = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
@@ -66,7 +66,7 @@ def test_a_single_mount_of_an_appliance_goes_to_another_address_on_every_node() 
 
 
 def test_several_mounts_that_the_kernel_would_make_one_are_refused() -> None:
-    with pytest.raises(NoClient, match=r"4 mounts over 4 addresses with NFS 4\.2"):
+    with pytest.raises(DeclarationError, match=r"4 mounts over 4 addresses with NFS 4\.2"):
         nfs.mounts(isilon(fstype="nfs4", options=["vers=4.2"]), at())
     assert len(nfs.mounts(isilon(fstype="nfs4", options=["vers=4.2"]), at(nfs={"driver": "vastnfs"}))) == 4
     assert len(nfs.mounts(isilon(("10.0.0.1",), fstype="nfs4", options=["vers=4.2"]), at())) == 4

@@ -13,10 +13,11 @@ import pytest
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.storage import beegfs, catalogue, daos, lustre, multipath, scale, weka
-from rackproof.configure.storage.client import ClientNode, NamedStorage, NoClient
+from rackproof.configure.storage.client import ClientNode, NamedStorage
 from rackproof.configure.storage.inputs import Download, Nfs, StorageClients
 from rackproof.configure.storage.steps import Step, script_of
 from rackproof.core.architecture import Storage
+from rackproof.errors import DeclarationError
 from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
 
 SUM = "0" * 64
@@ -91,7 +92,7 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
             {"scale": {"verbs_ports": ["m/1"], "join": "remote", "admin_node": "a"}},
             "needs remote_cluster, remote_contacts and remote_key",
         ),
-        (named("fuse.daos", "pool"), {}, "DAOS wants POOL/CONTAINER, actual pool"),
+        (named("fuse.daos", "pool"), {}, "expected POOL/CONTAINER, actual pool"),
         (named("ceph", "fs"), {}, "section ceph, or storage_clients.cephfs.fsid"),
         (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret: name where the key"),
         (named("zfs", "pool"), {}, "no rule to mount"),
@@ -102,7 +103,7 @@ def test_what_is_missing_is_named_before_anything_is_touched(storage: NamedStora
         catalogue.mounts_of(storage, around(**inputs))
         catalogue.clients_of([storage], around(**inputs), "debian", None, lambda kind: None)
 
-    with pytest.raises(NoClient, match=says):
+    with pytest.raises(DeclarationError, match=says):
         plan()
 
 
@@ -249,7 +250,7 @@ def test_a_vast_bundle_that_does_not_build_says_why(server: Vendor, bench: Bench
 
 
 def test_vast_without_a_source_is_refused_while_planning() -> None:
-    with pytest.raises(NoClient, match="needs either bundle"):
+    with pytest.raises(DeclarationError, match="needs either bundle"):
         multipath.steps(Nfs(driver="vastnfs"), "debian")
 
 
@@ -300,7 +301,9 @@ def test_what_a_version_set_brings_is_asked_of_no_other_repository(
 
 def test_a_version_set_and_the_inventory_that_differ_are_both_named() -> None:
     said = around(beegfs={"auth_disabled": True, "packages": {"beegfs-client": "8.2.0"}})
-    with pytest.raises(NoClient, match=r"packages: beegfs-client 8\.2\.0, and the version set has 8\.3\.1: say one"):
+    with pytest.raises(
+        DeclarationError, match=r"packages: beegfs-client 8\.2\.0, and the version set has 8\.3\.1: name one"
+    ):
         catalogue.clients_of([BEEGFS], replace(said, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.package_manager import wait_for_lock
-from rackproof.configure.versions.repositories import Key, NotPinnable, files, keys, keys_script, mirrored
+from rackproof.configure.versions.repositories import Key, files, keys, keys_script, mirrored
 from rackproof.core.machine import Machine
+from rackproof.errors import DeclarationError
 from tests.unit.configure.versions.programs import refusal, run_with
 from tests.unit.core.versions.sets import changed, example
 
@@ -39,7 +40,7 @@ def test_pins_keep_firmware_tools_dkms_and_the_other_driver_out() -> None:
 
 def test_a_mirror_with_one_host_for_all_needs_labels() -> None:
     mirrors = {"https://vendor.example": "http://mirror.site/a", "https://other.example": "http://mirror.site/b"}
-    with pytest.raises(NotPinnable, match=r"shares the host mirror.site with doca"):
+    with pytest.raises(DeclarationError, match=r"shares the host mirror.site with doca"):
         written(mirrors)
 
 
