@@ -1,7 +1,7 @@
 """Reference architectures on disk: finding, reading, and saying where a file is wrong.
 
 An architecture is named by id (``virtual-rack`` is ``architectures/virtual-rack.yaml``, looked up in the working
-directory first, then beside the kit) or by the path of a file. Every complaint is an ArchitectureError of one line::
+directory first, then among the kit's) or by the path of a file. Every complaint is an ArchitectureError of one line::
 
     architectures/virtual-rack.yaml:12: storage.nfs-tcp.mountpiont: unknown key; did you mean 'mountpoint'?
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from rackproof import kit
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.complaints import model_problems
 from rackproof.core.architecture.consistency import problems, unknown_checks
@@ -54,8 +55,7 @@ class AvailableArchitecture:
 
 def default_search() -> tuple[Path, ...]:
     """Folders that are looked through for an id, nearest first."""
-    kit = Path(__file__).resolve().parent
-    return (Path("architectures"), kit.parent / "architectures", kit / "data" / "architectures")
+    return (Path("architectures"), kit.folder("architectures"))
 
 
 def available(search: Sequence[Path] | None = None) -> list[AvailableArchitecture]:

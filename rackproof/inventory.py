@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
+from rackproof.kit import inventory_file
 
 TIMEOUT_S = 60
 
@@ -23,9 +23,7 @@ def load_rack(inventory: str) -> Rack:
 
     Raises InventoryError when the file is absent, raises, lists a node twice in one group or has no node.
     """
-    path = Path(inventory)
-    if not path.is_file():
-        raise InventoryError(f"{inventory}: no such inventory file (examples: inventories/)")
+    inventory_file(inventory)
     try:
         done = subprocess.run(
             [sys.executable, "-m", "rackproof.inventory_reader", inventory],

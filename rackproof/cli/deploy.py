@@ -14,7 +14,8 @@ from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 from rackproof.evidence.folder import REPORTS, new_run
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
-from rackproof.run.converge import CLUSTER, INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
+from rackproof.kit import CLUSTER
+from rackproof.run.converge import INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
 
 
 @click.command()

@@ -9,13 +9,14 @@ import click
 from rackproof.cli.options import limit_option
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
+from rackproof.kit import CLUSTER
 
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 @click.command()
 @click.argument("inventory", required=False)
-@click.argument("deploy_file", default="deploys/cluster.py")
+@click.argument("deploy_file", default=CLUSTER)
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Recordings, or a written rack, instead of nodes: the same as @recording/DIR.")  # fmt: skip
 @limit_option

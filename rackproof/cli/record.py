@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from rackproof.core.nearest import suggestion
+from rackproof import kit
 from rackproof.core.rack import fold
-from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK, InventoryError
+from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK
 from rackproof.remote.collect import fetch
 from rackproof.remote.drift import QUESTIONS
 from rackproof.remote.recording import Recording
@@ -48,9 +48,8 @@ def record(
     One file a node, to be read by `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`.
     Exit status: 0 every node was asked everything, 2 a node did not answer, or not to the end, 3 usage.
     """
-    if deploy is not None and not Path(deploy).is_file():
-        known = [str(path) for path in sorted(Path("deploys").glob("*.py")) if path.stem != "__init__"]
-        raise InventoryError(f"{deploy}: no such deploy file; {suggestion(deploy, known)}")
+    if deploy is not None:
+        kit.deploy_file(deploy)
     checks = load_checks(validators_folder())
     context = open_context(inventory, architecture, None)
     unplanned = None

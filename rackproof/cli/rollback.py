@@ -9,8 +9,7 @@ import click
 from rackproof.cli.deploy import deploy
 from rackproof.cli.options import limit_option
 from rackproof.evidence.folder import REPORTS
-
-DEPLOY = "deploys/rollback.py"
+from rackproof.kit import ROLLBACK
 
 
 @click.command()
@@ -44,6 +43,6 @@ def rollback(
     data = [f"run={run}"] if run else []
     data += [f"force={','.join(force)}"] if force else []
     context.invoke(
-        deploy, inventory=inventory, deploy_file=DEPLOY, limit=limit, data=tuple(data), dry=dry, diff=diff,
+        deploy, inventory=inventory, deploy_file=ROLLBACK, limit=limit, data=tuple(data), dry=dry, diff=diff,
         output=output, quiet=quiet,
     )  # fmt: skip

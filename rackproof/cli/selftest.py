@@ -41,6 +41,8 @@ def selftest(
     """
     validators = validators_folder()
     folder = faults or validators.parent / FAULTS
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no catalogue of faults; run this in a checkout, or give --faults DIR")
     material = read_material(validators, folder, folder.parent / DATA)
     if list_only:
         click.echo("\n".join(listing(material.catalogue)))

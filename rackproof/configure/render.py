@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rackproof import kit
+
 
 class Templates:
     """Renders files of one template tree; an undefined variable is an error, never an empty string."""
@@ -27,5 +29,5 @@ class Templates:
         return self._environment.get_template(f"{path.lstrip('/')}.j2").render(**values)
 
 
-templates: Final = Templates(Path(__file__).resolve().parents[2] / "templates")
+templates: Final = Templates(kit.folder("templates"))
 """The kit's own."""

@@ -19,8 +19,12 @@ from pyinfra.api.state import StateStage
 from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
+from rackproof.kit import make_deploys_importable
+
 if TYPE_CHECKING:
     from rackproof.remote.collect import RecordingReader
+
+make_deploys_importable()  # this is the one module of the kit that every pyinfra process imports before its deploys
 
 ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
 """Environment: a file to which every question without an answer is appended, one JSON object a line.

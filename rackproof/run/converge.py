@@ -23,13 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rackproof import kit
 from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, REBOOTED, DeployRecord, NodeChanges
 from rackproof.core.rack import Rack, fold
 from rackproof.core.reboot_mode import Mode
-from rackproof.errors import InventoryError
 from rackproof.remote.redaction import redact
 
-CLUSTER = "deploys/cluster.py"
 TIMEOUT_S = 21600.0
 """Every operation has a limit of its own; this one is for what never ends. Network stack, driver, CUDA and firmware of
 a first deploy take an hour or two over a slow mirror."""
@@ -124,7 +123,7 @@ class Converged:
 def converge(
     rack: Rack,
     *,
-    deploy: str = CLUSTER,
+    deploy: str = kit.CLUSTER,
     limit: Sequence[str] = (),
     data: Sequence[str] = (),
     dry: bool = False,
@@ -135,8 +134,7 @@ def converge(
     """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
     expected = [node.name for node in rack.select(limit)]
     data = (*data, *((f"reboot={Mode.PLANNED.value}",) if dry else ()))
-    if not Path(deploy).is_file():
-        raise InventoryError(f"{deploy}: no such deploy file; run from the root of the checkout")
+    path = kit.deploy_file(deploy)
     mode = ["--dry"] if dry else ["-y"]
     limits = [pyinfra_pattern(rack, name) for name in expected] if limit else []
     arguments = [a for name in limits for a in ("--limit", name)] + [a for pair in data for a in ("--data", pair)]
@@ -147,7 +145,7 @@ def converge(
         *(["--diff"] if diff else []),
         *arguments,
         rack.source,
-        deploy,
+        str(path),
     ]
     transcript = Transcript(expected)
     began = time.monotonic()

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rackproof.core.nearest import suggestion
+from rackproof import kit
 from rackproof.core.plan import RackPlan
 from rackproof.errors import InventoryError
 
@@ -31,16 +30,14 @@ def plan_deploys(
 
     Raises InventoryError when nothing can be planned at all; a plan that failed says so in its ``error``.
     """
-    if not Path(deploy).is_file():
-        known = [str(path) for path in sorted(Path("deploys").glob("*.py")) if path.stem != "__init__"]
-        raise InventoryError(f"{deploy}: no such deploy file; {suggestion(deploy, known)}")
+    path = str(kit.deploy_file(deploy))
     for inventory in inventories:
-        if not inventory.startswith("@") and not Path(inventory).is_file():
-            raise InventoryError(f"{inventory}: no such inventory file (examples: inventories/)")
+        if not inventory.startswith("@"):
+            kit.inventory_file(inventory)
     for pair in data:
         if "=" not in pair:
             raise InventoryError(f"--data {pair.split('=')[0]}: expected KEY=VALUE")
-    request = {"inventories": list(inventories), "deploy": deploy, "limit": list(limit), "data": list(data)}
+    request = {"inventories": list(inventories), "deploy": path, "limit": list(limit), "data": list(data)}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "rackproof.run.plan_reader"],
@@ -55,8 +52,9 @@ def plan_deploys(
     except subprocess.TimeoutExpired:
         raise InventoryError(f"{', '.join(inventories)}: not planned within {timeout_s:g} s") from None
     try:
-        return _PLANS.validate_json(done.stdout.splitlines()[-1])
+        plans = _PLANS.validate_json(done.stdout.splitlines()[-1])
     except (IndexError, ValidationError):
         lines = done.stderr.strip().splitlines()
         why = lines[-1] if lines else f"ended with exit status {done.returncode} and without a word"
         raise InventoryError(f"{', '.join(inventories)}: cannot be planned: {why}") from None
+    return [plan.model_copy(update={"deploy": deploy}) for plan in plans]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rackproof import kit
 from rackproof.remote.collect import fetch
 from rackproof.remote.pyinfra_recording import ASKED_FILE
 from rackproof.remote.recording import Recording
@@ -31,10 +32,11 @@ MODES = ((), ("--diff",))
 def ask_plan(context: Context, deploy: str) -> str | None:
     """Record what the plan of a deploy asks the selected nodes. Returns why it cannot be planned, in one line.
 
-    The plan knows the selected nodes only.
+    The plan knows the selected nodes only. Raises InventoryError where there is no such deploy file.
     """
     if context.fleet is None:
         return "no node can be asked"
+    deploy = str(kit.deploy_file(deploy))
     with TemporaryDirectory(prefix="rackproof-plan-") as name:
         for options in MODES:
             complaint = _ask(context, context.fleet, deploy, Path(name), options)

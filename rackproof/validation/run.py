@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from rackproof import kit
 from rackproof.core.evidence import CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
 from rackproof.evidence.session import Session
 from rackproof.validation.context import Embedding, live_context
 from rackproof.validation.selection import EVERYTHING, Selection
 
-FOLDER = "validators"
 _QUIET = (
     "--import-mode=importlib",
     "--capture=no",
@@ -26,11 +26,9 @@ _QUIET = (
 
 
 def validators_folder() -> Path:
-    """``validators/`` of the working directory, or the one beside the kit. Raises RunError."""
-    for base in (Path.cwd(), Path(__file__).resolve().parents[2]):
-        if (base / FOLDER / "conftest.py").is_file():
-            return base / FOLDER
-    raise RunError(f"no {FOLDER}/ here; run this where inventories/ and {FOLDER}/ are")
+    """``validators/`` of the working directory, else the kit's."""
+    own = Path.cwd() / "validators"
+    return own if (own / "conftest.py").is_file() else kit.folder("validators")
 
 
 def run_validators(

@@ -283,7 +283,7 @@ def test_other_nodes_and_deploys_are_refused_before_anything_is_asked(
     shell = Shell("gpu-01")
     monkeypatch.setattr(command, "open_context", lambda *_: context_of(shell, nodes=NODES[:1]))
     done = CliRunner().invoke(command.record, ["gpu-09", "-o", "rec"])
-    assert "no node or group 'gpu-09'" in str(done.exception)
+    assert "'gpu-09' matches no node" in str(done.exception)
     done = CliRunner().invoke(command.record, ["gpu", "-o", "rec", "--deploy", "none.py"])
     assert "none.py: no such deploy file" in str(done.exception)
     assert shell.commands == []

@@ -16,15 +16,16 @@ from typing import Any
 
 from rackproof import shell
 from rackproof.configure.health_check.inputs import HealthInputs
-from rackproof.configure.health_check.requirements import LOCK, Pinned, pinned, title
+from rackproof.configure.health_check.requirements import KIT, Pinned, pinned, title
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Slurm
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
+from rackproof.kit import DATA, LOCK, PACKAGE, folder, root
 
-PARTS = ("rackproof", "validators", "architectures", "pyproject.toml")
-"""Of the checkout, what checks need."""
+FOLDERS = ("architectures", "validators")
+"""What checks need beside the package; on the node it is where a wheel has it."""
 SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf", ".sh")
 NOT_NEEDED = ("pyinfra",)
 """Dependencies of deploying and certifying only."""
@@ -77,38 +78,27 @@ def inputs_of(node: Node, virtual: bool) -> HealthInputs:
     return chosen
 
 
-def checkout() -> Path:
-    """Where the kit itself was started from. Raises InventoryError when that is no checkout."""
-    root = Path(__file__).resolve().parents[3]
-    missing = [part for part in PARTS if not (root / part).exists()]
-    if missing:
-        raise InventoryError(f"{root}: no {', '.join(missing)} beside the kit: health_check needs a checkout")
-    return root
+def members() -> dict[str, Path]:
+    """Files by their name in the archive, sorted; no caches and nothing hidden."""
+    roots = {KIT: PACKAGE, **{f"{KIT}/{DATA}/{name}": folder(name) for name in FOLDERS}}
+    return {
+        f"{name}/{path.relative_to(source)}": path
+        for name, source in roots.items()
+        for path in sorted(source.rglob("*"))
+        if path.is_file()
+        and path.suffix in SUFFIXES
+        and not any(part.startswith((".", "__pycache__")) for part in path.relative_to(source).parts)
+        and not (source == PACKAGE and path.is_relative_to(PACKAGE / DATA))
+    }
 
 
-def members(root: Path) -> list[Path]:
-    """Files of the kit, sorted; no caches and nothing hidden."""
-    found: list[Path] = []
-    for part in PARTS:
-        path = root / part
-        inside = [path] if path.is_file() else sorted(path.rglob("*"))
-        found += [
-            each
-            for each in inside
-            if each.is_file()
-            and each.suffix in SUFFIXES
-            and not any(name.startswith((".", "__pycache__")) for name in each.relative_to(root).parts)
-        ]
-    return found
-
-
-def archive(root: Path) -> bytes:
+def archive() -> bytes:
     """A compressed tar without times and owners."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for path in members(root):
+        for name, path in members().items():
             data = path.read_bytes()
-            member = tarfile.TarInfo(str(path.relative_to(root)))
+            member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), 0o644
             tar.addfile(member, io.BytesIO(data))
     return gzip.compress(buffer.getvalue(), mtime=0)
@@ -116,7 +106,7 @@ def archive(root: Path) -> bytes:
 
 def wheels() -> tuple[Pinned, ...]:
     """What checks need from the package index, to the digest. Raises InventoryError."""
-    path = checkout() / LOCK
+    path = root() / LOCK
     try:
         lock = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -64,7 +64,7 @@ def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, .
 @lru_cache(maxsize=4)
 def wanted_kit(chosen: HealthInputs) -> kit.Kit:
     try:
-        return kit.Kit(kit.archive(kit.checkout()), kit.requirements(), chosen)
+        return kit.Kit(kit.archive(), kit.requirements(), chosen)
     except RackproofError as error:
         raise DeployError(str(error)) from None
 

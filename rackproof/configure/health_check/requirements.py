@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.errors import InventoryError
+from rackproof.kit import LOCK
 
-LOCK: Final = "uv.lock"
 KIT: Final = "rackproof"
 MACHINES: Final = ("x86_64", "aarch64")
 OLDEST_PYTHON: Final = 311
