@@ -44,18 +44,18 @@ lint: .venv/.ready ## ruff, mypy and shellcheck
 	@$(RUN) mypy
 	@$(RUN) python -m tests.shellcheck
 
-test-unit: .venv/.ready ## tests without network and rack, in seconds
+test-unit: .venv/.ready ## tests without network and rack: two minutes on two cores
 	@$(RUN) pytest tests/unit -q -n auto --dist worksteal
 
 LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 
-test-lab: setup ## tests on the virtual rack (boots it where it is down), without the long ones
+test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a stopped server, certify killed and resumed
 	@$(RUN) $(LAB_TESTS) -m 'not long'
 
-test-long: setup ## the long ones: every live fault, reboots, a rollback refused, a node killed in a benchmark
+test-long: setup ## the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks
 	@$(RUN) $(LAB_TESTS) -m long
 
-test: setup test-unit test-lab ## what CI runs: unit tests and those on the virtual rack
+test: setup test-unit test-lab ## test-unit and test-lab, as CI runs them
 
 golden: .venv/.ready ## write the expected plans of tests/data/plans anew
 	@$(RUN) python -m tests.unit.plan.golden

@@ -1,7 +1,8 @@
 """One booted rack for all tests here.
 
-A rack that is up is used and left up, and one that is down is started with the disks that it has. A new rack starts
-from converged disks (``converged_disks``), which are made first where there are none for the present sources.
+A rack that is up is used and left up, and one that is down is started with the disks that it has. Where there is no
+rack, a new one starts from converged disks (``converged_disks``), which are made first where there are none for the
+present sources, and its own copies are removed at the end.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def lab(disks: ConvergedDisks, is_new: bool) -> Iterator[Lab]:
     yield lab
     if not was_up:
         lab.down(now=True)
+        if is_new:
+            lab.reset()
 
 
 @pytest.fixture(scope="session")
