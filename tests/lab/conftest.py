@@ -40,7 +40,7 @@ _prepared_s: dict[str, float] = {}
 
 
 def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
-    """Every line says how long its test took, what it waited for included: a run that is cut off has said so too."""
+    """Print each test's duration with its setup, so that a run that is cut off has printed them, too."""
     if not isinstance(report, pytest.TestReport):
         return None
     if report.when == "setup":

@@ -22,21 +22,21 @@ from tests.lab.conftest import Command
 
 
 def test_up_on_a_running_rack_says_so(lab: Lab, command: Command) -> None:
-    done = command("rackproof", "lab", "up")
-    assert done.returncode == 0
-    assert "already up: 3 nodes" in done.stderr
+    result = command("rackproof", "lab", "up")
+    assert result.returncode == 0
+    assert "already up: 3 nodes" in result.stderr
 
 
 def test_status_names_every_node(lab: Lab, command: Command) -> None:
-    done = command("rackproof", "lab", "status")
-    assert done.returncode == 0
+    result = command("rackproof", "lab", "status")
+    assert result.returncode == 0
     for name in ("storage-01", "gpu-01", "gpu-02"):
-        assert f"{name:<12} running" in done.stdout
+        assert f"{name:<12} running" in result.stdout
 
 
 def test_ssh_runs_a_command_on_a_node(lab: Lab, command: Command) -> None:
-    done = command("rackproof", "lab", "ssh", "gpu-02", "hostname")
-    assert (done.returncode, done.stdout.strip()) == (0, "gpu-02")
+    result = command("rackproof", "lab", "ssh", "gpu-02", "hostname")
+    assert (result.returncode, result.stdout.strip()) == (0, "gpu-02")
 
 
 def test_the_manifest_names_exact_versions(lab: Lab, command: Command) -> None:
@@ -53,8 +53,8 @@ def test_the_private_key_is_private_and_stays_in_the_lab(lab: Lab, rack: Rack) -
     assert stat.S_IMODE(lab.folder.stat().st_mode) == 0o700
     secret = key.read_text().splitlines()[3]  # the first line of the body is the same in every key
     for node in rack.nodes:
-        found = Connection(node).run(f"grep -rlF -- {secret} /root /etc/ssh", 300)
-        assert found.rc == 1, found.text
+        answer = Connection(node).run(f"grep -rlF -- {secret} /root /etc/ssh", 300)
+        assert answer.rc == 1, answer.text
 
 
 def test_a_gpu_node_has_two_numa_nodes_and_its_data_drive(lab: Lab, rack: Rack) -> None:

@@ -13,14 +13,14 @@ KEPT = "/var/lib/rackproof/rollback"
 
 
 def undoable(fleet: Fleet) -> dict[str, list[str]]:
-    """Node by node, the runs whose former state is kept on it for a rollback."""
-    asked = fleet.run(dict.fromkeys(("gpu-01", "gpu-02", "storage-01"), f"ls {KEPT}"), 30)
-    assert all(answer.ok for answer in asked.values()), asked
-    return {node: answer.text.split() for node, answer in asked.items()}
+    """Runs that each node can roll back."""
+    answers = fleet.run(dict.fromkeys(("gpu-01", "gpu-02", "storage-01"), f"ls {KEPT}"), 30)
+    assert all(answer.ok for answer in answers.values()), answers
+    return {node: answer.text.split() for node, answer in answers.items()}
 
 
 def changes(output: str) -> dict[str, list[str]]:
-    """Operation by operation, the nodes that it changed; fails when a node was lost on the way."""
+    """Changed nodes by operation; fails when a node was lost."""
     results = json.loads(output)["results"]
     assert not results["failed_hosts"]
     assert results["totals"]["error"] == 0
@@ -32,19 +32,19 @@ def test_a_second_run_of_pyinfras_own_command_changes_and_keeps_nothing(
     converged: Rack, fleet: Fleet, command: Command
 ) -> None:
     kept = undoable(fleet)
-    done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert changes(done.stdout) == {}
+    result = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert changes(result.stdout) == {}
     assert undoable(fleet) == kept
 
 
 def test_a_node_that_is_down_is_named_and_the_others_are_kept(converged: Rack, fleet: Fleet, command: Command) -> None:
     assert fleet["gpu-02"].run("systemctl stop ssh.socket ssh.service", 300).error is None
     try:
-        done = command("rackproof", "deploy", INVENTORY, "--quiet")
+        result = command("rackproof", "deploy", INVENTORY, "--quiet")
     finally:
         fleet["gpu-02"].run("systemctl start ssh.service", 300)  # the session that is open survives its daemon
-    assert done.returncode == 2, done.stdout
-    assert "gpu-02: not reached" in done.stdout
-    assert "gpu-01,storage-01: no changes" in done.stdout
-    assert "not ok: gpu-02 not reached" in done.stdout
+    assert result.returncode == 2, result.stdout
+    assert "gpu-02: not reached" in result.stdout
+    assert "gpu-01,storage-01: no changes" in result.stdout
+    assert "not ok: gpu-02 not reached" in result.stdout

@@ -20,9 +20,9 @@ LIMIT_S = 480  # far above what a slow emulated rack needs (180), far below fore
 def test_plain_pytest_gives_the_same(converged: Rack, command: Command) -> None:
     """Of one node and without its containers, which take minutes of an emulated processor."""
     narrowed = ("--limit", "gpu-02", "-k", "not container and not slurm")
-    done = command("pytest", "validators/", "--inventory", INVENTORY, "-q", *narrowed)
-    assert done.returncode == 0, done.stdout[-4000:]
-    assert " passed" in done.stdout
+    result = command("pytest", "validators/", "--inventory", INVENTORY, "-q", *narrowed)
+    assert result.returncode == 0, result.stdout[-4000:]
+    assert " passed" in result.stdout
 
 
 @pytest.fixture
@@ -40,17 +40,17 @@ def test_a_stopped_nfs_server_fails_its_mounts_in_time_and_nothing_else_hangs(
     without_nfs_server: None, command: Command
 ) -> None:
     began = time.monotonic()
-    done = command("rackproof", "validate", INVENTORY, "--quiet", timeout=600)
+    result = command("rackproof", "validate", INVENTORY, "--quiet", timeout=600)
     elapsed = time.monotonic() - began
-    assert done.returncode == 1, done.stdout
+    assert result.returncode == 1, result.stdout
     assert elapsed < LIMIT_S
-    assert "nfs-tcp" in done.stdout
+    assert "nfs-tcp" in result.stdout
 
 
 def test_after_the_server_is_back_its_mounts_pass(converged: Rack, command: Command) -> None:
     deadline = time.monotonic() + 150  # NFS 4's grace period, and the clients' way back
     while True:
-        done = command("rackproof", "validate", INVENTORY, "--quiet", "--tags", "mount,storage_server")
-        if done.returncode == 0 or time.monotonic() > deadline:
+        result = command("rackproof", "validate", INVENTORY, "--quiet", "--tags", "mount,storage_server")
+        if result.returncode == 0 or time.monotonic() > deadline:
             break
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout

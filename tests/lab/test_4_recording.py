@@ -148,8 +148,8 @@ def both(request: pytest.FixtureRequest, converged: Rack, tmp_path_factory: pyte
 
 def both_of(node: Node, fleet: Fleet, folder: Path) -> tuple[Host, Callable[[], Host], RecordingReader]:
     reader = RecordingReader(node.name, fleet[node.name], timeout_s=60)
-    asked = [lambda question=question: question(host_of(node.name, reader)) for question in QUESTIONS.values()]
-    gather(fleet, {node.name: reader}, {node.name: asked}, rounds=100)  # questions ask one thing after the other
+    questions = [lambda question=question: question(host_of(node.name, reader)) for question in QUESTIONS.values()]
+    gather(fleet, {node.name: reader}, {node.name: questions}, rounds=100)  # questions ask one thing after the other
     return ssh_host(node, folder), lambda: host_of(node.name, reader), reader
 
 
@@ -164,7 +164,7 @@ def test_the_answer_is_the_same(both: Any, name: str) -> None:
 
 @pytest.mark.long
 def test_the_answer_is_the_same_from_a_file(both: Any) -> None:
-    """Written down and read again, with nobody there to ask."""
+    """Answers from a recording file, without a connection to the node."""
     _, recorded, reader = both
     answers = {name: answer(recorded(), question) for name, question in QUESTIONS.items()}
     node = Node(reader.node, ("gpu",))
@@ -177,7 +177,7 @@ def test_the_answer_is_the_same_from_a_file(both: Any) -> None:
 
 @pytest.mark.long
 def test_a_missing_tool_is_no_answer(both: Any) -> None:
-    """The one difference: where testinfra sees exit status 127, a check has not measured anything."""
+    """The one difference: exit status 127 is an answer to testinfra and UNMEASURED to the kit."""
     direct, recorded, _ = both
     assert direct.run("no-such-program").rc == 127
     with pytest.raises(Unmeasured, match="not found"):
@@ -185,12 +185,12 @@ def test_a_missing_tool_is_no_answer(both: Any) -> None:
 
 
 USERS = {
-    # login name: what stands in its way, and the words for it; None is nothing
+    # login name: expected error of the connection; None: the login works
     "rp-noisy": None,
     "rp-nologin": "its login shell runs no commands: This account is currently not available.",
     "rp-false": "its login shell runs no commands: exit status 1",
     "rp-nosudo": "sudo is refused: ",
-    "rp-nobody-knows": "authentication failed",
+    "rp-unknown": "authentication failed",
 }
 MAKE_USERS = r"""
 set -e
@@ -226,7 +226,7 @@ def users(converged: Rack) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_login_that_is_no_good_says_why_and_answers_nothing(users: Node, user: str) -> None:
+def test_a_login_that_fails_gives_its_reason_and_no_answers(users: Node, user: str) -> None:
     data = {**users.data, "ssh_user": user, "_sudo": user == "rp-nosudo"}
     node = Node(users.name, users.groups, data)
     with Fleet(Rack("users", (node,))) as fleet:
@@ -235,9 +235,9 @@ def test_a_login_that_is_no_good_says_why_and_answers_nothing(users: Node, user:
         results = [reader.read(command) for command in ASKED]
     reason = USERS[user]
     if reason is None:
-        found = [(result.rc, result.stdout, result.stderr) for result in results]
+        actual = [(result.rc, result.stdout, result.stderr) for result in results]
         assert [result.error for result in results] == [None] * len(ASKED)
-        assert found == [(4, b"a\xffb", b"warned\n"), (1, b"", b""), (0, b"one!\ntwo\n", b"")]
+        assert actual == [(4, b"a\xffb", b"warned\n"), (1, b"", b""), (0, b"one!\ntwo\n", b"")]
         assert reader.misses == 0
     else:
         assert [result.rc for result in results] == [None] * len(ASKED)

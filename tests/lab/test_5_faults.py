@@ -87,11 +87,11 @@ def bad(results: list[CheckResult]) -> dict[str, str]:
 def seconds_of_a_read(rack: Rack) -> float:
     """As dd counts them on the node: how long the host takes to get there is not the drive's."""
     with Fleet(rack) as fleet:
-        done = fleet["gpu-01"].run("dd if=/dev/disk/by-label/rp-local of=/dev/null bs=1M count=4 iflag=direct", 300)
-    assert done.ok, done.why
-    said = re.search(r"copied, ([\d.e-]+) s", done.stderr.decode())
-    assert said, done.stderr
-    return float(said[1])
+        result = fleet["gpu-01"].run("dd if=/dev/disk/by-label/rp-local of=/dev/null bs=1M count=4 iflag=direct", 300)
+    assert result.ok, result.why
+    seconds = re.search(r"copied, ([\d.e-]+) s", result.stderr.decode())
+    assert seconds, result.stderr
+    return float(seconds[1])
 
 
 @pytest.mark.usefixtures("_nothing_is_left_on")
@@ -105,12 +105,12 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
     results = read_rack(converged, arch, wave in GPUS_ONLY)
     for fault in on:
         if fault.check:
-            found = [
+            outcomes = [
                 r
                 for r in results
                 if (r.check, r.node) == (fault.check, fault.seen_on or fault.node) and fault.item in ("", r.item)
             ]
-            assert [r for r in found if r.outcome is fault.outcome], (fault.name, found)
+            assert [r for r in outcomes if r.outcome is fault.outcome], (fault.name, outcomes)
     unexplained = [
         r
         for r in results
@@ -120,7 +120,7 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
     slow_s = seconds_of_a_read(converged) if "slow-disk" in WAVES[wave] else None
     assert slow_s is None or slow_s > SLOW_S
 
-    faults.put_on(lab, WAVES[wave][0])  # said twice
+    faults.put_on(lab, WAVES[wave][0])  # a second time
     assert set(faults.take_all_off(lab)) == set(WAVES[wave])
     assert faults.take_off(lab, WAVES[wave][0]) is None
     if wave in GPUS_ONLY and wave != "lies":

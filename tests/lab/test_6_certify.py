@@ -35,8 +35,8 @@ FILES = (
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((folder / "verdicts.json").read_text())["verdicts"]
-    return found
+    judged: list[dict[str, Any]] = json.loads((folder / "verdicts.json").read_text())["verdicts"]
+    return judged
 
 
 def the_run(output: Path) -> Path:
@@ -68,12 +68,14 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
         arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 1500
-    done: list[str] = []
-    while len(done) < 2 and time.monotonic() < deadline:
+    steps_done: list[str] = []
+    while len(steps_done) < 2 and time.monotonic() < deadline:
         time.sleep(0.5)
         assert process.poll() is None
         evidence = list(output.glob("*/evidence.jsonl"))
-        done = [r.body["step"] for r in read_records(evidence[0].parent) if r.kind is Kind.STEP] if evidence else []
+        steps_done = (
+            [r.body["step"] for r in read_records(evidence[0].parent) if r.kind is Kind.STEP] if evidence else []
+        )
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     folder = the_run(output)
@@ -131,9 +133,9 @@ def test_a_node_without_fio_is_unmeasured_and_the_other_is_measured(
     output = tmp_path / "reports"
     command("rackproof", "bench", INVENTORY, "--architecture", str(small), "--output", str(output), "--quiet")
     records = read_records(the_run(output))
-    found = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
-    assert found["storage.read_bandwidth", ("gpu-01",)]["samples"]
-    lost = found["storage.read_bandwidth", ("gpu-02",)]
+    measurements = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
+    assert measurements["storage.read_bandwidth", ("gpu-01",)]["samples"]
+    lost = measurements["storage.read_bandwidth", ("gpu-02",)]
     assert lost["samples"] == []
     assert "fio" in lost["reason"]
 
@@ -174,8 +176,8 @@ def test_a_node_killed_in_the_middle_of_a_benchmark_is_unmeasured_and_the_others
     folder = the_run(output)
     by = {(v["id"], v["subject"]): v["status"] for v in verdicts(folder) if v["metric"] == "storage.write_bandwidth"}
     records = read_records(folder)
-    found = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
-    assert found["storage.write_bandwidth", ("gpu-01",)]["samples"]
-    assert found["storage.read_bandwidth", ("gpu-01",)]["samples"]
-    assert not found["storage.write_bandwidth", ("gpu-02",)]["samples"]
+    measurements = {(r.body["metric"], tuple(r.body["members"])): r.body for r in records if r.kind is Kind.MEASUREMENT}
+    assert measurements["storage.write_bandwidth", ("gpu-01",)]["samples"]
+    assert measurements["storage.read_bandwidth", ("gpu-01",)]["samples"]
+    assert not measurements["storage.write_bandwidth", ("gpu-02",)]["samples"]
     assert "FAIL" not in {status for (_, subject), status in by.items() if subject == "gpu-02"}

@@ -76,7 +76,9 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
 
 
 @pytest.mark.long
-def test_what_somebody_changed_since_is_refused_and_named(converged: Rack, fleet: Fleet, command: Command) -> None:
+def test_a_file_changed_after_the_run_is_not_rolled_back_without_force(
+    converged: Rack, fleet: Fleet, command: Command
+) -> None:
     assert fleet[NODE].run(f"echo '{BY_HAND}' >{CONF}", 300).ok
     healed = command(*DEPLOY)
     assert healed.returncode == 0, healed.stdout
@@ -103,11 +105,11 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
     assert locked.returncode == 0, locked.stdout + locked.stderr
     kernel = fleet[NODE].run("uname -r", 300).text.strip()
     assert f"version: {kernel}" in lock.read_text()
-    wish = (*DEPLOY, "--data", f"versions_lock={lock}")
-    done = command(*wish)
-    assert done.returncode == 0, done.stdout + done.stderr
+    deploy_locked = (*DEPLOY, "--data", f"versions_lock={lock}")
+    result = command(*deploy_locked)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert {"ceph-common", f"linux-image-{kernel}"} <= held(fleet)
-    again = command(*wish)
+    again = command(*deploy_locked)
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"{NODE}: no changes" in again.stdout
 
@@ -122,7 +124,7 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
     assert not {"ceph-common", f"linux-image-{kernel}"} & held(fleet)
 
 
-def test_what_is_kept_can_be_read_by_root_only(converged: Rack, fleet: Fleet) -> None:
-    found = fleet[NODE].run(f"find {KEPT} -perm /077", 300)
-    assert found.ok
-    assert found.text.strip() == ""
+def test_kept_states_are_readable_by_root_only(converged: Rack, fleet: Fleet) -> None:
+    readable = fleet[NODE].run(f"find {KEPT} -perm /077", 300)
+    assert readable.ok
+    assert readable.text.strip() == ""

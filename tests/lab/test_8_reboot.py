@@ -1,4 +1,4 @@
-"""Reboots: a changed command line is said, done when it is allowed and in force after; the declared state survives."""
+"""Reboots: a changed kernel command line is reported, applied when reboots are allowed, and in force afterwards."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CLIENT_MOUNTS = ("/mnt/local", "/mnt/nfs-tcp", "/mnt/nfs-rdma", "/mnt/cephfs")
 
 
 @pytest.mark.long
-def test_what_needs_a_reboot_is_said_and_nothing_reboots(converged: Rack, command: Command) -> None:
+def test_a_pending_reboot_is_reported_and_nothing_reboots(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
         boot = fleet[NODE].run(BOOT_ID, 300).text
-    done = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH, "--quiet")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert f"{NODE} reboot required: kernel arguments" in done.stdout
+    result = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH, "--quiet")
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert f"{NODE} reboot required: kernel arguments" in result.stdout
     with Fleet(converged) as fleet:
         assert fleet[NODE].run(BOOT_ID, 300).text == boot
         assert ARGUMENT in fleet[NODE].run("cat /boot/grub/grub.cfg", 300).text
@@ -41,16 +41,16 @@ JOB = f"rm -f {ENDED}; until scontrol -o show node {NODE} | grep -q DRAIN; do sl
 
 
 @pytest.mark.long
-def test_allowed_it_is_done_in_one_batch_when_jobs_have_ended_and_in_force(converged: Rack, command: Command) -> None:
+def test_nodes_reboot_in_one_batch_after_their_jobs_have_ended(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
         boots = {name: fleet[name].run(BOOT_ID, 300).text for name in GPU}
         submitted = fleet[NODE].run(f"sbatch --parsable -w {NODE} -D /tmp -o /dev/null --wrap {shlex.quote(JOB)}", 300)
         assert submitted.ok, submitted.why
-    wish = ("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--data", WISH)
-    done = command(*wish, "--reboot", "--serial", "2", timeout=REBOOT_S)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert f"waiting for jobs {submitted.text.strip()}" in done.stderr
-    assert done.stderr.count("rebooted in") == len(GPU)
+    deploy_argument = ("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--data", WISH)
+    result = command(*deploy_argument, "--reboot", "--serial", "2", timeout=REBOOT_S)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    assert f"waiting for jobs {submitted.text.strip()}" in result.stderr
+    assert result.stderr.count("rebooted in") == len(GPU)
     with Fleet(converged) as fleet:
         assert fleet[NODE].run(f"rm {ENDED}", 300).ok, "the job was ended before its time"
         for name in GPU:
@@ -68,7 +68,7 @@ def test_allowed_it_is_done_in_one_batch_when_jobs_have_ended_and_in_force(conve
 def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     converged: Rack, command: Command
 ) -> None:
-    """And what is no longer wanted on a command line went with that reboot, which somebody else ordered."""
+    """The reboot is ordered outside the kit, and removes the kernel argument that the deploy no longer declares."""
     unwanted = command("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--quiet")
     assert unwanted.returncode == 2, unwanted.stdout + unwanted.stderr[-3000:]
     assert "gpu-[01-02] reboot required: kernel arguments" in unwanted.stdout
@@ -88,9 +88,9 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     with Fleet(converged) as fleet:
         for name in GPU:
             assert ARGUMENT not in fleet[name].run("cat /proc/cmdline /boot/grub/grub.cfg", 300).text
-    done = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert changes(done.stdout) == {}
+    result = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert changes(result.stdout) == {}
 
 
 EARLY, LATE = "/etc/sysctl.d/60-rackproof.conf", "/etc/slurm/slurm.conf"
@@ -103,11 +103,11 @@ def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(conv
     with Fleet(converged) as fleet:
         boot = fleet[NODE].run(BOOT_ID, 300).text
         assert fleet[NODE].run(f"rm {EARLY} {LATE} && systemd-run -q sh -c '{TRAP}'", 300).ok
-    done = command("rackproof", "deploy", INVENTORY, "--quiet", timeout=REBOOT_S)
-    assert done.returncode == 1, done.stdout + done.stderr[-3000:]
-    assert f"{NODE} failed: " in done.stdout + done.stderr
-    assert "the connection was lost" in done.stdout + done.stderr
-    assert "gpu-01,storage-01: no changes" in done.stdout + done.stderr
+    result = command("rackproof", "deploy", INVENTORY, "--quiet", timeout=REBOOT_S)
+    assert result.returncode == 1, result.stdout + result.stderr[-3000:]
+    assert f"{NODE} failed: " in result.stdout + result.stderr
+    assert "the connection was lost" in result.stdout + result.stderr
+    assert "gpu-01,storage-01: no changes" in result.stdout + result.stderr
     deadline = time.monotonic() + REBOOT_S
     while time.monotonic() < deadline:
         with Fleet(converged) as fleet:

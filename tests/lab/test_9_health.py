@@ -43,9 +43,9 @@ def wheels(converged: Rack, tmp_path: Path) -> str:
     python, loaded = answer.text.strip(), tmp_path / "wheels"
     # pip would ask the markers about the Python that it runs on.
     fitting = [
-        each.line.replace(f" ; {each.marker}", "")
-        for each in kit.wheels()
-        if not each.marker or Marker(each.marker).evaluate({"python_full_version": f"{python}.0"})
+        wheel.line.replace(f" ; {wheel.marker}", "")
+        for wheel in kit.wheels()
+        if not wheel.marker or Marker(wheel.marker).evaluate({"python_full_version": f"{python}.0"})
     ]
     wanted = tmp_path / "requirements.txt"
     wanted.write_text("\n".join((*fitting, "")))
@@ -64,8 +64,8 @@ def wheels(converged: Rack, tmp_path: Path) -> str:
     unpack = f"rm -rf {WHEELS} && mkdir {WHEELS} && tar -x -f - -C {WHEELS}"
     with Fleet(converged) as fleet:
         for name in ("gpu-01", NODE):
-            done = fleet[name].run(unpack, 300, stdin=packed.getvalue())
-            assert done.ok, done.why
+            result = fleet[name].run(unpack, 300, stdin=packed.getvalue())
+            assert result.ok, result.why
     return WHEELS
 
 
@@ -85,10 +85,10 @@ def asked_by_slurm(converged: Rack, command: Command, tmp_path: Path, wheels: st
         f'health_check={{"install": true, "wheelhouse": "{wheels}", "time_limit_s": 900, "tags": ["base", "mount"]}}',
         'slurm={"health_check_interval_s": 120}',
     )
-    data = [word for wish in inputs for word in ("--data", wish)]
+    data = [word for value in inputs for word in ("--data", value)]
     try:
-        done = command("rackproof", "deploy", INVENTORY, "--quiet", *data, timeout=INSTALL_S)
-        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        result = command("rackproof", "deploy", INVENTORY, "--quiet", *data, timeout=INSTALL_S)
+        assert result.returncode == 0, result.stdout + result.stderr[-3000:]
         yield
     finally:
         undone = command("rackproof", "deploy", INVENTORY, "--quiet")
@@ -103,24 +103,24 @@ def slurm_says(fleet: Fleet) -> str:
 
 def wait_for(fleet: Fleet, drained: bool) -> str:
     deadline = time.monotonic() + NOTICED_S
-    while ("DRAIN" in (said := slurm_says(fleet))) is not drained:
+    while ("DRAIN" in (state := slurm_says(fleet))) is not drained:
         last = fleet[NODE].run("cat /run/rackproof/health/last /run/rackproof/health/stderr", 300).text
-        assert time.monotonic() < deadline, f"{said}\nits last check: {last}"
+        assert time.monotonic() < deadline, f"{state}\nits last check: {last}"
         time.sleep(10)
-    return said
+    return state
 
 
 @pytest.mark.long
 def test_an_ill_node_leaves_slurm_and_comes_back(asked_by_slurm: None, fleet: Fleet) -> None:
-    told = fleet["storage-01"].run("scontrol show config", 300).text
-    assert f"HealthCheckProgram      = {PROGRAM}" in told
+    config = fleet["storage-01"].run("scontrol show config", 300).text
+    assert f"HealthCheckProgram      = {PROGRAM}" in config
     wait_for(fleet, drained=False)
     well = fleet[NODE].run("sysctl -n vm.swappiness", 300).text.strip()
     assert fleet[NODE].run("sysctl -qw vm.swappiness=77", 300).ok
     try:
-        said = wait_for(fleet, drained=True)
-        assert "Reason=rackproof: " in said
-        assert "swappiness" in said
+        state = wait_for(fleet, drained=True)
+        assert "Reason=rackproof: " in state
+        assert "swappiness" in state
     finally:
         assert fleet[NODE].run(f"sysctl -qw vm.swappiness={well}", 300).ok
     wait_for(fleet, drained=False)

@@ -41,7 +41,7 @@ def test_the_mode_is_the_umasks_or_narrower(tmp_path: Path, mode: int, expected:
     assert (tmp_path / "file").stat().st_mode & 0o777 == expected
 
 
-def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_text("before")
 
@@ -58,10 +58,10 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatc
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
         replace_file(tmp_path / "folder", "x")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
-def test_whoever_reads_meanwhile_sees_one_or_the_other(tmp_path: Path) -> None:
+def test_a_concurrent_reader_sees_the_old_or_the_new_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     replace_file(path, "0" * 5000)
 
@@ -79,4 +79,4 @@ def test_whoever_reads_meanwhile_sees_one_or_the_other(tmp_path: Path) -> None:
         writer.join()
     assert {len(text) for text in seen} <= {5000}
     assert all(len(set(text)) == 1 for text in seen)
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

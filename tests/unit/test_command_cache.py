@@ -24,7 +24,7 @@ def check_a() -> None: ...
 def check_b() -> None: ...
 
 
-def test_a_list_is_the_same_for_nodes_of_a_kind_and_has_what_is_a_nodes_own(caches_of_their_own: Path) -> None:
+def test_nodes_of_a_kind_share_a_list_with_placeholders_for_their_own_values(separate_cache: Path) -> None:
     first = command_cache.load("a" * 64)
     assert (first.commands(NODES[0]), first.note) == ((), "")
     used = {node.name: ["uname -r", f"ls /sys/{node.name}", "id"] for node in NODES[:3]}
@@ -63,12 +63,12 @@ def test_a_damaged_list_is_none_and_says_so(text: str) -> None:
     kept = command_cache.load("c" * 64)
     kept.path.parent.mkdir(parents=True, exist_ok=True)
     kept.path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    found = command_cache.load("c" * 64)
-    assert found.commands(NODES[0]) == ()
-    assert "damaged" in found.note
-    assert "\n" not in found.note
-    found.remember(NODES, {"gpu-01": ["id"]})
-    found.save()
+    cached = command_cache.load("c" * 64)
+    assert cached.commands(NODES[0]) == ()
+    assert "damaged" in cached.note
+    assert "\n" not in cached.note
+    cached.remember(NODES, {"gpu-01": ["id"]})
+    cached.save()
     assert command_cache.load("c" * 64).commands(NODES[0]) == ("id",)
 
 
@@ -78,28 +78,28 @@ def test_a_list_that_others_may_write_to_is_not_run_on_nodes() -> None:
     kept.save()
     assert kept.path.stat().st_mode & 0o077 == 0
     kept.path.chmod(0o666)
-    found = command_cache.load("d" * 64)
-    assert found.commands(NODES[0]) == ()
-    assert found.note.endswith("not used, others may write to it")
+    cached = command_cache.load("d" * 64)
+    assert cached.commands(NODES[0]) == ()
+    assert cached.note.endswith("not used, others may write to it")
 
 
 def test_a_cache_that_cannot_be_written_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    found = command_cache.load("e" * 64)
-    found.remember(NODES, {"gpu-01": ["id"]})
-    found.save()
-    assert "cannot be kept" in found.note
+    cached = command_cache.load("e" * 64)
+    cached.remember(NODES, {"gpu-01": ["id"]})
+    cached.save()
+    assert "cannot be kept" in cached.note
 
 
 def test_old_lists_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(command_cache, "KEPT", 2)
     for age, name in enumerate("xyz"):
-        found = command_cache.load(name * 64)
-        found.save()
-        if found.path.exists():
-            os.utime(found.path, (1000 + age, 1000 + age))
+        cached = command_cache.load(name * 64)
+        cached.save()
+        if cached.path.exists():
+            os.utime(cached.path, (1000 + age, 1000 + age))
     assert sorted(path.name[0] for path in command_cache.folder().iterdir()) == ["y", "z"]
 
 
@@ -152,7 +152,7 @@ def test_one_node_tries_for_all_of_its_kind() -> None:
         assert (reader.misses, shells[name].commands) == (0, ["sh -s"])
 
 
-def test_what_is_remembered_is_asked_at_once_and_nobody_tries() -> None:
+def test_cached_commands_are_run_at_once_without_a_trial() -> None:
     shells, readers = fleet_of("gpu-01", "gpu-02")
     tried: list[str] = []
     questions = {name: asking(reader, CHAIN, tried) for name, reader in readers.items()}

@@ -36,13 +36,13 @@ LATENCIES: dict[str, Any] = {"metric": "storage.random_read_latency"}
 def records(*bodies: Measurement | CheckResult, run: RunInfo | None = None) -> list[Record]:
     """A run with one passing check for every node, and ``bodies``."""
     run = run or run_info()
-    found: list[Record] = []
+    chain: list[Record] = []
     kinds = {Measurement: Kind.MEASUREMENT, CheckResult: Kind.CHECK, RunInfo: Kind.RUN}
     for body in (run, *(check(node.name, name="base.looked") for node in run.nodes), *bodies):
-        prev = found[-1].hash if found else GENESIS
+        prev = chain[-1].hash if chain else GENESIS
         plain = body.model_dump(mode="json", by_alias=True)
-        found.append(make_record(len(found), "2026-01-02T03:04:05Z", kinds[type(body)], plain, prev))
-    return found
+        chain.append(make_record(len(chain), "2026-01-02T03:04:05Z", kinds[type(body)], plain, prev))
+    return chain
 
 
 def reads(*samples: float, node: str = GPU[0], **fields: Any) -> Measurement:
@@ -105,57 +105,64 @@ class TestNumbers:
     def test_of_a_bandwidth_less_is_worse(
         self, before: Sequence[float], after: Sequence[float], change: Change
     ) -> None:
-        found = only(both([reads(*before)], [reads(*after)]))
-        assert found.change is change
-        assert found.criteria == ("nfs.read",)
-        assert found.required
-        assert found.samples == (len(before), len(after))
+        number = only(both([reads(*before)], [reads(*after)]))
+        assert number.change is change
+        assert number.criteria == ("nfs.read",)
+        assert number.required
+        assert number.samples == (len(before), len(after))
 
     def test_of_a_latency_more_is_worse(self) -> None:
-        found = only(both([reads(100.0, 100.0, **LATENCIES)], [reads(120.0, 120.0, **LATENCIES)]))
-        assert (found.change, found.change_pct, found.gain_pct, found.noise_pct) == (Change.WORSE, 20.0, -20.0, 5.0)
-        assert not found.required
+        number = only(both([reads(100.0, 100.0, **LATENCIES)], [reads(120.0, 120.0, **LATENCIES)]))
+        assert (number.change, number.change_pct, number.gain_pct, number.noise_pct) == (Change.WORSE, 20.0, -20.0, 5.0)
+        assert not number.required
 
     def test_percent_are_of_the_first_and_noise_is_of_the_better_one(self) -> None:
-        found = only(both([reads(100.0, 100.0)], [reads(200.0, 200.0)]))
-        assert (found.change_pct, found.gain_pct, found.noise_pct) == (100.0, 100.0, 10.0)
+        number = only(both([reads(100.0, 100.0)], [reads(200.0, 200.0)]))
+        assert (number.change_pct, number.gain_pct, number.noise_pct) == (100.0, 100.0, 10.0)
 
     def test_units_are_converted(self) -> None:
-        found = only(both([reads(100.0)], [reads(0.1, unit="GB/s")]))
-        assert (found.change, found.unit, found.before, found.after) == (Change.SAME, "MB/s", 100.0, 100.0)
+        number = only(both([reads(100.0)], [reads(0.1, unit="GB/s")]))
+        assert (number.change, number.unit, number.before, number.after) == (Change.SAME, "MB/s", 100.0, 100.0)
 
     def test_a_unit_of_something_else_is_not_comparable(self) -> None:
-        found = both([reads(100.0)], [reads(100.0, unit="us")])
-        assert (only(found).change, only(found).remark) == (Change.NOT_COMPARABLE, "B: us cannot be converted to MB/s")
-        assert found.exit_status == 2
+        comparison = both([reads(100.0)], [reads(100.0, unit="us")])
+        assert (only(comparison).change, only(comparison).remark) == (
+            Change.NOT_COMPARABLE,
+            "B: us cannot be converted to MB/s",
+        )
+        assert comparison.exit_status == 2
 
     @pytest.mark.parametrize("impossible", [-1.0, 0.0])
     def test_impossible_samples_are_not_comparable(self, impossible: float) -> None:
-        found = only(both([reads(100.0, **LATENCIES)], [reads(impossible, **LATENCIES)]))
-        assert found.change is Change.NOT_COMPARABLE
-        assert "which cannot be" in found.remark
+        number = only(both([reads(100.0, **LATENCIES)], [reads(impossible, **LATENCIES)]))
+        assert number.change is Change.NOT_COMPARABLE
+        assert "which cannot be" in number.remark
 
     def test_an_unknown_metric_is_not_comparable(self) -> None:
         old = reads(100.0).model_copy(update={"metric": "storage.cheer"})
-        found = only(both([old], [old]))
-        assert found.change is Change.NOT_COMPARABLE
-        assert "unknown metric 'storage.cheer'" in found.remark
+        number = only(both([old], [old]))
+        assert number.change is Change.NOT_COMPARABLE
+        assert "unknown metric 'storage.cheer'" in number.remark
 
-    def test_a_simulated_number_is_no_match_for_a_real_one(self) -> None:
-        found = only(both([reads(100.0)], [reads(100.0).model_copy(update={"simulated": True})]))
-        assert (found.change, found.remark) == (Change.NOT_COMPARABLE, "simulated in B only")
+    def test_a_simulated_number_is_not_compared_with_a_real_one(self) -> None:
+        number = only(both([reads(100.0)], [reads(100.0).model_copy(update={"simulated": True})]))
+        assert (number.change, number.remark) == (Change.NOT_COMPARABLE, "simulated in B only")
 
     def test_wrong_values_that_appear_are_worse_without_any_percent(self) -> None:
         labels = {"op": "all_reduce", "bytes": "1024"}
         one, other = (
             measurement(GPU, count, metric="collective.wrong_values", scope=Scope.RACK, **labels) for count in (0, 3)
         )
-        found = both([one], [other])
-        assert (only(found).change, only(found).change_pct, only(found).gain_pct) == (Change.WORSE, None, None)
+        comparison = both([one], [other])
+        assert (only(comparison).change, only(comparison).change_pct, only(comparison).gain_pct) == (
+            Change.WORSE,
+            None,
+            None,
+        )
         assert only(both([other], [one])).change is Change.BETTER
         assert (only(both([one], [one])).change, only(both([one], [one])).change_pct) == (Change.SAME, 0.0)
 
-    def test_what_one_run_did_not_measure_is_on_the_other_side_only(self) -> None:
+    def test_a_number_of_one_run_only_is_listed_on_its_side(self) -> None:
         gone = both([reads(100.0)], [])
         assert (only(gone).change, only(gone).after) == (Change.ONLY_A, None)
         assert only(gone).remark == "no number in B: not in the evidence"
@@ -166,8 +173,8 @@ class TestNumbers:
         assert neither.remark == "no number in A: no fio; in B: timeout"
 
     def test_the_latest_number_counts_and_a_gap_replaces_none(self) -> None:
-        found = only(both([reads(50.0), reads(100.0), reads(reason="cut off")], [reads(100.0)]))
-        assert (found.change, found.before) == (Change.SAME, 100.0)
+        number = only(both([reads(50.0), reads(100.0), reads(reason="cut off")], [reads(100.0)]))
+        assert (number.change, number.before) == (Change.SAME, 100.0)
 
     def test_a_pair_has_no_direction_and_a_rack_is_who_took_part(self) -> None:
         link: dict[str, Any] = {"metric": "link.tcp_bandwidth", "rail": "0"}
@@ -211,44 +218,46 @@ class TestVerdicts:
     )
     def test_a_check_of_both_runs(self, before: str, after: str, change: Change, status: int) -> None:
         sides = (records(check(GPU[0], outcome=outcome), *READS) for outcome in (before, after))
-        found = compare(architecture(READ), *sides)
-        (verdict,) = (verdict for verdict in found.verdicts if verdict.id == "base.kernel")
-        assert (verdict.change, found.exit_status) == (change, status)
+        comparison = compare(architecture(READ), *sides)
+        (verdict,) = (verdict for verdict in comparison.verdicts if verdict.id == "base.kernel")
+        assert (verdict.change, comparison.exit_status) == (change, status)
 
     def test_an_advisory_check_that_fails_now_is_shown_but_decides_nothing(self) -> None:
-        found = compare(
+        comparison = compare(
             architecture(READ),
             records(check(GPU[0], required=False), *READS),
             records(check(GPU[0], required=False, outcome="failed"), *READS),
         )
-        assert [v.change for v in found.verdicts if v.id == "base.kernel"] == [Change.WORSE]
-        assert found.exit_status == 0
-        assert "worse  base.kernel (advisory) on gpu-01: PASS, then FAIL" in text_of(found)
+        assert [v.change for v in comparison.verdicts if v.id == "base.kernel"] == [Change.WORSE]
+        assert comparison.exit_status == 0
+        assert "worse  base.kernel (advisory) on gpu-01: PASS, then FAIL" in text_of(comparison)
 
     def test_a_check_that_vanished_is_not_the_same(self) -> None:
-        found = compare(architecture(), records(check(GPU[0])), records())
-        assert [v.change for v in found.verdicts if v.id == "base.kernel"] == [Change.ONLY_A]
-        assert found.exit_status == 2
+        comparison = compare(architecture(), records(check(GPU[0])), records())
+        assert [v.change for v in comparison.verdicts if v.id == "base.kernel"] == [Change.ONLY_A]
+        assert comparison.exit_status == 2
 
     @pytest.mark.parametrize(("outcome", "status"), [("passed", 0), ("failed", 2), ("unmeasured", 2)])
-    def test_trouble_with_a_check_that_is_new_is_no_regression_and_no_success(self, outcome: str, status: int) -> None:
-        found = compare(architecture(READ), records(*READS), records(check(GPU[0], outcome=outcome), *READS))
-        assert [v.change for v in found.verdicts if v.id == "base.kernel"] == [Change.ONLY_B]
-        assert found.exit_status == status
+    def test_a_new_check_that_fails_is_neither_a_regression_nor_a_success(self, outcome: str, status: int) -> None:
+        comparison = compare(architecture(READ), records(*READS), records(check(GPU[0], outcome=outcome), *READS))
+        assert [v.change for v in comparison.verdicts if v.id == "base.kernel"] == [Change.ONLY_B]
+        assert comparison.exit_status == status
 
     def test_a_criterion_that_is_not_met_any_more_is_a_regression_within_noise_too(self) -> None:
         whole = [reads(20.5, node=node) for node in GPU], [reads(19.9, node=node) for node in GPU]
-        found = compare(architecture(READ), records(*whole[0]), records(*whole[1]))
-        assert {number.change for number in found.numbers} == {Change.SAME}
-        assert [(v.before, v.after) for v in found.verdicts if v.id == "nfs.read"] == [(Status.PASS, Status.FAIL)] * 2
-        assert found.exit_status == 1
+        comparison = compare(architecture(READ), records(*whole[0]), records(*whole[1]))
+        assert {number.change for number in comparison.numbers} == {Change.SAME}
+        assert [(v.before, v.after) for v in comparison.verdicts if v.id == "nfs.read"] == [
+            (Status.PASS, Status.FAIL)
+        ] * 2
+        assert comparison.exit_status == 1
 
     def test_nodes_that_come_and_go_are_named(self) -> None:
         before, after = run_info(*NODES), run_info("gpu-02", "gpu-03", "sto-01")
-        found = compare(architecture(), records(run=before), records(run=after))
-        assert (found.nodes_gone, found.nodes_new) == (("gpu-01",), ("gpu-03",))
-        assert found.exit_status == 2
-        assert {"gone: gpu-01", "new: gpu-03"} <= set(text_of(found).splitlines())
+        comparison = compare(architecture(), records(run=before), records(run=after))
+        assert (comparison.nodes_gone, comparison.nodes_new) == (("gpu-01",), ("gpu-03",))
+        assert comparison.exit_status == 2
+        assert {"gone: gpu-01", "new: gpu-03"} <= set(text_of(comparison).splitlines())
 
     def test_other_circumstances_are_told(self) -> None:
         other = run_info(simulated=("gpu-01",)).model_copy(
@@ -261,7 +270,7 @@ class TestVerdicts:
             "gpu-01 simulated_gpus: false, then true",
         )
 
-    def test_what_is_no_run_is_refused(self) -> None:
+    def test_a_folder_that_is_no_run_is_refused(self) -> None:
         with pytest.raises(RunError, match="no run record"):
             compare(ARCH, records(), [])
 
@@ -301,11 +310,11 @@ def drawn(side: dict[tuple[str, str], Any]) -> list[Measurement | CheckResult]:
 @EXAMPLES
 @given(side=sides)
 def test_a_run_has_no_regression_against_itself(side: dict[tuple[str, str], Any]) -> None:
-    found = both(drawn(side), drawn(side))
-    assert found.regressions == ()
-    assert {item.change for item in found.items} <= {Change.SAME, Change.NOT_COMPARABLE}
-    assert found.exit_status in (0, 2)
-    assert found.differences == ()
+    comparison = both(drawn(side), drawn(side))
+    assert comparison.regressions == ()
+    assert {item.change for item in comparison.items} <= {Change.SAME, Change.NOT_COMPARABLE}
+    assert comparison.exit_status in (0, 2)
+    assert comparison.differences == ()
 
 
 @EXAMPLES
@@ -337,20 +346,22 @@ def test_the_order_of_the_evidence_does_not_matter(
 def test_the_same_means_a_number_on_both_sides(
     one: dict[tuple[str, str], Any], other: dict[tuple[str, str], Any]
 ) -> None:
-    found = both(drawn(one), drawn(other))
-    for number in found.numbers:
+    comparison = both(drawn(one), drawn(other))
+    for number in comparison.numbers:
         if number.change in (Change.SAME, Change.BETTER, Change.WORSE):
             assert number.before is not None
             assert number.after is not None
             assert min(number.samples) > 0
         if min(number.samples) == 1 and number.change in (Change.SAME, Change.BETTER, Change.WORSE):
             assert "noise unknown" in number.remark
-    for verdict in found.verdicts:
+    for verdict in comparison.verdicts:
         if verdict.change is Change.SAME:
             assert verdict.before in (Status.PASS, Status.WARN, Status.FAIL)
             assert verdict.before is verdict.after
-    if found.exit_status == 0:
-        assert not [v for v in found.verdicts if v.required and v.after in (None, Status.UNMEASURED, Status.INVALID)]
+    if comparison.exit_status == 0:
+        assert not [
+            v for v in comparison.verdicts if v.required and v.after in (None, Status.UNMEASURED, Status.INVALID)
+        ]
 
 
 @EXAMPLES
@@ -379,8 +390,8 @@ def example() -> Comparison:
 
 
 def test_a_line_for_each_criterion_with_its_worst_member_first() -> None:
-    found = lines(example())
-    assert [(line.id, line.change, line.who) for line in found] == [
+    shown = lines(example())
+    assert [(line.id, line.change, line.who) for line in shown] == [
         ("nfs.read", Change.WORSE, "gpu-02"),
         ("nfs.latency", Change.LOST, "gpu-02"),
     ]
@@ -410,11 +421,11 @@ def test_all_numbers_are_listed_on_demand() -> None:
     assert re.search(r"same  storage.read_bandwidth\S+ on gpu-01: (\S+ MB/s), then \1 \(0, noise ±5 %\)", text)
 
 
-def test_what_a_node_said_is_no_markup_and_no_escape_sequence() -> None:
-    found = compare(
+def test_output_of_a_node_is_printed_without_markup_and_escape_sequences() -> None:
+    comparison = compare(
         architecture(), records(check(GPU[0])), records(check(GPU[0], outcome="failed", message="[red]\x1b[2J"))
     )
-    text = text_of(found)
+    text = text_of(comparison)
     assert "FAIL: [red]" in text
     assert "\x1b" not in text
 
@@ -423,9 +434,9 @@ def test_a_terminal_without_the_signs_gets_others() -> None:
     assert "nfs.read" in text_of(example(), encoding="ascii")
 
 
-def test_json_is_versioned_sorted_and_says_what_the_exit_status_says() -> None:
-    found = example()
-    document = json.loads(to_json(found))
+def test_json_is_versioned_and_sorted_and_agrees_with_the_exit_status() -> None:
+    comparison = example()
+    document = json.loads(to_json(comparison))
     assert document["schema"] == "rackproof.comparison/v1"
     assert list(document) == sorted(document)
     assert (document["exit_status"], document["regressions"]) == (1, 3)
@@ -434,8 +445,8 @@ def test_json_is_versioned_sorted_and_says_what_the_exit_status_says() -> None:
 
 
 def test_nothing_in_common_is_incomplete() -> None:
-    found = compare(
+    comparison = compare(
         architecture(), records(run=run_info("gpu-01", "sto-01")), records(run=run_info("gpu-02", "sto-02"))
     )
-    assert found.exit_status == 2
-    assert "INCOMPLETE: no regression seen" in text_of(found)
+    assert comparison.exit_status == 2
+    assert "INCOMPLETE: no regression seen" in text_of(comparison)

@@ -27,23 +27,23 @@ def of_two(entry: Any, one: tuple[float, float], other: tuple[float, float]) -> 
 
 
 def test_a_rack_that_is_slower_all_over_is_as_fair_as_before() -> None:
-    found = of_two(fairness(), (100.0, 100.0), (80.0, 80.0))
-    (value,) = found.values
+    comparison = of_two(fairness(), (100.0, 100.0), (80.0, 80.0))
+    (value,) = comparison.values
     assert (value.id, value.change, value.before, value.after) == ("local.fairness", Change.SAME, 100.0, 100.0)
-    (line,) = lines(found)
+    (line,) = lines(comparison)
     assert (line.change, line.worst) == (Change.SAME, value)
     # that each of them is slower is said all the same, but not of fairness
-    text = text_of(found)
+    text = text_of(comparison)
     assert "numbers that no criterion looks at by themselves: 2 worse" in text
-    assert found.exit_status == 1
+    assert comparison.exit_status == 1
 
 
 def test_one_slow_node_is_less_fair() -> None:
-    found = of_two(fairness(), (100.0, 100.0), (100.0, 50.0))
-    (value,) = found.values
+    comparison = of_two(fairness(), (100.0, 100.0), (100.0, 50.0))
+    (value,) = comparison.values
     assert (value.change, value.remark) == (Change.WORSE, UNKNOWN_NOISE)
     assert value.after == pytest.approx(100 * 50 / 75)
-    assert value in found.regressions
+    assert value in comparison.regressions
     assert of_two(fairness(), (100.0, 50.0), (100.0, 100.0)).values[0].change is Change.BETTER
 
 
@@ -71,15 +71,15 @@ def test_a_share_is_compared_as_a_share_with_the_scatter_of_its_samples() -> Non
 
 
 def test_a_value_that_one_run_lacks_is_not_the_same() -> None:
-    found = compare(architecture(fairness()), records(*(reads(50.0, node=n) for n in GPU)), records())
-    (value,) = found.values
+    comparison = compare(architecture(fairness()), records(*(reads(50.0, node=n) for n in GPU)), records())
+    (value,) = comparison.values
     assert (value.change, value.remark) == (Change.ONLY_A, "no value in B")
-    assert found.exit_status == 2
+    assert comparison.exit_status == 2
 
 
 def test_ids_stay_whole_on_a_narrow_terminal() -> None:
     long = criterion(id="shared.write.fairness.of-all-the-clients-there-are")
-    found = compare(architecture(long), *(records(*(reads(v, node=n) for n in GPU)) for v in (100.0, 50.0)))
+    comparison = compare(architecture(long), *(records(*(reads(v, node=n) for n in GPU)) for v in (100.0, 50.0)))
     for width in (40, 80, 100, 200):
-        assert "shared.write.fairness.of-all-the-clients-there-are" in text_of(found, width=width)
-    assert "2 PASS; gpu-01: −50 %, noise ±10 %" in text_of(found, width=80)
+        assert "shared.write.fairness.of-all-the-clients-there-are" in text_of(comparison, width=width)
+    assert "2 PASS; gpu-01: −50 %, noise ±10 %" in text_of(comparison, width=80)

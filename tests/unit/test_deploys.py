@@ -36,22 +36,22 @@ GPU, STORAGE = site("gpu-01"), site("storage-01")
 
 def entries(here: Site) -> list[Entry]:
     """All files of a node, from all deploys that apply to it."""
-    found: list[Entry] = [*base.files(here), *fabric.files(here), *soft_roce.files(here)]
+    planned: list[Entry] = [*base.files(here), *fabric.files(here), *soft_roce.files(here)]
     if here.served("nfs"):
-        found += storage_server.files(here)
+        planned += storage_server.files(here)
     if here.served("parallel"):
-        found += ceph.files(ceph.cluster_plan(here))
+        planned += ceph.files(ceph.cluster_plan(here))
     if here.client_storage():
-        found += storage_client.files(here)
+        planned += storage_client.files(here)
     if here.has_role("gpu") and here.architecture.gpu:
-        found += gpu.files(here, here.architecture.gpu)
-    return found
+        planned += gpu.files(here, here.architecture.gpu)
+    return planned
 
 
 def content(here: Site, path: str) -> str:
-    (found,) = [entry for entry in entries(here) if entry.path == path]
-    assert isinstance(found, RemoteFile)
-    return found.content
+    (match,) = [entry for entry in entries(here) if entry.path == path]
+    assert isinstance(match, RemoteFile)
+    return match.content
 
 
 @pytest.mark.parametrize("here", [GPU, STORAGE], ids=["gpu", "storage"])
@@ -111,8 +111,8 @@ def test_scripts_are_valid_shell(here: Site) -> None:
     assert bool(scripts) == here.has_role("gpu")
     for script in scripts:
         assert script.mode == "755"
-        done = subprocess.run(["sh", "-n"], input=script.content, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{script.path}: {done.stderr}"
+        result = subprocess.run(["sh", "-n"], input=script.content, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, f"{script.path}: {result.stderr}"
 
 
 def test_the_bootstrap_is_a_valid_program_that_names_no_key() -> None:
@@ -141,7 +141,7 @@ CHRONY = "/etc/chrony/chrony.conf"
 
 def with_upstreams(here: Site, arch: Architecture | None = None) -> Site:
     node_ = replace(here.node, data={**here.node.data, "time_upstreams": ["192.0.2.1", "192.0.2.2"]})
-    whole = Rack("test", tuple(node_ if each == here.node else each for each in here.rack.nodes))
+    whole = Rack("test", tuple(node_ if other == here.node else other for other in here.rack.nodes))
     return site(node_.name, arch, whole)
 
 
@@ -187,7 +187,7 @@ def test_a_rack_may_leave_its_upgrades_alone() -> None:
     ("declared", "limits", "conf", "manager"),
     [("unlimited", "unlimited", "infinity", "infinity"), (65536, "65536", "67108864", "67108864")],
 )
-def test_memory_limits_are_said_in_each_readers_unit(declared: object, limits: str, conf: str, manager: str) -> None:
+def test_memory_limits_have_the_unit_of_each_file(declared: object, limits: str, conf: str, manager: str) -> None:
     system = architecture().system.model_copy(update={"limits_memlock": declared})
     here = site("gpu-01", arch=architecture().model_copy(update={"system": system}))
     assert f"root hard memlock {limits}\n" in content(here, "/etc/security/limits.d/60-rackproof.conf")
@@ -266,7 +266,7 @@ def test_a_server_without_an_address_that_clients_reach_is_an_error_before_anyth
         client.client_mounts()
 
 
-def test_what_cannot_be_mounted_is_an_error_before_anything_runs() -> None:
+def test_an_impossible_mount_is_an_error_before_anything_runs() -> None:
     storage = architecture().storage
     same = storage["nfs-tcp"].model_copy(update={"options": ("vers=4.1", "proto=tcp")})
     label = storage["local"].model_copy(update={"source": "a-label-that-is-too-long"})
@@ -292,17 +292,17 @@ def test_simulated_gpus_are_many_different_and_as_declared() -> None:
     log = ET.fromstring(content(GPU, "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314  (our own text)
     gpus = log.findall("gpu")
     assert log.findtext("attached_gpus") == str(len(gpus)) == str(declared.count)
-    assert len({each.findtext("uuid") for each in gpus}) == len({each.get("id") for each in gpus}) == declared.count
-    for each in gpus:
-        assert each.findtext("product_name") == declared.model
-        assert each.findtext("fb_memory_usage/total") == f"{declared.memory_mib} MiB"
-        assert each.findtext("pci/pci_gpu_link_info/link_widths/current_link_width") == f"{declared.pcie_width}x"
-        assert each.findtext("ecc_mode/current_ecc") == declared.ecc
+    assert len({card.findtext("uuid") for card in gpus}) == len({card.get("id") for card in gpus}) == declared.count
+    for card in gpus:
+        assert card.findtext("product_name") == declared.model
+        assert card.findtext("fb_memory_usage/total") == f"{declared.memory_mib} MiB"
+        assert card.findtext("pci/pci_gpu_link_info/link_widths/current_link_width") == f"{declared.pcie_width}x"
+        assert card.findtext("ecc_mode/current_ecc") == declared.ecc
     other = ET.fromstring(content(site("gpu-02"), "/usr/local/share/rackproof/simulated-gpu/query.xml"))  # noqa: S314
-    assert not {each.findtext("uuid") for each in gpus} & {each.findtext("uuid") for each in other.findall("gpu")}
+    assert not {card.findtext("uuid") for card in gpus} & {card.findtext("uuid") for card in other.findall("gpu")}
 
 
-def test_simulated_gpus_are_devices_for_who_counts_them() -> None:
+def test_simulated_gpus_have_device_files() -> None:
     lines = content(GPU, "/etc/tmpfiles.d/rackproof-simulated-gpu.conf").splitlines()
     devices = [line.split() for line in lines if not line.startswith("#")]
     assert [words[1] for words in devices] == [f"/dev/rackproof-gpu{k}" for k in range(8)]
@@ -317,9 +317,9 @@ def test_the_replayed_matrix_is_the_declared_graph(name: str) -> None:
         update={"gpu": declared.model_copy(update={"topology": name, "count": NAMES[name].gpus})}
     )
     text = content(site("gpu-01", arch=arch), "/usr/local/share/rackproof/simulated-gpu/topo.txt")
-    found = parse_topology(text)
-    assert same_topology(links_between(found.gpus, found.paths), name) is None
-    assert found.affinity["GPU0"].cpus == "0-55,112-167"
+    topology = parse_topology(text)
+    assert same_topology(links_between(topology.gpus, topology.paths), name) is None
+    assert topology.affinity["GPU0"].cpus == "0-55,112-167"
 
 
 def test_every_line_of_the_replayed_table_is_as_wide_as_the_others() -> None:
@@ -327,7 +327,7 @@ def test_every_line_of_the_replayed_table_is_as_wide_as_the_others() -> None:
     assert {len(line) for line in table if line} == {91}
 
 
-def test_the_replayed_program_has_no_answer_to_what_was_not_written(tmp_path: Path) -> None:
+def test_the_replayed_program_refuses_unrecorded_arguments(tmp_path: Path) -> None:
     for entry in entries(GPU):
         if isinstance(entry, RemoteFile) and "/simulated-gpu/" in entry.path:
             (tmp_path / Path(entry.path).name).write_text(entry.content)
@@ -365,7 +365,7 @@ def test_a_promised_clock_source_is_set_at_boot_and_when_nothing_waits_for_one()
     arch = whole.model_copy(update={"system": whole.system.model_copy(update={"clock_source": "tsc"})})
     here = site("gpu-01", arch)
     assert CLOCK_SOURCE not in base.kernel_patterns(here)  # it may hang on arguments that come with a reboot
-    (unit,) = [each for each in base.files(here) if each.path.endswith(base.KERNEL_SERVICE)]
+    (unit,) = [file for file in base.files(here) if file.path.endswith(base.KERNEL_SERVICE)]
     assert isinstance(unit, RemoteFile)
     assert f"for f in {CLOCK_SOURCE}; do" in unit.content
     assert CLOCK_SOURCE not in content(GPU, f"/etc/systemd/system/{base.KERNEL_SERVICE}")

@@ -33,9 +33,9 @@ def pyinfra(*options: str, fake: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def plan() -> list[dict[str, Any]]:
-    done = pyinfra("--dry", "--json")
-    assert done.returncode == 0, done.stderr
-    operations: list[dict[str, Any]] = json.loads(done.stdout)["plan"]
+    result = pyinfra("--dry", "--json")
+    assert result.returncode == 0, result.stderr
+    operations: list[dict[str, Any]] = json.loads(result.stdout)["plan"]
     return operations
 
 
@@ -72,25 +72,25 @@ def test_servers_are_rebooted_before_those_that_wait_for_them_and_all_of_it_last
 
 
 def test_differences_are_shown_and_secrets_are_not() -> None:
-    done = pyinfra("--dry", "--diff")
-    assert done.returncode == 0, done.stderr
-    shown = done.stdout + done.stderr
+    result = pyinfra("--dry", "--diff")
+    assert result.returncode == 0, result.stderr
+    shown = result.stdout + result.stderr
     assert "+server 10.77.0.11 iburst minpoll 4 maxpoll 6" in shown
     assert "/etc/ceph/rackproof.secret: changed (secret, not shown)" in shown
 
 
 def test_an_inventory_without_a_drive_touches_nothing() -> None:
-    done = pyinfra("-y", fake="no-drive")
-    assert done.returncode == 1
-    assert "nfs_drive: the architecture needs a drive, the inventory names none" in done.stderr
-    assert "Starting operation" not in done.stderr
+    result = pyinfra("-y", fake="no-drive")
+    assert result.returncode == 1
+    assert "nfs_drive: the architecture needs a drive, the inventory names none" in result.stderr
+    assert "Starting operation" not in result.stderr
 
 
 def test_a_foreign_drive_stops_its_own_node_before_its_first_change() -> None:
-    done = pyinfra("-y", fake="foreign")
-    assert done.returncode == 1
-    assert "expected ext4 'rp-local' or a blank drive, actual ext4 'data'; nothing was done" in done.stderr
-    assert "[drives.foreign]" in done.stderr
-    after = done.stderr.split("Starting operation: Base | Updates")[1].split("Starting operation")[0]
+    result = pyinfra("-y", fake="foreign")
+    assert result.returncode == 1
+    assert "expected ext4 'rp-local' or a blank drive, actual ext4 'data'; nothing was done" in result.stderr
+    assert "[drives.foreign]" in result.stderr
+    after = result.stderr.split("Starting operation: Base | Updates")[1].split("Starting operation")[0]
     assert "gpu-02" in after
     assert "gpu-01" not in after

@@ -31,11 +31,11 @@ ONE, TWO = RACK["gpu-01"], RACK["gpu-02"]
 
 def changed(recording: Recording, command: str, change: Callable[[str], str]) -> Recording:
     """The recording with another answer to the first command that holds this text."""
-    (found, *_) = (c for c in recording.results if command in c)
-    old = recording.results[found]
+    (whole_command, *_) = (c for c in recording.results if command in c)
+    old = recording.results[whole_command]
     new = replace(old, stdout=change(old.text).encode())
     assert new != old, "nothing was changed"
-    return replace(recording, results={**recording.results, found: new})
+    return replace(recording, results={**recording.results, whole_command: new})
 
 
 OWN = ("dmesg", "nvme", "nfs-paths", "mountinfo", "mountstats", "/sys/class/bdi", "drives", "rp-local")
@@ -45,7 +45,7 @@ drives, and the server's addresses, which every client takes in another order on
 
 def of_twins(one: Recording, two: Recording) -> list[Difference]:
     """Without what is a node's own."""
-    return [found for found in differences(one, two) if not any(words in found.command for words in OWN)]
+    return [difference for difference in differences(one, two) if not any(words in difference.command for words in OWN)]
 
 
 def test_a_recording_is_the_same_as_itself() -> None:
@@ -76,12 +76,16 @@ def test_twins_are_the_same_whatever_they_are_called() -> None:
         ("ping", lambda t: t.replace("status 0", "status 1"), "+status 1"),
     ],
 )
-def test_what_matters_is_shown(command: str, change: Callable[[str], str], line: str) -> None:
-    (found,) = differences(ONE, changed(ONE, command, change))
-    assert command in found.command
-    assert any(line in text for text in found.lines if text.startswith(("+", "-"))), found.lines
-    before = {found.command: found for found in differences(ONE, TWO)}
-    (between,) = (each for each in differences(ONE, changed(TWO, command, change)) if each != before.get(each.command))
+def test_relevant_changes_are_shown(command: str, change: Callable[[str], str], line: str) -> None:
+    (difference,) = differences(ONE, changed(ONE, command, change))
+    assert command in difference.command
+    assert any(line in text for text in difference.lines if text.startswith(("+", "-"))), difference.lines
+    before = {difference.command: difference for difference in differences(ONE, TWO)}
+    (between,) = (
+        difference
+        for difference in differences(ONE, changed(TWO, command, change))
+        if difference != before.get(difference.command)
+    )
     assert any(line in text for text in between.lines if text.startswith(("+", "-"))), between.lines
 
 
@@ -102,7 +106,7 @@ def test_what_matters_is_shown(command: str, change: Callable[[str], str], line:
         ("mountinfo", lambda t: "".join(reversed(t.splitlines(keepends=True)))),
     ],
 )
-def test_what_changes_by_itself_is_not(command: str, change: Callable[[str], str]) -> None:
+def test_values_that_change_by_themselves_are_not_shown(command: str, change: Callable[[str], str]) -> None:
     other = changed(ONE, command, change)
     assert differences(ONE, other) == []
     assert len(differences(ONE, other, everything=True)) == 1
@@ -112,12 +116,12 @@ def test_what_changes_by_itself_is_not(command: str, change: Callable[[str], str
 def read() -> dict[str, list[Recording]]:
     """What every check reads on healthy racks, by the rack's name."""
     checks = load_checks(ROOT.parents[1] / "validators")
-    found = {}
+    recordings = {}
     for name in ("virtual-rack", "hgx-h200-roce"):
         context = open_rack(ROOT, name)
         assert list(survey(context, checks))
-        found[name] = [Recording(node, dict(context.readers[node.name].used)) for node in context.rack.nodes]
-    return found
+        recordings[name] = [Recording(node, dict(context.readers[node.name].used)) for node in context.rack.nodes]
+    return recordings
 
 
 @pytest.mark.parametrize("rack", ["virtual-rack", "hgx-h200-roce"])
@@ -132,10 +136,12 @@ def test_a_healthy_rack_is_the_same_at_another_moment(read: dict[str, list[Recor
 
 def test_nodes_of_one_kind_are_the_same(read: dict[str, list[Recording]]) -> None:
     one, two, *_ = read["hgx-h200-roce"]
-    found = differences(one, two)
+    between = differences(one, two)
     # gpu-02's are written as gpu-01's with the names exchanged, which is not what it would be told.
     exchanged = ("ping ", "getent ")
-    assert [(each.command, each.lines) for each in found if not each.command.startswith(exchanged)] == []
+    assert [
+        (difference.command, difference.lines) for difference in between if not difference.command.startswith(exchanged)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +180,7 @@ def test_values_that_vary_are_taken_out(command: str, before: str, after: str) -
         ("nvidia-smi", "<ecc_errors>0</ecc_errors>", "<ecc_errors>4</ecc_errors>"),
     ],
 )
-def test_what_never_varies_by_itself_stays(command: str, before: str, after: str) -> None:
+def test_values_that_never_change_by_themselves_are_kept(command: str, before: str, after: str) -> None:
     assert quiet(command, before) != quiet(command, after)
 
 
@@ -187,7 +193,7 @@ def test_quiet_text_stays_as_it_is(command: str, text: str) -> None:
     assert quiet(command, once) == once
 
 
-def test_what_machines_are_born_with_is_taken_out() -> None:
+def test_identifiers_of_a_machine_are_removed() -> None:
     text = (
         '52:54:77:20:00:0b GPU-d22cd06c-42e5-50e0-9046-f044e8228e38 <serial>165</serial> fe80::1:2 "SerialNumber": "X1"'
     )
@@ -205,8 +211,8 @@ def test_each_ones_own_name_is_not_a_difference_and_a_wrong_one_is() -> None:
     one, two = recording("gpu-01", hostname="gpu-01\n"), recording("gpu-02", hostname="gpu-02\n")
     assert differences(one, two) == []
     three = replace(recording("gpu-03", hostname="gpu-02\n"))
-    (found,) = differences(one, three, peers=[two])
-    assert found.lines[-2:] == ("-‹this node›", "+‹a peer›")
+    (difference,) = differences(one, three, peers=[two])
+    assert difference.lines[-2:] == ("-‹this node›", "+‹a peer›")
 
 
 def test_a_question_that_only_one_was_asked_and_another_end_are_differences() -> None:
@@ -222,8 +228,8 @@ def test_a_question_that_only_one_was_asked_and_another_end_are_differences() ->
 
 
 def ran(*arguments: object) -> tuple[int, str]:
-    done = CliRunner().invoke(diff, [str(argument) for argument in arguments])
-    return done.exit_code, done.output
+    result = CliRunner().invoke(diff, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
 
 
 def test_folders_are_compared_node_by_node_and_equal_differences_are_shown_once(tmp_path: Path) -> None:
@@ -232,40 +238,40 @@ def test_folders_are_compared_node_by_node_and_equal_differences_are_shown_once(
     write_recordings(tmp_path / "b", [recording(name, uname="6.12\n") for name in names])
     assert ran(tmp_path / "a", tmp_path / "b") == (0, "3 compared, no difference\n")
     write_recordings(tmp_path / "b", [recording(name, uname="7.0\n") for name in names[1:]])
-    status, said = ran(tmp_path / "a", tmp_path / "b")
+    status, output = ran(tmp_path / "a", tmp_path / "b")
     assert status == 1
-    assert said == "gpu-[02-03]: uname\n  @@ -1 +1 @@\n  -6.12\n  +7.0\n3 compared, gpu-[02-03] differ\n"
+    assert output == "gpu-[02-03]: uname\n  @@ -1 +1 @@\n  -6.12\n  +7.0\n3 compared, gpu-[02-03] differ\n"
 
 
 def test_a_node_that_only_one_side_has_is_a_difference(tmp_path: Path) -> None:
     write_recordings(tmp_path / "a", [recording("gpu-01", x="1"), recording("gpu-02", x="1")])
     write_recordings(tmp_path / "b", [recording("gpu-01", x="1"), recording("gpu-03", x="1")])
-    status, said = ran(tmp_path / "a", tmp_path / "b")
-    assert (status, said.splitlines()[:2]) == (1, ["gpu-02: recorded before only", "gpu-03: recorded after only"])
+    status, output = ran(tmp_path / "a", tmp_path / "b")
+    assert (status, output.splitlines()[:2]) == (1, ["gpu-02: recorded before only", "gpu-03: recorded after only"])
 
 
 def test_peers_are_compared_within_their_group(tmp_path: Path) -> None:
     alike = [recording(f"gpu-{k:02d}", uname="6.12\n") for k in (1, 2, 3)]
     other = recording("gpu-04", uname="7.0\n")
     write_recordings(tmp_path, [*alike, other, recording("storage-01", "storage", uname="5\n")])
-    status, said = ran(tmp_path, "--peers")
-    assert (status, said.splitlines()[0]) == (1, "gpu-04 against gpu-01: uname")
-    assert said.endswith("3 compared, gpu-04 differ\n")
+    status, output = ran(tmp_path, "--peers")
+    assert (status, output.splitlines()[0]) == (1, "gpu-04 against gpu-01: uname")
+    assert output.endswith("3 compared, gpu-04 differ\n")
     (tmp_path / "gpu-04.json").unlink()
     assert ran(tmp_path, "--peers") == (0, "2 compared, no difference\n")
 
 
 def test_two_files_are_two_nodes(tmp_path: Path) -> None:
     write_recordings(tmp_path, [recording("gpu-01", t="gpu-01 a\n"), recording("gpu-02", t="gpu-02 b\n")])
-    status, said = ran(tmp_path / "gpu-01.json", tmp_path / "gpu-02.json")
-    assert (status, said.splitlines()[-3:-1]) == (1, ["  -‹this node› a", "  +‹this node› b"])
+    status, output = ran(tmp_path / "gpu-01.json", tmp_path / "gpu-02.json")
+    assert (status, output.splitlines()[-3:-1]) == (1, ["  -‹this node› a", "  +‹this node› b"])
     assert ran(tmp_path / "gpu-01.json", tmp_path / "gpu-01.json", "--all")[0] == 0
 
 
-def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+def test_recordings_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     assert ran(tmp_path)[0] == 2  # click's own; the command turns it into 3
-    done = CliRunner().invoke(diff, [str(tmp_path), str(tmp_path)])
-    assert "no recording there" in str(done.exception)
+    result = CliRunner().invoke(diff, [str(tmp_path), str(tmp_path)])
+    assert "no recording there" in str(result.exception)
 
 
 def test_the_mark_is_one_word() -> None:

@@ -36,7 +36,7 @@ HEALTHY = {
 
 
 def node(number: int, group: str = "gpu", **changes: str) -> Recording:
-    """``changes``: text in a healthy node's answers and what stands there instead."""
+    """``changes``: text in a healthy node's answers and its replacement."""
     name = f"{group}-{number:02d}"
     results = {}
     for command, text in HEALTHY.items():
@@ -51,7 +51,7 @@ def rack(odd: Recording, count: int = 32) -> list[Recording]:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ('"rail3", "link_type": "ether", "mtu": 9000', '"rail3", "link_type": "ether", "mtu": 1500',
          "MTU of rail3 1500, others 9000"),
@@ -70,19 +70,19 @@ def rack(odd: Recording, count: int = 32) -> list[Recording]:
         ("96.00.BC", "96.00.A1", "VBIOS 96.00.A1, others 96.00.BC"),
     ],
 )  # fmt: skip
-def test_one_node_of_many_is_named_in_one_line(old: str, new: str, said: str) -> None:
-    (found,) = deviations(rack(node(7, **{old: new})))
-    assert found.line == f"gpu-07 differs from gpu-[01-06,08-32]: {said}"
+def test_one_node_of_many_is_named_in_one_line(old: str, new: str, expected: str) -> None:
+    (deviation,) = deviations(rack(node(7, **{old: new})))
+    assert deviation.line == f"gpu-07 differs from gpu-[01-06,08-32]: {expected}"
 
 
 def test_the_first_node_is_not_the_rule_when_it_is_the_odd_one() -> None:
-    (found,) = deviations(rack(node(1, **{"swappiness = 1": "swappiness = 60"}), 4))
-    assert found.line == "gpu-01 differs from gpu-[02-04]: sysctl vm.swappiness 60, others 1"
+    (deviation,) = deviations(rack(node(1, **{"swappiness = 1": "swappiness = 60"}), 4))
+    assert deviation.line == "gpu-01 differs from gpu-[02-04]: sysctl vm.swappiness 60, others 1"
 
 
 def test_nodes_that_deviate_in_the_same_way_are_one_line() -> None:
     odd = {"6.8.0-51": "6.8.0-45"}
-    lines = [found.line for found in deviations([node(n, **(odd if n in (3, 4) else {})) for n in range(1, 9)])]
+    lines = [deviation.line for deviation in deviations([node(n, **(odd if n in (3, 4) else {})) for n in range(1, 9)])]
     assert lines == ["gpu-[03-04] differ from gpu-[01-02,05-08]: kernel 6.8.0-45-generic, others 6.8.0-51-generic"]
 
 
@@ -91,7 +91,7 @@ def test_alike_is_silent_and_roles_are_not_compared() -> None:
     assert deviations([node(1), node(1, "storage", **{"6.8.0": "5.14.0"})]) == []
 
 
-def test_what_was_not_asked_says_nothing() -> None:
+def test_a_command_that_was_not_run_is_no_deviation() -> None:
     silent = node(2)
     silent = replace(silent, results={c: r for c, r in silent.results.items() if c != SYSCTL})
     assert deviations([node(1), silent, node(3)]) == []
@@ -99,8 +99,8 @@ def test_what_was_not_asked_says_nothing() -> None:
 
 def test_many_facts_are_counted() -> None:
     packages = "".join(f"package p{n} installed 1\n" for n in range(20))
-    (found,) = deviations([node(1), node(2), node(3, **{"package chrony": f"{packages}package chrony"})])
-    assert found.line.endswith("package p7 1, others absent; and 12 more")
+    (deviation,) = deviations([node(1), node(2), node(3, **{"package chrony": f"{packages}package chrony"})])
+    assert deviation.line.endswith("package p7 1, others absent; and 12 more")
 
 
 def test_a_command_without_an_end_says_nothing() -> None:
@@ -129,7 +129,7 @@ def test_every_question_of_a_recording_for_drift_is_read() -> None:
 
 def test_the_command_says_it_first(tmp_path: Path) -> None:
     write_recordings(tmp_path, rack(node(1, **{"swappiness = 1": "swappiness = 60"}), 4))
-    done = CliRunner().invoke(diff, [str(tmp_path), "--peers"])
-    assert done.exit_code == 1
-    assert done.output.splitlines()[0] == "gpu-01 differs from gpu-[02-04]: sysctl vm.swappiness 60, others 1"
-    assert done.output.splitlines()[-1] == "3 compared, gpu-01 differ"
+    result = CliRunner().invoke(diff, [str(tmp_path), "--peers"])
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0] == "gpu-01 differs from gpu-[02-04]: sysctl vm.swappiness 60, others 1"
+    assert result.output.splitlines()[-1] == "3 compared, gpu-01 differ"

@@ -150,15 +150,15 @@ def test_only_the_commands_see_commands_and_reports() -> None:
 
 @pytest.mark.parametrize("part", PURE)
 def test_the_core_and_the_parsers_are_pure(part: str) -> None:
-    found = set()
+    impure = set()
     for path in files(part):
         name = path.relative_to(PACKAGE)
         outside = {imported.split(".")[0] for imported in imports(path)} - {"rackproof"}
-        found |= {f"{name} imports {module}" for module in outside - PURE_STDLIB - PURE[part]}
+        impure |= {f"{name} imports {module}" for module in outside - PURE_STDLIB - PURE[part]}
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
-        found |= {f"{name} calls {called}" for called in names & SIDE_EFFECTS}
-    assert found == set()
+        impure |= {f"{name} calls {called}" for called in names & SIDE_EFFECTS}
+    assert impure == set()
 
 
 def test_the_reader_of_imports_sees_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

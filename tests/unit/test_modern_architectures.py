@@ -52,8 +52,8 @@ def bars(entry: Criterion) -> Iterator[float]:
 
 
 def per_direction(architecture: Architecture, link: str, unit: str = "GB/s") -> float | None:
-    found = architecture.links[link]
-    return None if found.each.value is None else found.count * convert(found.each.value, found.each.unit, unit)
+    shape = architecture.links[link]
+    return None if shape.each.value is None else shape.count * convert(shape.each.value, shape.each.unit, unit)
 
 
 @pytest.mark.parametrize("id_", IDS)
@@ -383,7 +383,7 @@ def statuses(architecture: Architecture, entry: str, *evidence: Measurement) -> 
 
 def test_a_downgraded_link_of_one_gpu_fails_and_no_other(models: dict[str, Architecture]) -> None:
     bad = "gpu-03/gpu5"
-    found = statuses(
+    by_subject = statuses(
         models["nvidia-dgx-h100"],
         "gpu.h2d",
         *(
@@ -396,9 +396,9 @@ def test_a_downgraded_link_of_one_gpu_fails_and_no_other(models: dict[str, Archi
             for n in range(8)
         ),
     )
-    assert len(found) == 32
-    assert {subject for subject, status in found.items() if status is Status.FAIL} == {bad}
-    assert set(found.values()) == {Status.PASS, Status.FAIL}
+    assert len(by_subject) == 32
+    assert {subject for subject, status in by_subject.items() if status is Status.FAIL} == {bad}
+    assert set(by_subject.values()) == {Status.PASS, Status.FAIL}
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_downgraded_link_of_one_gpu_fails_and_no_other(models: dict[str, Archi
 def test_all_reduce_over_the_rack(
     models: dict[str, Architecture], busbw: float, conditions: dict[str, int], status: Status
 ) -> None:
-    found = statuses(
+    by_subject = statuses(
         models["nvidia-dgx-h100"],
         "nccl.rack",
         measurement(
@@ -429,7 +429,7 @@ def test_all_reduce_over_the_rack(
             engine="nccl-tests",
         ),
     )
-    assert list(found.values()) == [status]
+    assert list(by_subject.values()) == [status]
 
 
 @pytest.mark.parametrize("name", ["nvidia-dgx-a100", "nvidia-dgx-h100", "nvidia-dgx-h200", "nvidia-dgx-b200"])

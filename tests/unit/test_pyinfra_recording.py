@@ -151,7 +151,7 @@ def test_nothing_can_be_changed(recorded: Path, deploy: str, host: str) -> None:
     ("inventory", "complaint"),
     [("@recording", "which recordings? @recording/DIR"), ("@recording/none", "none: no recording there")],
 )
-def test_what_is_no_recording_is_said(recorded: Path, inventory: str, complaint: str) -> None:
+def test_a_folder_without_recordings_is_refused(recorded: Path, inventory: str, complaint: str) -> None:
     done = pyinfra(recorded, "--dry", inventory, "deploy.py")
     assert done.returncode != 0
     assert complaint in done.stdout + done.stderr
@@ -172,7 +172,7 @@ def test_a_node_that_does_not_answer_leaves_the_plan_incomplete(tmp_path: Path) 
     assert ask_plan(context, str(tmp_path / "deploy.py")) == "gpu-01: no connection within 20 s"
 
 
-def test_a_deploy_that_cannot_be_planned_is_said_to_be(tmp_path: Path) -> None:
+def test_a_deploy_that_cannot_be_planned_is_reported(tmp_path: Path) -> None:
     (tmp_path / "deploy.py").write_text("raise ValueError('no such colour')\n")
     complaint = ask_plan(context_of(Shell("gpu-01"), nodes=NODES[:1]), str(tmp_path / "deploy.py"))
     assert complaint is not None

@@ -68,10 +68,10 @@ def changed(change: Callable[[dict[str, Any]], object], stamp: bool = False) -> 
 def refusal(text: str, name: str = "rec/gpu-01.json") -> str:
     with pytest.raises(RunError) as refused:
         Recording.from_json(text, name)
-    said = str(refused.value)
-    assert said.startswith(f"{name}: ")
-    assert "\n" not in said
-    return said.removeprefix(f"{name}: ")
+    message = str(refused.value)
+    assert message.startswith(f"{name}: ")
+    assert "\n" not in message
+    return message.removeprefix(f"{name}: ")
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_a_recording_that_was_cut_off_is_refused(data: st.DataObject) -> None:
     assert refusal(text[:cut]).startswith(("truncated: ", "not JSON: "))
 
 
-def test_what_is_cut_off_in_the_middle_is_said_to_be() -> None:
+def test_a_truncated_file_is_reported() -> None:
     text = written(ENDED, HUNG)
     assert refusal(text[: len(text) // 2]).startswith("truncated: the recording ends in the middle, in line ")
 
 
-def test_secrets_are_not_written_and_the_sha256_is_of_what_is() -> None:
+def test_secrets_are_not_written_and_the_sha256_covers_the_written_text() -> None:
     result = CommandResult("gpu-01", "env", 0, b"DB_PASSWORD=hunter2\n", b"token=abcdef\n")
     node = Node("gpu-01", (), {"bmc": ["https://root:calvin@10.0.0.9/"]})
     text = written(result, node=node)
@@ -172,7 +172,7 @@ def test_secrets_are_not_written_and_the_sha256_is_of_what_is() -> None:
     assert document["commands"][0]["stdout_sha256"] == hashlib.sha256(stored.encode()).hexdigest()
 
 
-def test_the_file_says_what_it_is_and_where_it_comes_from() -> None:
+def test_the_file_has_its_format_and_origin() -> None:
     text = Recording(NODE, by_command([ENDED]), "2026-01-01T00:00:00Z", "0.1.0").to_json()
     assert list(json.loads(text))[:3] == ["schema", "rackproof", "recorded"]
     assert json.loads(text)["schema"] == SCHEMA

@@ -1,4 +1,4 @@
-"""Reading in one round trip: a real shell on this machine stands for every node."""
+"""Reading in one round trip; a shell on this machine plays every node."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ class Shell:
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         self.commands.append(command)
         began = time.monotonic()
-        done = subprocess.run(
+        result = subprocess.run(
             ["sh", "-c", bounded(command, timeout_s)], input=stdin or b"", capture_output=True, timeout=300, check=False
         )
         elapsed = time.monotonic() - began
-        if timed_out(done.returncode):
+        if timed_out(result.returncode):
             error = f"not finished within {timeout_s:g} s"
-            return CommandResult(self.node.name, command, None, done.stdout, done.stderr, elapsed, timeout_s, error)
-        return CommandResult(self.node.name, command, done.returncode, done.stdout, done.stderr, elapsed, timeout_s)
+            return CommandResult(self.node.name, command, None, result.stdout, result.stderr, elapsed, timeout_s, error)
+        return CommandResult(
+            self.node.name, command, result.returncode, result.stdout, result.stderr, elapsed, timeout_s
+        )
 
 
 class Unreachable(Shell):
@@ -187,18 +189,18 @@ def test_an_answer_that_is_too_long_is_given_in_parts(monkeypatch: pytest.Monkey
 
 def test_a_node_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "PLACES", ("/proc", "/no/such/place"))
-    done = subprocess.run(["sh", "-s"], input=script(["echo a"], 5), capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr == b"no room for answers in /proc /no/such/place\n"
+    result = subprocess.run(["sh", "-s"], input=script(["echo a"], 5), capture_output=True, check=False)
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr == b"no room for answers in /proc /no/such/place\n"
 
 
 def test_where_an_exit_status_finds_no_room_nothing_is_believed() -> None:
     """A full disk cuts outputs off, and the commands need not notice."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-s"], input=script(["echo a", "mkdir 1.rc", *QUICK], 5), capture_output=True, check=False
     )
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(b"there was no more room for answers in /")
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr.startswith(b"there was no more room for answers in /")
 
 
 SHELLS = {Path(path).resolve(): name for name in ("bash", "dash", "sh") if (path := shutil.which(name))}
@@ -245,7 +247,7 @@ def test_a_damaged_answer_answers_nothing(damage: Callable[[bytes], bytes]) -> N
     assert unpack("gpu-01", commands, 5, damage(answer)) == []
 
 
-def test_what_a_login_shell_prints_first_is_no_part_of_the_answer() -> None:
+def test_output_of_a_login_shell_before_the_answer_is_ignored() -> None:
     commands = ["echo hello"]
     answer = Shell("gpu-01").run("sh -s", 60, script(commands, 5)).stdout
     results = unpack("gpu-01", commands, 5, b"Welcome to\n\ngpu-01!\n" + answer)
@@ -260,7 +262,7 @@ def reader_of(shell: Shell | None, **options: Any) -> tuple[RecordingReader, lis
     return RecordingReader("gpu-01", shell, timeout_s=60, on_result=seen.append, **options), seen
 
 
-def test_what_is_recorded_is_not_asked_again() -> None:
+def test_a_recorded_command_is_not_run_again() -> None:
     shell = Shell("gpu-01")
     reader, seen = reader_of(shell, known=[CommandResult("gpu-01", "uname", 0, b"Plan9\n")])
     assert [reader.read("uname").text for _ in range(3)] == ["Plan9\n"] * 3
@@ -276,7 +278,7 @@ def test_a_miss_is_asked_once_and_counted() -> None:
     assert (shell.commands, reader.misses, len(seen)) == (["echo x"], 1, 1)
 
 
-def test_a_recording_without_a_node_says_what_it_lacks() -> None:
+def test_a_recording_without_a_node_names_the_missing_command() -> None:
     reader, seen = reader_of(None)
     result = reader.read("uname -r")
     assert (result.rc, result.error) == (None, "not in the recording: uname -r")
@@ -353,7 +355,7 @@ def test_questions_are_answered_in_as_few_trips_as_their_chains_are_long() -> No
         assert list(readers[name].used) == ["echo one", "echo one two"]  # trying out leaves no trace
 
 
-def test_what_is_announced_travels_together() -> None:
+def test_announced_commands_share_one_round_trip() -> None:
     shells = Shells(Shell("gpu-01"))
     reader = RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60)
 
@@ -367,7 +369,7 @@ def test_what_is_announced_travels_together() -> None:
     assert (reader.misses, list(reader.used)) == (0, ["echo 1", "echo 2", "echo 3"])
 
 
-def test_a_node_that_cannot_be_reached_costs_one_attempt_and_nobody_else_anything() -> None:
+def test_an_unreachable_node_costs_one_attempt_and_delays_no_other() -> None:
     shells = Shells(Unreachable("gpu-01"), Shell("gpu-02"))
     seen: list[CommandResult] = []
     readers = {n: RecordingReader(n, shells[n], timeout_s=60, on_result=seen.append) for n in shells.connections}
@@ -406,7 +408,7 @@ def test_questions_without_an_end_stop_after_so_many_rounds() -> None:
     assert shells["gpu-01"].commands == ["sh -s"] * 3
 
 
-def test_what_a_batch_brought_is_the_same_for_the_reader() -> None:
+def test_the_reader_gives_the_same_results_from_a_batch() -> None:
     shells = Shells(Shell("gpu-01"))
     batched, single = (RecordingReader("gpu-01", shells["gpu-01"], timeout_s=60) for _ in range(2))
     assert fetch(shells, {"gpu-01": batched}, {"gpu-01": COMMANDS})  # type: ignore[arg-type]

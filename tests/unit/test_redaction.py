@@ -139,11 +139,11 @@ def test_a_private_key_that_was_cut_off_goes_as_well() -> None:
 
 
 @pytest.mark.parametrize("line", INNOCENT.splitlines())
-def test_what_is_no_secret_stays(line: str) -> None:
+def test_text_without_a_secret_is_kept(line: str) -> None:
     assert redact(line) == line
 
 
-def test_what_is_no_secret_stays_beside_one() -> None:
+def test_text_beside_a_secret_is_kept() -> None:
     assert redact(INNOCENT + "password=hunter2\n") == INNOCENT + f"password={MARK}\n"
 
 
@@ -181,7 +181,7 @@ def test_lines_are_neither_added_nor_lost(text: str) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"password=", b"token: ", b"-----BEGIN PRIVATE KEY-----\n"]))
-def test_output_that_is_no_text_is_no_problem(data: bytes, before: bytes) -> None:
+def test_binary_output_is_accepted(data: bytes, before: bytes) -> None:
     once = redact_bytes(before + data)
     assert redact_bytes(once) == once
     assert once.count(b"\n") == (before + data).count(b"\n")
@@ -199,7 +199,7 @@ def test_output_that_is_no_text_is_no_problem(data: bytes, before: bytes) -> Non
         ("stat -c %a /etc/munge/munge.key; cat /etc/hostname", False),
     ],
 )
-def test_what_is_read_from_a_file_of_secrets_goes_altogether(command: str, gone: bool) -> None:
+def test_output_of_a_secret_file_is_removed_whole(command: str, gone: bool) -> None:
     result = redacted(CommandResult("gpu-01", command, 0, b"q8v0\nxyz\n"))
     assert result.stdout == (f"{MARK}\n{MARK}\n".encode() if gone else b"q8v0\nxyz\n")
 
@@ -209,14 +209,14 @@ def test_a_result_without_a_secret_is_the_same_object() -> None:
     assert redacted(result) is result
 
 
-def test_what_pyinfra_says_about_a_failure_is_told_without_its_secret() -> None:
+def test_messages_of_pyinfra_are_redacted() -> None:
     transcript = Transcript(["gpu-01"])
     for line in ("--> Starting operation: Mount", "    [gpu-01] mount: secret=hunter2 refused", "    [gpu-01] Error"):
         transcript.feed(line)
     assert transcript.nodes["gpu-01"].reason == f"Mount: mount: secret={MARK} refused"
 
 
-def test_evidence_holds_no_secret_and_the_hashes_are_of_what_it_holds(tmp_path: Path) -> None:
+def test_evidence_has_no_secret_and_hashes_cover_the_redacted_text(tmp_path: Path) -> None:
     result = CommandResult("gpu-01", "curl --token abcdef x", 1, b"password=hunter2\n", b"token=abcdef\n", 0.1, 5)
     with EvidenceStore(tmp_path) as store:
         store.command(result)

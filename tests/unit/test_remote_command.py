@@ -45,7 +45,7 @@ def test_nothing_is_left_for_csh_to_take_for_history_or_for_fish_to_unescape() -
     assert "\n" not in portable("a\nb")
 
 
-def test_sudo_stands_in_front_of_everything_where_the_inventory_says_so() -> None:
+def test_sudo_precedes_the_whole_command_when_the_inventory_sets_it() -> None:
     assert sudo_of(Node("a", (), {"ssh_user": "me"})) == ""
     assert sudo_of(Node("a", (), {"_sudo": True})) == "sudo -n "
     assert sudo_of(Node("a", (), {"_sudo": True, "_sudo_user": "x y"})) == "sudo -n -u 'x y' "

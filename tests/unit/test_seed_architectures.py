@@ -1,4 +1,4 @@
-"""The five published systems that the kit started from: every claim stands somewhere, every figure is as published."""
+"""The five published systems that the kit started from: every claim is in a file, every figure is as published."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def criterion(file: str, id_: str) -> Criterion:
     return next(c for c in FILES[file].criteria if c.id == id_)
 
 
-def test_every_claim_stands_in_exactly_one_file() -> None:
+def test_every_claim_is_in_exactly_one_file() -> None:
     assert len(CLAIMS) == 51
     assert Counter(id_ for file in FILES.values() for id_ in file.claims) == dict.fromkeys(CLAIMS, 1)
 
@@ -82,9 +82,9 @@ def test_a_claim_is_checked_or_says_why_it_cannot_be() -> None:
 def test_figures_are_as_published(
     file: str, id_: str, value: float, unit: str, tolerance_pct: float, published_in: str
 ) -> None:
-    found = criterion(file, id_)
-    assert (found.pass_.value, found.pass_.unit, found.pass_.tolerance_pct) == (value, unit, tolerance_pct)
-    assert found.source == published_in
+    entry = criterion(file, id_)
+    assert (entry.pass_.value, entry.pass_.unit, entry.pass_.tolerance_pct) == (value, unit, tolerance_pct)
+    assert entry.source == published_in
 
 
 def test_promise_and_measurement_of_a_chassis_are_both_there() -> None:
@@ -103,7 +103,7 @@ def test_batches_are_as_published() -> None:
     assert batches == {"resnet152": 128, "resnet50": 256, "googlenet": 128, "vgg16": 128, "inception4": 128}
 
 
-def test_what_nobody_published_is_null() -> None:
+def test_unpublished_figures_are_null() -> None:
     isilon, hpe = FILES["dell-isilon-f800-dgx1"], FILES["hpe-apollo6500-weka"]
     for model in ("resnet152", "vgg16", "inception3"):
         assert isilon.workloads[model].rate_per_gpu.value is None

@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.sh"))
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a module beside which ``x.sh`` stands."""
+    """Name of a module beside ``x.sh``."""
     package = tmp_path / "of_shell"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -70,7 +70,7 @@ def test_a_written_node_answers_about_units(tmp_path: Path) -> None:
         ("{match: x, units: {a.service: active}}", "units.a.service: expected LOAD ACTIVE [FILE], actual 'active'"),
     ],
 )
-def test_what_cannot_be_an_answer_is_refused(tmp_path: Path, entry: str, complaint: str) -> None:
+def test_an_invalid_answer_is_refused(tmp_path: Path, entry: str, complaint: str) -> None:
     (tmp_path / "rack.yaml").write_text(RACK)
     (tmp_path / "gpu-01").mkdir()
     (tmp_path / "gpu-01" / "u.yaml").write_text(f"- {entry}\n")
