@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 
+from rackproof import shell
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
@@ -20,15 +21,6 @@ KEY = "storage_clients.beegfs"
 AUTH = "/etc/beegfs/conn.auth"
 AUTOBUILD = "/etc/beegfs/beegfs-client-autobuild.conf"
 LOG = "/var/log/rackproof-beegfs-build.log"
-REBUILD = f"""\
-for f in /opt/beegfs/sbin/beegfs-client /etc/init.d/beegfs-client; do
-  if [ -x "$f" ]; then
-    timeout 800 "$f" rebuild >{LOG} 2>&1 || {{ tail -n 5 {LOG} >&2; exit 1; }}
-    depmod; exit 0
-  fi
-done
-echo 'the client has no program that builds its module' >&2; exit 1"""
-"""Compiles, and starts nothing: the service would mount what its own list names."""
 
 
 def configuration(named: NamedStorage) -> str:
@@ -120,6 +112,10 @@ def _said(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _rebuild() -> str:
+    return shell.script(__name__, "beegfs_rebuild", log=LOG)
+
+
 def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
     """What the module is built with. DOCA's headers where DOCA is; a path that is not there would break the build."""
     fixed = ["-j8"]
@@ -133,7 +129,7 @@ def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
         holds=f'[ "$(grep ^buildArgs= {AUTOBUILD})" = {wanted} ]',
         script=(
             f"printf '%s\\n' '# Managed by rackproof.' buildEnabled=true {wanted} >{AUTOBUILD}.new\n"
-            f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{REBUILD}"
+            f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{_rebuild()}"
         ),
         otherwise=f"{AUTOBUILD} could not be written, or the client not be built with it; {LOG} on the node says why",
         writes=(AUTOBUILD,),
@@ -144,7 +140,7 @@ def _build() -> Step:
     return Step(
         name="Build of the BeeGFS client",
         holds='test -n "$(modinfo -k "$(uname -r)" -n beegfs)"',
-        script=REBUILD,
+        script=_rebuild(),
         otherwise=f"not built for the running kernel; {LOG} on the node says why",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 
+from rackproof import shell
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import Download, Weka
@@ -113,13 +114,7 @@ def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
         Step(
             name="Cores of WEKA",
             holds=f"grep -qx '{isolate}' {SERVICE_CONF}",
-            # Beside and renamed: the agent never reads half of it.
-            script=(
-                f"f={SERVICE_CONF}\nif grep -q '^isolate_cpusets=' $f; then\n"
-                f"  sed 's/^isolate_cpusets=.*/{isolate}/' $f >$f.new\nelse\n"
-                f"  {{ cat $f; echo {isolate}; }} >$f.new\nfi\nchmod --reference=$f $f.new\nmv -f $f.new $f\n"
-                f"systemctl try-restart {AGENT}"
-            ),
+            script=shell.script(__name__, "weka_cores", conf=SERVICE_CONF, isolate=isolate, agent=AGENT),
             otherwise=f"{SERVICE_CONF} does not say {isolate}",
             writes=(SERVICE_CONF,),
             restart=(AGENT,),
