@@ -79,7 +79,7 @@ def hold_and_read_back() -> None:
     platform, machine, inputs = lock
     packages = packages_here("all")
     if packages and inputs.hold:
-        operations.held(name="Holds", packages=packages, family=machine.family, lock_wait_s=inputs.lock_wait_s)
+        operations.held(name="Holds", packages=packages, family=machine.family)
     if packages:
         operations.read_back(name="Read back", packages=packages, family=machine.family, hold=inputs.hold)
     if files := plan.placed_files(platform, machine, inputs):

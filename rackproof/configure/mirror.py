@@ -24,6 +24,7 @@ from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health_check import kit
 from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.settings import Inputs, read_inputs
 from rackproof.configure.site import Site, settings_of
@@ -192,7 +193,7 @@ def _of_unknown_gpus(target: Target) -> Iterator[MirrorItem]:
     )
 
 
-def _listed(target: Target, packages: Iterable[gpu.Package]) -> Iterator[MirrorItem]:
+def _listed(target: Target, packages: Iterable[Package]) -> Iterator[MirrorItem]:
     locked = target.locked()
     for each in packages:
         if each.name not in locked:

@@ -23,6 +23,7 @@ from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import file_line, unit_line, value_line
 from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.versions.site import policy_here
 from rackproof.errors import Refused
 
 
@@ -32,7 +33,7 @@ def packages(names: Sequence[str], family: str = "debian") -> Commands:
     installed = ask(facts.InstalledPackages, "the list of installed packages", packages_wanted=names, family=family)
     missing = [name for name in names if name not in installed]
     if missing:
-        yield StringCommand(package_plans.install_script(missing, family))
+        yield StringCommand(package_plans.install_script(missing, family, policy_here()))
     else:
         host.noop(f"all {len(names)} packages are installed")
 

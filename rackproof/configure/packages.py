@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
+from rackproof.configure.package_transaction.transaction import STRICT, Package, Policy, Transaction, transaction_script
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node
 
@@ -125,55 +125,6 @@ def parse_installed(lines: Sequence[str]) -> frozenset[str]:
     return frozenset(name for status, name in (line.split(maxsplit=1) for line in lines) if status == "installed")
 
 
-APT_OPTIONS: Final = (
-    f"-o DPkg::Lock::Timeout={LOCK_WAIT_S} -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
-)
-"""Configuration files that the kit wrote already are kept as they are."""
-
-
-def install_script(missing: Sequence[str], family: str = "debian") -> str:
+def install_script(missing: Sequence[str], family: str = "debian", policy: Policy = STRICT) -> str:
     """One installation of everything, and the proof that it is there."""
-    return _dnf_script(missing) if family == "rhel" else _apt_script(missing)
-
-
-def _apt_script(missing: Sequence[str]) -> str:
-    names = " ".join(shlex.quote(name) for name in missing)
-    return "\n".join(
-        (
-            "set -eu",
-            "export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 NEEDRESTART_MODE=l",
-            # Maintainer scripts would start services before their configuration is there, and make systemd read all
-            # its units a dozen times. What is declared is started by its own operation.
-            "export SYSTEMD_OFFLINE=1",
-            *wait_for_lock("debian", LOCK_WAIT_S),
-            *tell_why("debian"),
-            f"install() {{ try apt-get -q -y {APT_OPTIONS} install --no-install-recommends -- {names}; }}",
-            # What may be in the way: a package that an interrupted run left half-configured; package lists that are
-            # absent or name files that are gone.
-            "update() { lists=$(apt-get -q update 2>&1) || { printf '%s\\n' \"$lists\" >&2; return 1; }; }",
-            "mend() { dpkg --configure -a --force-confdef --force-confold && update; }",
-            "install || { mend && install; } || refused ''",
-            "unset SYSTEMD_OFFLINE",
-            "systemctl daemon-reload",
-            f'for p in {names}; do [ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' -- "$p" 2>/dev/null)" = installed ]'
-            ' || { echo "$p: still not installed; is it the name of a package?" >&2; exit 1; }; done',
-        )
-    )
-
-
-def _dnf_script(missing: Sequence[str]) -> str:
-    names = " ".join(shlex.quote(name) for name in missing)
-    return "\n".join(
-        (
-            "set -eu",
-            "export LC_ALL=C.UTF-8 SYSTEMD_OFFLINE=1",
-            *wait_for_lock("rhel", LOCK_WAIT_S),
-            *tell_why("rhel"),
-            f"install() {{ try dnf -q -y --setopt=install_weak_deps=False install -- {names}; }}",
-            "install || { dnf -q clean expire-cache && install; } || refused ''",
-            "unset SYSTEMD_OFFLINE",
-            "systemctl daemon-reload",
-            f'for p in {names}; do rpm -q --quiet -- "$p"'
-            ' || { echo "$p: still not installed; is it the name of a package?" >&2; exit 1; }; done',
-        )
-    )
+    return transaction_script(Transaction(family, tuple(Package(name) for name in missing), policy=policy))

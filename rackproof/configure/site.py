@@ -21,6 +21,7 @@ from rackproof.configure.storage import catalogue
 from rackproof.configure.storage import inputs as storage_inputs
 from rackproof.configure.storage.client import ClientNode, NamedStorage
 from rackproof.configure.storage.nfs import shared_transport
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.architecture import Architecture, Ceph, Fabric, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
@@ -113,7 +114,8 @@ class Site:
     def storage_around(self) -> ClientNode:
         """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
         try:
-            said = read_inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
+            inputs = read_inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
+            policy = read_inputs(self.node, "versions", VersionInputs).policy
         except InventoryError as error:
             raise DeployError(str(error)) from None
         roles = [role for storage in self.client_storage().values() for role in storage.client_roles]
@@ -125,7 +127,8 @@ class Site:
             addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
             interfaces=tuple(port.name for port in self.ports),
             roce_tos=lossless.tos if lossless else None,
-            inputs=said,
+            inputs=inputs,
+            policy=policy,
         )
 
     def named_storage(self) -> tuple[NamedStorage, ...]:

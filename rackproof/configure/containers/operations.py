@@ -13,6 +13,7 @@ from rackproof.configure.containers.inputs import ContainerInputs, Download
 from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import later
 from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.versions.site import policy_here
 
 
 @operation()
@@ -21,7 +22,7 @@ def downloads(wanted: Sequence[Download], family: str) -> Commands:
     installed = ask(facts.Installed, "the list of installed downloads")
     missing = plans.missing(wanted, installed)
     if missing:
-        yield StringCommand(plans.install_script(missing, family))
+        yield StringCommand(plans.install_script(missing, family, policy_here()))
     else:
         host.noop(f"all {len(wanted)} downloads are installed")
 

@@ -10,8 +10,8 @@ from typing import Final
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, GpuState
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.core.machine import Machine
 

@@ -17,12 +17,13 @@ from rackproof.configure.gpu import facts, install, scripts, storage, tuning
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.units import Unit
+from rackproof.configure.versions.site import policy_here
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
 from rackproof.errors import Refused
@@ -67,7 +68,9 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     if missing or unheld:
         kept = scripts.kept_packages(missing, unheld, family)
         hold_again = scripts.held_by(missing, unheld, family, hold)
-        yield StringCommand(journal_here().before(kept, scripts.packages_script(missing, hold_again, family)))
+        yield StringCommand(
+            journal_here().before(kept, scripts.transaction(missing, hold_again, family, policy_here()))
+        )
     else:
         host.noop(f"all {len(packages)} packages are installed")
 
@@ -83,7 +86,7 @@ def driver(target: install.WantedDriver, machine: Machine) -> Commands:
         logger.debug("%s: %s", host.name, reason)
     if plan:
         kept, later = scripts.kept(plan, target, machine)
-        yield StringCommand(journal_here().before(kept, scripts.script(plan, target, machine), later))
+        yield StringCommand(journal_here().before(kept, scripts.script(plan, target, machine, policy_here()), later))
     elif plan.waiting:
         host.noop(f"{target.choice.label} waits for a reboot: {'; '.join(plan.waiting)}")
     else:

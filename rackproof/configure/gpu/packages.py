@@ -13,6 +13,7 @@ from typing import Final
 
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
 
@@ -29,27 +30,6 @@ TOOLKIT: Final = (
     "nvidia-container-toolkit",
 )
 """One set: a newer library under an older tool has kept containers from starting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """One package; ``version`` as the package manager compares it, with ``*`` at its end where only the beginning is
-    known; None takes what the repository has."""
-
-    name: str
-    version: str | None = None
-
-    def satisfied_by(self, installed: str | None) -> bool:
-        """Whether an installed version (with its epoch, or without) is what is wanted."""
-        if installed is None:
-            return False
-        if self.version is None:
-            return True
-        plain = installed.partition(":")[2] or installed
-        wanted = self.version.partition(":")[2] or self.version
-        if wanted.endswith("*"):
-            return plain.startswith(wanted[:-1])
-        return plain == wanted or plain.startswith(f"{wanted}-")
 
 
 def headers(machine: Machine, stack: GpuStack) -> tuple[Package, ...]:

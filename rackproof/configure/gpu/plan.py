@@ -15,8 +15,8 @@ from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu import repository as gpu_repository
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
 from rackproof.configure.gpu.inputs import GpuStack, Repository
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit

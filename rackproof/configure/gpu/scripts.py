@@ -13,9 +13,15 @@ from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT
 from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, WantedDriver, fabric_manager
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
-from rackproof.configure.package_manager import LOCK_WAIT_S, tell_why, wait_for_lock
+from rackproof.configure.package_transaction.transaction import (
+    ROOM_MIB,
+    STRICT,
+    Package,
+    Policy,
+    Transaction,
+    transaction_script,
+)
 from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
 from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.core.machine import Machine
@@ -37,13 +43,49 @@ NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
 FABRIC_COPY: Final = f"/etc/systemd/system/{FABRIC_UNIT}"
 
 
-def packages_script(missing: Sequence[Package], hold: Sequence[str], family: str) -> str:
-    """Install packages, hold those that have a version, and verify that they are there."""
-    lines = ["set -eu", "export LC_ALL=C.UTF-8", 'fail() { echo "$1" >&2; exit 1; }']
-    if missing:
-        lines += _apt_lines(missing) if family == "debian" else _dnf_lines(missing)
-    lines += _hold_lines(hold, family)
-    return "\n".join(lines)
+REPLACED: Final = (
+    "cuda-drivers*",
+    "datacenter-gpu-manager*",
+    "dkms-nvidia*",
+    "kmod-nvidia*",
+    "libcuda1",
+    "libnvidia-*",
+    "libxnvctrl*",
+    "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*",
+    "nvidia-*",
+    "xserver-xorg-video-nvidia*",
+)
+"""NVIDIA's own packages: those of another branch or flavour are in the way of the declared ones."""
+
+
+def transaction(
+    packages: Sequence[Package], hold: Sequence[str], family: str, policy: Policy, prepare: Sequence[str] = (),
+    downgrades: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Script that installs packages, holds some, and verifies both."""
+    room = policy.free_mib
+    return transaction_script(
+        Transaction(
+            family,
+            tuple(_repository_version(each) for each in packages),
+            hold=tuple(hold),
+            removals=REPLACED,
+            downgrades=tuple(downgrades),
+            room_mib={path: max(room, least) for path, least in ROOM_MIB.items()},
+            refresh=bool(packages),
+            prepare=tuple(prepare),
+            policy=policy,
+        )
+    )
+
+
+def _repository_version(package: Package) -> Package:
+    """With the revision behind the version left to the repository where only a version is declared."""
+    if package.version is None or "-" in package.version or package.version.endswith("*"):
+        return package
+    return Package(package.name, f"{package.version}-*")
 
 
 def held_by(install: Sequence[Package], hold: Sequence[str], family: str, wanted_: bool) -> tuple[str, ...]:
@@ -55,7 +97,7 @@ def held_by(install: Sequence[Package], hold: Sequence[str], family: str, wanted
 
 
 def kept_packages(install: Sequence[Package], hold: Sequence[str], family: str) -> tuple[str, ...]:
-    """Journal lines of the holds that ``packages_script`` and ``script`` set or take away."""
+    """Journal lines of the holds that ``transaction`` and ``script`` set or take away."""
     return tuple(hold_line(name, family) for name in held_by(install, hold, family, wanted_=True))
 
 
@@ -80,62 +122,24 @@ def _copies_fabric_unit(plan: DriverPlan, target: WantedDriver) -> bool:
     return plan.fabric_unit or bool(plan.install and target.choice.fabric_manager)
 
 
-def script(plan: DriverPlan, target: WantedDriver, machine: Machine) -> str:
+def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Policy = STRICT) -> str:
     """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
-    debian = machine.family == "debian"
-    stream = _stream_lines(plan.stream) if plan.stream else []
-    if plan.install:
-        non_free = _non_free_lines(plan.install[0].name, machine) if _needs_non_free(target, machine) else []
-        dkms = target.choice.dkms
-        lines += _apt_lines(plan.install, non_free) if debian else _dnf_lines(plan.install, stream, dkms)
-    elif stream:
-        lines += [*wait_for_lock("rhel", LOCK_WAIT_S), *stream]
-    lines += _hold_lines(held_by(plan.install, plan.hold, machine.family, target.hold), machine.family)
+    prepare = _stream_lines(plan.stream) if plan.stream else []
+    if plan.install and _needs_non_free(target, machine):
+        prepare = _non_free_lines(plan.install[0].name, machine)
+    hold = held_by(plan.install, plan.hold, machine.family, target.hold)
+    if plan.install or prepare or hold:
+        # Where only a branch is declared, a fabric manager that moved alone goes back to the driver's version.
+        manager = fabric_manager(target)
+        downgrades = [manager.name] if manager and manager.version is None else []
+        lines.append(transaction(plan.install, hold, machine.family, policy, prepare, downgrades))
     if plan.initramfs or plan.install:
         lines += _initramfs_lines(target.stamp, machine)
     if _copies_fabric_unit(plan, target):
         lines += _fabric_unit_lines()
     lines += _force_lines(plan, target, machine)
     return "\n".join(lines)
-
-
-def _apt_lines(missing: Sequence[Package], non_free: Sequence[str] = ()) -> list[str]:
-    options = "-o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
-    lines = [
-        "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l",
-        *wait_for_lock("debian", LOCK_WAIT_S),
-        *tell_why("debian"),
-        *non_free,
-        f"try apt-get -q {options} update || refused 'apt-get update failed: see its lines above; the repository or its"
-        " key may have changed'",
-        "lists=$said",
-        "set --",
-    ]
-    for each in missing:
-        if each.version is None:
-            lines.append(f'set -- "$@" {shlex.quote(each.name)}')
-        else:
-            # The revision behind the version is the repository's: the newest one that matches is taken.
-            pattern = each.version if each.version.endswith("*") else f"{each.version}*"
-            lines += [
-                f"v=$(apt-cache madison {shlex.quote(each.name)} | awk '{{print $3}}' | while read -r c; do"
-                f' case ${{c#*:}} in {_glob(pattern)}) echo "$c"; break;; esac; done)',
-                f'[ -n "$v" ] || fail {shlex.quote(_missing(each))}',
-                f'set -- "$@" {shlex.quote(each.name)}="$v"',
-            ]
-    lines += [
-        f"try apt-get -q -y {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@" || { dpkg --configure -a --force-confdef --force-confold; try apt-get -q -y'
-        f" {options} install --no-install-recommends --allow-downgrades --allow-change-held-packages"
-        ' -- "$@"; } || refused "apt-get could not install: $*"',
-    ]
-    for each in missing:
-        lines.append(
-            f"[ \"$(dpkg-query -W -f='${{db:Status-Status}}' -- {shlex.quote(each.name)} 2>/dev/null)\" = installed ]"
-            f" || fail {shlex.quote(f'{each.name}: not installed although apt-get said nothing')}"
-        )
-    return lines
 
 
 def _non_free_lines(package: str, machine: Machine) -> list[str]:
@@ -161,17 +165,6 @@ def _non_free_lines(package: str, machine: Machine) -> list[str]:
     ]
 
 
-def _glob(pattern: str) -> str:
-    return shlex.quote(pattern.rstrip("*").partition(":")[2] or pattern.rstrip("*")) + "*"
-
-
-def _missing(package: Package) -> str:
-    return (
-        f"{package.name} {package.version}: no such version in the repositories of this node; correct the version, or"
-        " add it to the mirror"
-    )
-
-
 def _stream_lines(stream: str) -> list[str]:
     name = shlex.quote(f"nvidia-driver:{stream}")
     missing = shlex.quote(
@@ -180,49 +173,7 @@ def _stream_lines(stream: str) -> list[str]:
     )
     return [
         "dnf -y -q module reset nvidia-driver >/dev/null",
-        f"dnf -y -q module enable {name} || fail {missing}",
-    ]
-
-
-def _dnf_lines(missing: Sequence[Package], stream: Sequence[str] = (), dkms: bool = False) -> list[str]:
-    wanted_names = []
-    for each in missing:
-        version = (each.version or "").partition(":")[2] or each.version or ""
-        wanted_names.append(shlex.quote(f"{each.name}-{version}" if version else each.name))
-    listed = " ".join(wanted_names)
-    locked = " ".join(shlex.quote(each.name) for each in missing if each.version)
-    lines = [*wait_for_lock("rhel", LOCK_WAIT_S), *tell_why("rhel"), *stream]
-    if locked:
-        # dnf takes no other version of what is locked, not even of one that is asked for by name.
-        lines.append(f"dnf -q versionlock delete -- {locked} >/dev/null 2>&1 || :")
-    failed = shlex.quote("dnf could not install all of: " + " ".join(wanted_names).replace(chr(39), ""))
-    no_dkms = (
-        "fail 'dkms is in none of the repositories of this node: RHEL and its rebuilds have it from EPEL; enable that,"
-        " or mirror dkms'"
-    )
-    why = f'rpm -q -- dkms >/dev/null || [ -n "$(dnf -q repoquery dkms 2>/dev/null)" ] || {no_dkms}; ' if dkms else ""
-    lines.append(
-        f"try dnf -y -q install --allowerasing --setopt=install_weak_deps=False -- {listed}"
-        f" || {{ {why}refused {failed}; }}"
-    )
-    for each in missing:
-        lines.append(
-            f"rpm -q -- {shlex.quote(each.name)} >/dev/null"
-            f" || fail {shlex.quote(f'{each.name}: not installed although dnf said nothing')}"
-        )
-    return lines
-
-
-def _hold_lines(names_: Sequence[str], family: str) -> list[str]:
-    if not names_:
-        return []
-    held = " ".join(shlex.quote(name) for name in names_)
-    if family == "debian":
-        return [f"apt-mark hold {held} >/dev/null"]
-    return [
-        "dnf -q versionlock list >/dev/null 2>&1 || dnf -y -q install python3-dnf-plugin-versionlock || :",
-        f"dnf -q versionlock add {held} >/dev/null"
-        " || fail 'dnf versionlock failed: install python3-dnf-plugin-versionlock'",
+        f"dnf -y -q module enable {name} || rp_fail {missing}",
     ]
 
 

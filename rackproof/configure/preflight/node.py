@@ -19,6 +19,7 @@ from rackproof.configure.nic.links import foreign_problem
 from rackproof.configure.nic.stack import Source, StackProblem, StackState, plan_removal
 from rackproof.configure.node.scratch import Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
+from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.preflight.problem import (
     FOREIGN_DRIVE,
     FOREIGN_PORT,
@@ -31,7 +32,7 @@ from rackproof.configure.preflight.problem import (
     Problem,
 )
 from rackproof.configure.preflight.state import NodeState
-from rackproof.configure.versions.install import NoRoom, Options, plan_install
+from rackproof.configure.versions.install import NoRoom, plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
@@ -143,10 +144,12 @@ def driver_problems(source: Source, version: str | None, state: StackState, allo
         yield Problem(OTHER_DRIVERS, *_divided(str(error).replace(": unmount", "; unmount"), "look at ofed_info -s"))
 
 
-def room_problems(packages: Sequence[LockedPackage], state: PackageState, options: Options) -> Iterator[Problem]:
+def room_problems(
+    packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy
+) -> Iterator[Problem]:
     """Free space for what of the version set is not installed."""
     try:
-        plan_install(packages, state, options)
+        plan_install(packages, state, family, policy)
     except NoRoom as error:
         yield Problem(ROOM, *_divided(str(error), "make room"))
 

@@ -48,7 +48,6 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
-from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
@@ -172,10 +171,12 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
     state: PackageState | None = None
     drivers: Drivers | None = None
     if packages:
-        options = Options(machine.family, free_mib=version_inputs(site.node).free_mib)
+        policy = version_inputs(site.node).policy
         state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
         found += (
-            [unread("installed packages")] if state is None else node_checks.room_problems(packages, state, options)
+            [unread("installed packages")]
+            if state is None
+            else node_checks.room_problems(packages, state, machine.family, policy)
         )
     if pending.has_adapters(site):
         declared = declared_here()

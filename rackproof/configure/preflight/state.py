@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.package_manager import LOCK_FILES, PID_FILES, wait_for_lock
+from rackproof.configure.package_transaction.lock import LOCKS, lock_functions
 from rackproof.configure.run_lock import Holder, held_command, parse_held
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
 from rackproof.parse.sections import sections_of
@@ -48,9 +48,7 @@ class NodeState:
 
 def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
     """Ask for free space at paths and for who works in mount points, and for everything else."""
-    files = (*LOCK_FILES["debian"], *LOCK_FILES["rhel"])
-    pids = (*PID_FILES["debian"], *PID_FILES["rhel"])
-    *holder, _ = wait_for_lock("debian", 0, files=files, pid_files=pids)
+    locks = " ".join(map(shlex.quote, (*LOCKS["debian"], *LOCKS["rhel"])))
     quoted = " ".join(shlex.quote(path) for path in paths)
     users = ""
     for mountpoint in mountpoints:
@@ -65,8 +63,8 @@ def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
     return (
         f"export LC_ALL=C; uname -n; date +%s; {held_command()}echo --; "
         f'for p in {quoted}; do echo "$p $(df -Pk -- "$p" 2>/dev/null | tail -n 1)"; done; echo --; '
-        + "\n".join(holder)
-        + "\nlock_holder; echo --; "
+        + lock_functions()
+        + f"\nrp_lock_holder {locks}; echo --; "
         "if command -v dpkg >/dev/null; then echo dpkg; dpkg --audit 2>&1 | grep . | head -n 4; "
         "elif command -v rpm >/dev/null; then echo rpm; rpm -q rpm >/dev/null 2>&1 || rpm -q rpm 2>&1 | head -n 4; "
         "fi; echo --; "

@@ -58,8 +58,8 @@ def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes |
             entries.append(RemoteFile(_list(named, kind), "\n".join(names) + "\n", restart=(unit,)))
     wanted = inputs.packages or _packages(inputs.version, named)
     steps += [
-        kernel_headers(family, "The BeeGFS client"),
-        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", around.locked),
+        kernel_headers(family, "The BeeGFS client", around.policy),
+        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", around),
         _arguments(inputs, named.storage.transport == "rdma"),
         _build(),
         module("BeeGFS", "beegfs", f"its build said why: {LOG}"),

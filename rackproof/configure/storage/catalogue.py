@@ -54,7 +54,7 @@ def clients_of(
     found = []
     of_nfs = [each for each in storages if each.storage.class_ == "nfs"]
     if of_nfs:
-        steps = multipath.steps(around.inputs.nfs, family)
+        steps = multipath.steps(around.inputs.nfs, family, around.policy)
         downloads = (around.inputs.nfs.bundle, around.inputs.nfs.package) if steps else ()
         found.append(Client(install=steps, downloads=tuple(d for d in downloads if d)))
         found.append(nfs.client(of_nfs, around))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rackproof.configure.files import Entry
 from rackproof.configure.mounts import DesiredMount
+from rackproof.configure.package_transaction.transaction import STRICT, Policy
 from rackproof.configure.storage.inputs import Download, StorageClients
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -31,6 +32,8 @@ class ClientNode:
     inputs: StorageClients = field(default_factory=StorageClients)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Packages that a version set brings, and their versions."""
+    policy: Policy = STRICT
+    """What the inventory allows the package manager to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
         RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", _limits(), restart=(AGENT,)),
         *([RemoteFile("/etc/fuse.conf", fuse)] if inputs.multi_user else []),
     ]
-    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", around.locked)
+    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", around)
     if not inputs.insecure:
         steps.append(
             Step(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount
+from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import Lustre
 from rackproof.configure.storage.install import (
     fetch,
-    install_file,
+    install_built,
     kernel_headers,
     module,
     of_running_kernel,
@@ -19,7 +19,6 @@ from rackproof.configure.storage.install import (
     place,
     repository,
     software,
-    unlocked,
 )
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -87,7 +86,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
     # Not read any more; whoever does so by hand finds nothing that contradicts the module's options.
     entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
-    steps += _software(inputs, family, around.locked)
+    steps += _software(inputs, family, around)
     steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
     return Client(
         files=tuple(entries),
@@ -119,15 +118,15 @@ def options(network: str, around: ClientNode) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _software(inputs: Lustre, family: str, locked: Mapping[str, str]) -> list[Step]:
+def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
     if not inputs.source:
         default = (
             {"kmod-lustre-client": "", "lustre-client": ""} if family == "rhel" else {"lustre-client-utils": ""}
         )  # fmt: skip
         wanted = inputs.packages or default
-        steps = list(software("lustre", wanted, inputs.repository, family, f"{KEY}.packages", locked))
+        steps = list(software("lustre", wanted, inputs.repository, family, f"{KEY}.packages", around))
         if family != "rhel" and not inputs.packages:
-            steps.append(_modules_package())
+            steps.append(_modules_package(around.policy))
         return steps
     tarball = shlex.quote(place(inputs.source))
     script = f"""{fetch(inputs.source)}
@@ -140,15 +139,14 @@ o2ib=
 if [ -d {inputs.ofed} ]; then o2ib=--with-o2ib={inputs.ofed}; fi
 ./configure --disable-server --with-linux="/lib/modules/$(uname -r)/build" $o2ib >build.log 2>&1 &&
   make {"rpms" if family == "rhel" else "debs"} >>build.log 2>&1 || {{ tail -n 5 build.log >&2; exit 1; }}
-{unlocked(family)}
-{install_file(family)} {"./*client*.rpm" if family == "rhel" else "./debs/*client*.deb"}
+{install_built('"$work"/*client*.rpm' if family == "rhel" else '"$work"/debs/*client*.deb', family, around.policy)}
 mkdir -p {BUILT_STAMP.rpartition("/")[0]}
 {stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
     return [
         *(repository("lustre", inputs.repository, family, KEY) if inputs.repository else ()),
-        kernel_headers(family, "Lustre"),
-        packages("Lustre's build", tools, family, KEY),
+        kernel_headers(family, "Lustre", around.policy),
+        packages("Lustre's build", tools, family, KEY, around.policy),
         Step(
             name="Build of Lustre",
             holds=f'[ "$({stamp(inputs)})" = "$(cat {BUILT_STAMP})" ]',
@@ -166,11 +164,11 @@ def stamp(inputs: Lustre) -> str:
     )
 
 
-def _modules_package() -> Step:
+def _modules_package(policy: Policy) -> Step:
     return Step(
         name="Modules of Lustre",
         holds='[ "$(dpkg-query -W -f=\'${db:Status-Status}\' "lustre-client-modules-$(uname -r)")" = installed ]',
-        script=of_running_kernel("lustre-client-modules"),
+        script=of_running_kernel("lustre-client-modules", policy),
         otherwise="no lustre-client-modules of the running kernel: boot a kernel that the repository has, or give "
         f"{KEY}.source",
         brings=(("lustre-client-modules-$(uname -r)", ""),),

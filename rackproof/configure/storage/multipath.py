@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import shlex
 
+from rackproof.configure.package_transaction.transaction import STRICT, Policy
 from rackproof.configure.storage.inputs import Download, Nfs
-from rackproof.configure.storage.install import fetch, install_file, kernel_headers, place, unlocked
+from rackproof.configure.storage.install import fetch, install_built, install_download, kernel_headers, place
 from rackproof.configure.storage.steps import Step
 from rackproof.errors import DeclarationError
 
@@ -26,7 +27,7 @@ fi
 """
 
 
-def steps(inputs: Nfs, family: str) -> tuple[Step, ...]:
+def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]:
     """Raises DeclarationError when it is declared and nothing says where to get it."""
     driver = inputs.driver
     if driver == "kernel":
@@ -42,7 +43,7 @@ def steps(inputs: Nfs, family: str) -> tuple[Step, ...]:
         Step(
             name=f"Client {driver}",
             holds=built,
-            script=f"{UNMOUNTED}{_install(inputs, family)}\nmkdir -p {STAMP}\n"
+            script=f"{UNMOUNTED}{_install(inputs, family, policy)}\nmkdir -p {STAMP}\n"
             f'echo "$(uname -r)" {source.sha256[:12]} >{STAMP}/{driver}.new\n'
             f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
             otherwise=f"not installed; does {KEY} fit the running kernel and its RDMA drivers (--no-ofed in "
@@ -61,19 +62,17 @@ def steps(inputs: Nfs, family: str) -> tuple[Step, ...]:
             f"a reboot loads {driver}",
         ),
     ]
-    return (kernel_headers(family, driver), *found) if inputs.bundle else tuple(found)
+    return (kernel_headers(family, driver, policy), *found) if inputs.bundle else tuple(found)
 
 
 def _built(driver: str, source: Download) -> str:
     return f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {source.sha256[:12]}" ] && command -v {driver}-ctl'
 
 
-def _install(inputs: Nfs, family: str) -> str:
-    tool = f"{unlocked(family)}\n{install_file(family)}"
+def _install(inputs: Nfs, family: str, policy: Policy) -> str:
     initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
     if inputs.package:
-        path = shlex.quote(place(inputs.package))
-        return f"{fetch(inputs.package)}\n{tool} {path}\n{initramfs}"
+        return f"{install_download(inputs.package, family, policy)}\n{initramfs}"
     path = shlex.quote(place(inputs.bundle))
     options = " ".join(map(shlex.quote, inputs.build_options))
     kind = "rpm" if family == "rhel" else "deb"
@@ -85,5 +84,5 @@ cd "$work"
 timeout 800 ./build.sh bin {options} >/var/log/rackproof-{inputs.driver}-build.log 2>&1 || {{
   tail -n 5 /var/log/rackproof-{inputs.driver}-build.log >&2; exit 1
 }}
-{tool} "$work"/dist/*.{kind}
+{install_built(f'"$work"/dist/*.{kind}', family, policy)}
 {initramfs}"""

@@ -73,10 +73,8 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
     names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
     steps += [
-        *software(
-            "scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", around.locked
-        ),
-        kernel_headers(family, "The portability layer of Storage Scale"),
+        *software("scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", around),
+        kernel_headers(family, "The portability layer of Storage Scale", around.policy),
         Step(
             name="Portability layer of Storage Scale",
             holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.package_manager import LOCKED, NO_ROOM
+from rackproof.configure.package_transaction.lock import LOCKED, NO_ROOM
 from rackproof.configure.rollback.journal import Journal, later, mark_lines
 
 

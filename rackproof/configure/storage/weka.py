@@ -10,9 +10,10 @@ import shlex
 
 from rackproof import shell
 from rackproof.configure.mounts import DesiredMount
+from rackproof.configure.package_transaction.transaction import fetch_function
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
 from rackproof.configure.storage.inputs import Download, Weka
-from rackproof.configure.storage.install import FETCH, place
+from rackproof.configure.storage.install import place
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
@@ -108,7 +109,7 @@ def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
         Step(
             name="Agent of WEKA",
             holds=there,
-            script=f"{FETCH}{mode}fetch {words}\ntimeout 600 sh {shlex.quote(place(download))}",
+            script=f"{fetch_function()}\n{mode}rp_fetch {words}\ntimeout 600 sh {shlex.quote(place(download))}",
             otherwise="not installed; does this node reach the backend's port, and is the kernel on WEKA's list?",
         ),
         Step(

@@ -15,6 +15,7 @@ from rackproof.configure.operation import Commands, ask, operation, required
 from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
+from rackproof.configure.versions.site import policy_here
 from rackproof.configure.versions.state import differences
 from rackproof.core.versions import LockedPackage
 from rackproof.core.wording import some
@@ -29,26 +30,24 @@ def identified() -> None:
 
 
 @operation()
-def exact_packages(
-    packages: Sequence[LockedPackage], options: install.Options, earlier: Sequence[str] = ()
-) -> Commands:
+def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequence[str] = ()) -> Commands:
     """Install exactly these versions, all in one transaction; nothing else is removed or downgraded for them.
 
     ``earlier`` are those that operations before this one install. A plan has them there; the run looks for itself.
     """
     names = [package.name for package in packages]
-    found = ask(facts.PackageStates, "the list of installed packages", names=names, family=options.family)
+    found = ask(facts.PackageStates, "the list of installed packages", names=names, family=family)
     due = list(packages) if state.is_executing else [each for each in packages if each.name not in earlier]
     if not due:
         host.noop(f"all {len(packages)} packages come with the operations before")
         return
-    plan = install.plan_install(due, found, options)
+    plan = install.plan_install(due, found, family, policy_here())
     if not plan:
         host.noop(f"all {len(due)} packages are at their locked versions")
         return
     for each in plan.packages:
         actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
-        if install.holds_some_version(each, found, options.family):
+        if install.holds_some_version(each, found, family):
             actual += ", held"
         logger.debug("%s: %s: %s -> %s", host.name, each.name, actual, each.version)
     yield StringCommand(plan.script)
@@ -71,7 +70,7 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
 
 
 @operation()
-def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300) -> Commands:
+def held(packages: Sequence[LockedPackage], family: str) -> Commands:
     """Hold everything that is installed as locked, and read the holds again.
 
     A plan holds everything: what is not there yet comes with the operations before.
@@ -82,7 +81,7 @@ def held(packages: Sequence[LockedPackage], family: str, lock_wait_s: int = 300)
         for each in missing:
             logger.debug("%s: hold %s %s", host.name, each.name, each.version)
         kept = [hold_line(each.name, family) for each in missing]
-        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, lock_wait_s)))
+        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
     else:
         host.noop("everything that is installed is held")
 
@@ -102,7 +101,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
     missing = holds.to_hold(there, found, family, all_there=True)
     if missing:
         kept = [hold_line(name, family) for name in dict.fromkeys(each.name for each in missing)]
-        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family)))
+        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
     absent = [name for name in names if name not in found.installed]
     if absent and state.is_executing:
         if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):

@@ -15,9 +15,8 @@ from rackproof.configure.units import Unit
 from rackproof.configure.versions import operations
 from rackproof.configure.versions import repositories as repository_files
 from rackproof.configure.versions.downloads import Placed, placed
-from rackproof.configure.versions.install import Options
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.configure.versions.site import (
-    VersionInputs,
     packages_here,
     platform_here,
     version_inputs,
@@ -84,18 +83,6 @@ def firmware(site: Site, components: Components) -> Locked:
 
 def freeze_units(family: str) -> tuple[Unit, ...]:
     return tuple(Unit(name, enabled=None, running=None, masked=True) for name in FREEZE_UNITS[family])
-
-
-def options(inputs: VersionInputs, machine: Machine) -> Options:
-    """How ``exact_packages`` works on this node."""
-    return Options(
-        family=machine.family,
-        allow_downgrade=inputs.allow_downgrade,
-        allow_removal=inputs.allow_removal,
-        lock_wait_s=inputs.lock_wait_s,
-        free_mib=inputs.free_mib,
-        proxy=inputs.proxy,
-    )
 
 
 def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from weakref import WeakKeyDictionary
 
-from pydantic import Field
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof import version_sets
-from rackproof.configure import settings
 from rackproof.configure.machine import machine_here
+from rackproof.configure.package_transaction.transaction import STRICT, Policy
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import here
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node
 from rackproof.core.versions import STAGES, LockedPackage, Platform, VersionSet, platform_of, stage_packages
@@ -28,38 +29,19 @@ from rackproof.core.versions.select import component_packages
 from rackproof.errors import InventoryError, VersionSetError
 
 
-class VersionInputs(settings.Inputs):
-    """How a version set is installed: the inventory's mapping ``versions``."""
-
-    mirrors: dict[str, str] = Field(default_factory=dict)
-    """Beginning of a vendor's URL: what stands at the site in its place,
-    ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: nothing, the vendors' own hosts
-    are asked."""
-    proxy: str | None = None
-    """URL of a proxy for HTTP and HTTPS, for the package manager, for keys and for firmware images. Default: none."""
-    allow_downgrade: bool = False
-    """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
-    and so does an operator who did not say so."""
-    allow_removal: bool = False
-    """Whether packages that are in the way of locked ones are removed. Default: no; `apt-get -y` removes another
-    repository's driver without a word.
-    """
-    hold: bool = True
-    """Whether everything in the set is held afterwards (apt-mark hold, dnf versionlock). Default: yes; a fabric manager
-    that moved without its driver is the commonest complaint about peers' kits."""
-    lock_wait_s: int = Field(default=300, ge=0, le=3600)
-    """Seconds to wait for another run of the package manager. Default: 300, an update of one day."""
-    free_mib: int = Field(default=6144, ge=0)
-    """MiB that must be free below /usr, /var and /boot (there a tenth of it for a kernel, a fortieth for anything else)
-    before anything is downloaded. Default: 6 GiB, CUDA with its driver unpacked."""
-
-
 def version_inputs(node: Node) -> VersionInputs:
     """The inventory's ``versions``. Raises DeployError, one line."""
     try:
-        return settings.read_inputs(node, "versions", VersionInputs)
+        return read_inputs(node, "versions", VersionInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
+
+
+def policy_here() -> Policy:
+    """What the inventory allows the package manager to do on the node at hand. Raises DeployError, one line."""
+    if getattr(host, "data", None) is None:  # stand-ins of tests have none
+        return STRICT
+    return version_inputs(here().node).policy
 
 
 def versions_of(node: Node, inventory: str = "") -> VersionSet | None:

@@ -21,9 +21,9 @@ def stage(name: str, title: str) -> None:
     packages = locked(name) if lock else ()
     if lock is None or not packages:
         return
-    platform, machine, inputs = lock
+    platform, machine, _ = lock
     operations.exact_packages(
-        name=title, packages=packages, options=plan.options(inputs, machine),
+        name=title, packages=packages, family=machine.family,
         earlier=sorted(earlier.intersection(package.name for package in packages)), _timeout=INSTALL_TIMEOUT_S,
     )  # fmt: skip
     modules = plan.dkms_of(platform, tuple(dict.fromkeys(package.component for package in packages)))

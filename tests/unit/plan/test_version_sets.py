@@ -156,23 +156,22 @@ def test_a_package_held_at_another_version_is_named_and_never_downgraded_unasked
     assert operation.name == "Versions: the rest | GPU tools"
     assert operation.changes == ("libnccl2: 2.29.2-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
     script = operation.commands[0]
-    assert "set -- libnccl2=2.28.3-1+cuda13.0\n" in script
-    assert "newer than locked" in script
-    assert "trap 'apt-mark hold -- libnccl2 >/dev/null' EXIT\napt-mark unhold -- libnccl2" in script
-    assert "apt_get --allow-downgrades" not in script
+    # Neither removals nor downgrades are allowed; the hold is taken off for the package by the transaction.
+    assert "set -- libnccl2=2.28.3-1+cuda13.0\nrp_install '' '' \"$@\"\n" in script
 
 
 def test_a_lock_on_another_version_goes_and_the_right_one_is_held_in_its_place(plans: dict[str, RackPlan]) -> None:
     install, hold = first(plans["locked at another version"]).changing
     assert install.changes == ("libnccl: 0:2.27.7-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
-    assert "dnf -q versionlock delete -- libnccl >/dev/null" in install.commands[0]
+    assert "set -- libnccl=2.28.3-1+cuda13.0\n" in install.commands[0]
+    assert "rp_hold libnccl\n" in hold.commands[0]
     assert hold.changes == ("hold libnccl 2.28.3-1+cuda13.0",)
 
 
 def test_what_is_installed_and_not_held_is_held(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["not held"])
     assert operation.changes == ("hold nvidia-fabricmanager 580.126.20-1ubuntu1",)
-    assert "apt-mark hold -- nvidia-fabricmanager >/dev/null" in operation.commands[0]
+    assert "rp_hold nvidia-fabricmanager\n" in operation.commands[0]
 
 
 def test_another_key_is_named_with_both_digests_and_only_this_one_is_fetched(plans: dict[str, RackPlan]) -> None:

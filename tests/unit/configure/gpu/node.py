@@ -7,10 +7,28 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.unit.configure.package_managers import stand_ins
+
 PREFIXES = ("/sys/module", "/sys/bus", "/proc/driver", "/run/rackproof", "/var/lib/rackproof", "/etc/", "/dev/nvidia")
 
 PROGRAMS = (
-    *("awk", "base64", "cat", "chmod", "grep", "head", "ls", "mkdir", "mv", "printf", "readlink", "rm", "sed", "sh"),
+    *(
+        "awk",
+        "base64",
+        "cat",
+        "chmod",
+        "df",
+        "grep",
+        "head",
+        "ls",
+        "mkdir",
+        "mv",
+        "printf",
+        "readlink",
+        "rm",
+        "sed",
+        "sh",
+    ),
     *("sha256sum", "sleep", "sort", "stat", "tail", "timeout", "touch", "tr", "uname"),
 )
 
@@ -20,6 +38,7 @@ class FakeNode:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.standing: dict[str, str] = {}
         self.bin = root / "bin"
         self.bin.mkdir()
         self.log = root / "calls"
@@ -36,6 +55,16 @@ class FakeNode:
         path.unlink(missing_ok=True)
         path.write_text(f'#!/bin/sh\necho "{name} $*" >>{self.log}\n{self.rooted(body)}\n')
         path.chmod(0o755)
+
+    def managers(self, offered: str) -> None:
+        """apt and dnf that remember what they install; ``offered`` as in ``stand_ins``."""
+        self.standing = stand_ins(self.root / "packages", offered)
+        for name, body in self.standing.items():
+            self.program(name, body)
+
+    def stand_in(self, name: str, before: str) -> None:
+        """A program that does something else first, and then what it did."""
+        self.program(name, f"{before}\n{self.standing.get(name, '')}")
 
     def file(self, path: str, content: str = "") -> None:
         target = self.root / path.lstrip("/")

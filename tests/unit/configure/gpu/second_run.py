@@ -9,10 +9,11 @@ from pathlib import Path
 from rackproof.configure.gpu.install import PARAMETERS
 from tests.unit.configure.gpu.node import FakeNode
 from tests.unit.configure.loop import SYSTEMCTL
+from tests.unit.configure.package_managers import stand_ins
 
 ROOT = Path(__file__).parents[4]
 REPORT = ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/query.xml"
-FURTHER = ("cp", "cut", "date", "env", "id", "ln", "rmdir", "seq", "sync", "tee", "uniq", "wc")
+FURTHER = ("cp", "date", "env", "id", "ln", "rmdir", "seq", "sync", "tee", "uniq", "wc")
 UNIT = "/etc/systemd/system/nvidia-fabricmanager.service"
 
 OPEN = "Open Kernel Module for x86_64  {}  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Tue Jul  8 18:32:15 UTC 2025"
@@ -25,93 +26,6 @@ def module(version: str, open_: bool) -> str:
     return f"NVRM version: NVIDIA UNIX {kind}\nGCC version:  gcc version 13.3.0\n"
 
 
-_PACKAGES = r"""
-P=@root@/packages; H=@root@/held; : >>$P; : >>$H
-add() { grep -v "^$1 " $P >$P.n || :; echo "$1 $2" >>$P.n; mv $P.n $P; }
-version() { sed -n "s/^$1 //p" $P; }
-"""
-APT_CACHE = r"""
-sed -n "s/^$2 //p" @root@/versions | while read -r v; do echo " $2 | $v | https://x.example Packages"; done
-echo " $2 | @version@-@revision@ | https://x.example Packages"
-"""
-APT_GET = (
-    _PACKAGES
-    + r"""
-case " $* " in *" install "*) ;; *) exit 0;; esac
-while [ "$1" != -- ]; do shift; done; shift
-for each; do
-  v=${each#*=}; [ "$v" != "$each" ] || v=@version@-@revision@
-  add "${each%%=*}" "$v"
-done
-: >@root@/built
-"""
-)
-APT_MARK = (
-    _PACKAGES
-    + r"""
-verb=$1; shift
-case $verb in
-hold) for each; do [ "$each" = -- ] || echo "$each" >>$H; done; sort -u $H -o $H;;
-unhold) for each; do grep -vx -- "$each" $H >$H.n || :; mv $H.n $H; done;;
-showhold) cat $H;;
-esac
-"""
-)
-DPKG_QUERY = (
-    _PACKAGES
-    + r"""
-f=$2; shift 3; status=0
-for each; do
-  v=$(version "$each")
-  [ -n "$v" ] || { echo "dpkg-query: no packages found matching $each" >&2; status=1; continue; }
-  case $f in
-  *Package*Version*) echo "installed $each $v";;
-  *Upstream*) printf %s "${v%-*}";;
-  *) printf installed;;
-  esac
-done
-exit $status
-"""
-)
-DNF = (
-    _PACKAGES
-    + r"""
-case " $* " in
-*" module enable "*) for each; do :; done
-  mkdir -p /etc/dnf/modules.d
-  printf '[nvidia-driver]\nstream=%s\n' "${each#*:}" >/etc/dnf/modules.d/nvidia-driver.module;;
-*" module reset "*) rm -f /etc/dnf/modules.d/nvidia-driver.module;;
-*" versionlock list "*) cat $H;;
-*" versionlock delete "*) while [ "$1" != -- ]; do shift; done; shift
-  for each; do grep -v "^$each-[0-9]" $H >$H.n || :; mv $H.n $H; done;;
-*" versionlock add "*) while [ "$1" != add ]; do shift; done; shift; [ "$1" != -- ] || shift
-  for each; do echo "$each-3:$(version "$each").*" >>$H; done;;
-*" install "*) while [ "$1" != -- ]; do shift; done; shift
-  for each; do
-    case $each in *-@version@-*) add "${each%-@version@-*}" @version@-@revision@; continue;; esac
-    known=$(while read -r n v; do [ "$each" != "$n-$v" ] || echo "$n $v"; done <@root@/versions)
-    add ${known:-$each 1.0-1.el9}
-  done
-  : >@root@/built;;
-esac
-"""
-)
-RPM = (
-    _PACKAGES
-    + r"""
-f=; while [ "$1" != -- ]; do [ "$1" != --qf ] || { f=$2; shift; }; shift; done; shift; status=0
-for each; do
-  v=$(version "$each")
-  [ -n "$v" ] || { echo "package $each is not installed"; status=1; continue; }
-  case $f in
-  *NAME*) echo "$each $v";;
-  *VERSION*) printf %s "${v%%-*}";;
-  *) echo "$each-$v.x86_64";;
-  esac
-done
-exit $status
-"""
-)
 MODINFO = r"""
 [ -e @root@/built ] || { echo "modinfo: ERROR: Module nvidia not found." >&2; exit 1; }
 case "$*" in *version*) echo @version@;; *) echo "@license@";; esac
@@ -167,15 +81,16 @@ class GpuNode(FakeNode):
             found = shutil.which(name)
             assert found, name
             (self.bin / name).symlink_to(found)
+        managers = stand_ins(root / "packages", f"* {version}-0ubuntu1\n")
+        for name in ("apt-get", "dnf"):
+            managers[name] += "case $* in *assumeno*) ;; *' install '*) : >@root@/built;; esac\n"
         for name, body in {
-            "apt-cache": APT_CACHE, "apt-get": APT_GET, "apt-mark": APT_MARK, "dpkg-query": DPKG_QUERY, "dnf": DNF,
-            "rpm": RPM, "modinfo": MODINFO, "modprobe": MODPROBE, "nvidia-smi": NVIDIA_SMI, "systemctl": SYSTEMCTL,
+            **managers, "modinfo": MODINFO, "modprobe": MODPROBE, "nvidia-smi": NVIDIA_SMI, "systemctl": SYSTEMCTL,
         }.items():  # fmt: skip
             self.program(name, body)
         for name in ("update-initramfs", "dracut"):
             self.program(name)
         (root / "units").mkdir()
-        self.file("/versions")
         # As NVIDIA packages it: what it waits for waits for it.
         self.file(
             "/units/nvidia-fabricmanager.service.packaged", "[Unit]\nAfter=network-online.target multi-user.target\n"
@@ -185,8 +100,8 @@ class GpuNode(FakeNode):
     def rooted(self, script: str) -> str:
         renamed = ";".join(f"s/^{option}:/{name}:/" for option, name in PARAMETERS.items())
         for word, value in {
-            "root": str(self.root), "version": self.version, "revision": "1.el9" if self.rhel else "0ubuntu1",
-            "license": "Dual MIT/GPL" if self.open else "NVIDIA", "report": str(REPORT), "renamed": renamed,
+            "root": str(self.root), "version": self.version, "report": str(REPORT), "renamed": renamed,
+            "license": "Dual MIT/GPL" if self.open else "NVIDIA",
             "module": module(self.version, self.open),
         }.items():  # fmt: skip
             script = script.replace(f"@{word}@", value)
@@ -197,9 +112,3 @@ class GpuNode(FakeNode):
         done = super().run(script)
         done.stdout = done.stdout.replace(str(self.root), "")
         return done
-
-    rhel = False
-
-
-class RhelGpuNode(GpuNode):
-    rhel = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, WantedDriver, plan_driver
 from rackproof.configure.gpu.scripts import script
 from rackproof.configure.gpu.state import GpuState
+from rackproof.configure.package_transaction.transaction import STRICT
 from rackproof.core.machine import Machine
 from rackproof.parse.nvidia_driver import KernelModule
 from tests.unit.configure.gpu.machines import machine, promised
@@ -125,12 +127,7 @@ def test_options_that_the_driver_does_not_report_are_not_compared() -> None:
 def node(tmp_path: Path) -> FakeNode:
     """Ubuntu or Rocky whose package managers work; modprobe makes modules appear."""
     fake = FakeNode(tmp_path)
-    fake.program("apt-get")
-    fake.program("apt-mark")
-    fake.program("apt-cache", f'echo "$2 | 590.48.01-1 | x"; echo "$2 | {VERSION}-0ubuntu1 | x"')
-    fake.program("dpkg-query", f'case "$*" in *Upstream*) printf {VERSION};; *) printf installed;; esac')
-    fake.program("dnf")
-    fake.program("rpm")
+    fake.managers(f"* 590.48.01-1\n* {VERSION}-0ubuntu1\n")
     fake.program("systemctl")
     fake.program("update-initramfs")
     fake.program("dracut")
@@ -148,7 +145,7 @@ def node(tmp_path: Path) -> FakeNode:
 
 def first_run(target: Machine) -> str:
     goal = wanted(target)
-    return script(plan_driver(goal, EMPTY), goal, target)
+    return script(plan_driver(goal, EMPTY), goal, target, STRICT)
 
 
 def test_first_installation_on_ubuntu(node: FakeNode) -> None:
@@ -157,7 +154,7 @@ def test_first_installation_on_ubuntu(node: FakeNode) -> None:
     install_call = next(each for each in node.calls if " install " in each)
     assert f"nvidia-dkms-580-open={VERSION}-0ubuntu1" in install_call
     assert f"nvidia-fabricmanager={VERSION}-0ubuntu1" in install_call
-    assert any(each.startswith("apt-mark hold nvidia-dkms-580-open") for each in node.calls)
+    assert any(each.startswith("apt-mark hold -- nvidia-dkms-580-open") for each in node.calls)
     assert any(each.startswith("update-initramfs -u") for each in node.calls)
     assert (node.root / "var/lib/rackproof/gpu-initramfs").read_text().strip() == wanted(UBUNTU).stamp
     assert [each for each in node.calls if each.startswith("modprobe")] == ["modprobe nvidia", "modprobe nvidia-uvm"]
@@ -169,7 +166,7 @@ def test_first_installation_on_rocky(node: FakeNode) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "dnf -y -q module enable nvidia-driver:580-open" in node.calls
     assert any("kmod-nvidia-open-dkms-580.126.20-*" in each for each in node.calls)
-    assert any(each.startswith("dnf -q versionlock add kmod-nvidia-open-dkms") for each in node.calls)
+    assert any(each.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms-0:580.126") for each in node.calls)
     # The kernel of the next start may be another one, whose initial file system has nouveau as well.
     assert "dracut --force --regenerate-all" in node.calls
 
@@ -218,7 +215,7 @@ def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
 @pytest.mark.parametrize(
     ("program", "body", "words"),
     [
-        ("apt-cache", "exit 0", "nvidia-dkms-580-open 580.126.20-*: no such version in the repositories"),
+        ("apt-cache", "exit 0", "in none of the repositories of this node: libnvidia-cfg1-580=580.126.20-*"),
         ("apt-get", 'case "$*" in *update*) exit 100;; esac', "apt-get update failed"),
         ("apt-get", 'case "$*" in *install*) exit 100;; esac', "apt-get could not install"),
         (
@@ -231,7 +228,7 @@ def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
             'case "$*" in *update*) echo "E: The repository https://m is not signed." >&2; exit 100;; esac',
             "a repository is not signed with a key that this node trusts: E: The repository https://m is not signed.",
         ),
-        ("dpkg-query", "exit 1", "not installed although apt-get said nothing"),
+        ("dpkg-query", "exit 1", "asked for and not there afterwards: nvidia-dkms-580-open=580.126.20-* (actual: not"),
         ("update-initramfs", "exit 1", "nouveau may come back"),
         ("modinfo", "exit 1", "no module nvidia for the running kernel"),
         ("modinfo", 'case "$*" in *version*) echo 580.95.05;; esac', "is 580.95.05, declared is 580.126.20"),
@@ -243,7 +240,7 @@ def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
 )
 def test_what_is_asked_for_and_absent_is_an_error(node: FakeNode, program: str, body: str, words: str) -> None:
     node.program("dpkg", "exit 0")
-    node.program(program, body)
+    node.stand_in(program, body)
     done = node.run(first_run(UBUNTU))
     assert done.returncode == 1
     assert words in done.stderr
@@ -254,31 +251,36 @@ def test_a_locked_driver_is_let_go_before_another_version_comes_and_locked_again
     there = converged(goal)
     older = {**there.packages, "nvidia-driver-cuda": "3:580.95.05-1.el9"}
     plan = plan_driver(goal, replace(there, packages=older))
-    done = node.run(script(plan, goal, ROCKY))
+    lock = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
+    node.file("/packages/held", f"{lock}\n")
+    done = node.run(script(plan, goal, ROCKY, STRICT))
     assert (done.returncode, done.stderr) == (0, "")
-    words = [each for each in node.calls if each.startswith("dnf") and " list" not in each]
-    assert [each.split(" nvidia-driver-cuda")[0] for each in words] == [
-        "dnf -q versionlock delete --",
-        "dnf -y -q install --allowerasing --setopt=install_weak_deps=False --",
-        "dnf -q versionlock add",
+    words = [each for each in node.calls if re.match("dnf .*( versionlock [ad]| -y )", each)]
+    assert words == [
+        "dnf -q versionlock delete -- nvidia-driver-cuda",
+        "dnf --setopt=install_weak_deps=False -q -y --allowerasing install -- nvidia-driver-cuda-580.126.20-*",
+        f"dnf -q versionlock add --raw {lock}",
+        "dnf -q versionlock delete -- nvidia-driver-cuda",
+        "dnf -q versionlock add --raw nvidia-driver-cuda-0:580.126.20-1.el9.*",
     ]
+    assert (node.root / "packages/held").read_text() == "nvidia-driver-cuda-0:580.126.20-1.el9.*\n"
 
 
 def test_versionlock_is_installed_where_dnf_has_none(node: FakeNode) -> None:
     plugin = node.root / "plugin"
-    node.program(
+    node.stand_in(
         "dnf",
-        f'case "$*" in *install*versionlock*) touch {plugin};; *versionlock*) [ -e {plugin} ];; esac',
+        f'case "$*" in *install*versionlock*) touch {plugin}; exit;; *versionlock*) [ -e {plugin} ] || exit 1;; esac',
     )
     done = node.run(first_run(ROCKY))
     assert (done.returncode, done.stderr) == (0, "")
     assert plugin.exists()
-    assert any(each.startswith("dnf -q versionlock add kmod-nvidia-open-dkms") for each in node.calls)
+    assert any(each.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms") for each in node.calls)
 
 
 def test_the_package_managers_lock_is_waited_for_before_a_stream_is_chosen() -> None:
     text = first_run(ROCKY)
-    assert text.index("is locked by process") < text.index("dnf -y -q module reset")
+    assert text.index("\nrp_wait_for_lock ") < text.index("dnf -y -q module reset")
 
 
 def test_a_kernel_that_the_next_start_brings_gets_the_modules_and_nothing_is_loaded(node: FakeNode) -> None:
@@ -293,7 +295,7 @@ def test_a_kernel_that_the_next_start_brings_gets_the_modules_and_nothing_is_loa
     first = plan_driver(goal, EMPTY)
     assert first.install
     assert first.load == ()
-    done = node.run(script(first, goal, ROCKY))
+    done = node.run(script(first, goal, ROCKY, STRICT))
     assert (done.returncode, done.stderr) == (0, "")
     mark = f"kernel {release} is locked and another one runs"
     assert node.marks == {f"reboot:{mark}"}
@@ -310,7 +312,7 @@ def test_a_kernel_that_the_next_start_brings_without_modules_is_an_error(node: F
     node.program("modinfo", "exit 1")
     node.program("dkms", "exit 1")
     goal = replace(wanted(ROCKY), release="5.14.0-503.14.1.el9_5.x86_64")
-    done = node.run(script(plan_driver(goal, EMPTY), goal, ROCKY))
+    done = node.run(script(plan_driver(goal, EMPTY), goal, ROCKY, STRICT))
     assert done.returncode == 1
     assert "no module nvidia for kernel 5.14.0-503.14.1.el9_5.x86_64" in done.stderr
 
@@ -318,27 +320,29 @@ def test_a_kernel_that_the_next_start_brings_without_modules_is_an_error(node: F
 @pytest.mark.parametrize(
     ("program", "body", "words"),
     [
-        ("dnf", 'case "$*" in *install*|*repoquery*) exit 1;; esac', "have it from EPEL"),
+        (
+            "dnf",
+            'case "$*" in *" install "*) echo " - nothing provides dkms >= 3 needed by kmod-nvidia" >&2; exit 1;; esac',
+            "in none of the repositories of this node: dkms; put them on the mirror (rackproof mirror list), declare"
+            " versions that it has, or enable the repository that has them (crb or EPEL)",
+        ),
         ("dnf", 'case "$*" in *enable*) exit 1;; esac', "no stream 580-open"),
         (
             "dnf",
-            'case "$*" in *install*) exit 1;; *repoquery*) echo dkms;; esac',
-            "dnf could not install all of: kmod-nvidia-open-dkms",
+            'case "$*" in *install*) exit 1;; esac',
+            "dnf could not install kmod-nvidia-open-dkms-580.126.20-*",
         ),
         (
             "dnf",
-            'case "$*" in *install*) echo "Error: Unable to find a match: nvidia-driver" >&2; exit 1;;'
-            " *repoquery*) echo dkms;; esac",
+            'case "$*" in *install*) echo "Error: Unable to find a match: nvidia-driver" >&2; exit 1;; esac',
             "in none of the repositories of this node: nvidia-driver; put them on the mirror (rackproof mirror list)",
         ),
         ("dnf", 'case "$*" in *versionlock*) exit 1;; esac', "python3-dnf-plugin-versionlock"),
-        ("rpm", "exit 1", "not installed although dnf said nothing"),
+        ("rpm", "exit 1", "asked for and not there afterwards: kmod-nvidia-open-dkms=580.126.20-* (actual: not"),
     ],
 )
 def test_the_same_on_rocky(node: FakeNode, program: str, body: str, words: str) -> None:
-    if program == "dnf":
-        node.program("rpm", 'case "$*" in *dkms) [ "$*" != "-q -- dkms" ];; esac')
-    node.program(program, body)
+    node.stand_in(program, body)
     done = node.run(first_run(ROCKY))
     assert done.returncode == 1
     assert words in done.stderr
@@ -347,6 +351,7 @@ def test_the_same_on_rocky(node: FakeNode, program: str, body: str, words: str) 
 def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     node.file("/sys/module/nvidia/version", f"{VERSION}\n")
     node.program("modprobe", '[ "$1" != nvidia-peermem ]')
+    node.file("/packages/installed", f"nvidia-fabricmanager {VERSION}-0ubuntu1\n")
     goal = wanted(UBUNTU, ("nvidia", "nvidia_peermem"))
     state = replace(converged(goal), modules={"nvidia": VERSION})
     done = node.run(script(plan_driver(goal, state), goal, UBUNTU))
@@ -370,15 +375,15 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     choice = choose(target, promised(1), GpuStack(driver=driver))
     found = (*packages.driver(target, choice), *packages.fabric(target, choice))
     goal = install.wanted(choice, target, found, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
-    text = script(plan_driver(goal, EMPTY), goal, target)
-    ask = 'case "$*" in *Upstream*|*"{VERSION}"*)'
-    node.program(program, f"{ask} printf 580.159.03;; *) printf installed;; esac")
+    text = script(plan_driver(goal, EMPTY), goal, target, STRICT)
+    question = 'case "$*" in *Upstream*|*"--qf %{VERSION} --"*)'
+    node.stand_in(program, f"{question} printf 580.159.03; exit;; esac")
     done = node.run(text)
     assert done.returncode == 1
     assert done.stderr.startswith(f"{name} is 580.159.03, the module nvidia is {VERSION}: without the same version")
     assert f"gpu_stack: {{driver: {VERSION}}}" in done.stderr
     assert not [each for each in node.calls if each.startswith("modprobe")]
-    node.program(program, f"{ask} printf {VERSION};; *) printf installed;; esac")
+    node.stand_in(program, f"{question} printf {VERSION}; exit;; esac")
     done = node.run(text)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -402,10 +407,11 @@ def test_a_fabric_manager_that_waits_for_itself(node: FakeNode) -> None:
     node.file("/sys/module/nvidia/version", f"{VERSION}\n")
     (node.root / "sys/module/nvidia_uvm").mkdir()
     node.file("/proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX Open  {VERSION}  Release\n")
+    node.file("/packages/installed", f"nvidia-fabricmanager {VERSION}-0ubuntu1\n")
     goal = wanted(UBUNTU)
     plan = plan_driver(goal, replace(converged(goal), fabric_after_multi_user=True))
     assert plan.fabric_unit
-    done = node.run(script(plan, goal, UBUNTU))
+    done = node.run(script(plan, goal, UBUNTU, STRICT))
     assert (done.returncode, done.stderr) == (0, "")
     mended = (node.root / "etc/systemd/system/nvidia-fabricmanager.service").read_text()
     assert mended == "[Unit]\nAfter=network-online.target\n[Install]\nWantedBy=multi-user.target\n"

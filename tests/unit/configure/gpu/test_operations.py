@@ -13,9 +13,9 @@ from rackproof.configure import facts as shared_facts
 from rackproof.configure.files import FileState
 from rackproof.configure.gpu import facts, operations
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.gpu.tuning import Tuning
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.nvidia_driver import KernelModule
 from rackproof.parse.nvidia_smi import Process
@@ -62,7 +62,7 @@ def test_secure_boot_without_a_key_stops_before_anything_is_installed() -> None:
     locked_down = machine("ubuntu 24.04", "2335", switches=4, secure_boot=True)
     commands, host = driver(EMPTY, locked_down)
     assert "Secure Boot is on" in host.logged[0]
-    assert "apt-get" not in commands[0]
+    assert "\nrp_install " not in commands[0]
     commands, _ = driver(replace(EMPTY, key_enrolled=True), locked_down)
     assert "apt-get" in commands[0]
 
@@ -198,13 +198,13 @@ def test_packages_with_a_version_are_held() -> None:
     there = replace(EMPTY, packages={"libnccl2": "2.28.3-1+cuda13.0", "gdrcopy": "2.5"})
     host = at(there)
     commands = run(operations.installed, host, packages=wanted_, family="debian", hold=True)
-    assert "apt-mark hold libnccl2" in commands[0]
-    assert "apt-get" not in commands[0]
+    assert "\nrp_hold libnccl2\n" in commands[0]
+    assert "\nrp_install " not in commands[0]
     host = at(replace(there, held=frozenset({"libnccl2"})))
     assert run(operations.installed, host, packages=wanted_, family="debian", hold=True) == []
     host = at(replace(there, packages={"gdrcopy": "2.5"}, held=frozenset({"libnccl2"})))
     commands = run(operations.installed, host, packages=wanted_, family="rhel", hold=True)
-    assert "libnccl2-2.28.3-1+cuda13.0" in commands[0]
+    assert "libnccl2=2.28.3-1+cuda13.0" in commands[0]
 
 
 KEY = "a" * 64

@@ -7,7 +7,7 @@ import pytest
 from rackproof.configure.gpu import packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.packages import Package
+from rackproof.configure.package_transaction.transaction import Package
 from tests.unit.configure.gpu.machines import machine, promised
 
 

@@ -22,7 +22,7 @@ from rackproof.configure.gpu.tuning import ECC_MARK, SCRIPT, Tuning
 from rackproof.configure.render import templates
 from rackproof.core.architecture import Containers
 from tests.unit.configure.gpu.machines import promised
-from tests.unit.configure.gpu.second_run import UNIT, GpuNode, RhelGpuNode, module
+from tests.unit.configure.gpu.second_run import UNIT, GpuNode, module
 from tests.unit.configure.gpu.test_deploy import plan
 from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import UBUNTU, VERSION
@@ -39,8 +39,7 @@ def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def rack(name: str, root: Path) -> tuple[GpuNode, planning.Plan, dict[str, Any]]:
     """A bare node of a written rack with the files of the deploy, and what its operations are given."""
     _, made, target, files, _ = plan(name)
-    kind = RhelGpuNode if made.machine.family == "rhel" else GpuNode
-    node = kind(root, made.choice.version or f"{made.choice.branch}.95.05", made.choice.flavour == "open")
+    node = GpuNode(root, made.choice.version or f"{made.choice.branch}.95.05", made.choice.flavour == "open")
     for path, content in files.items():
         node.file(path, content)
     return node, made, {"target": target, "machine": made.machine}
@@ -61,12 +60,12 @@ def test_driver_its_services_and_its_tools(tmp_path: Path, name: str) -> None:
     assert left_alone(operations.driver_units, node.run, **services).endswith("units are as declared")
 
     packages = (*made.tools, *made.headers)
-    node.file("/versions", "".join(f"{each.name} {each.version}\n" for each in packages if each.version))
+    node.file("/packages/offered", "".join(f"{each.name} {each.version}\n" for each in packages if each.version))
     tools = {"packages": packages, "family": made.machine.family, "hold": True}
     assert carried_out(operations.installed, node.run, **tools)
     assert left_alone(operations.installed, node.run, **tools) == f"all {len(packages)} packages are installed"
-    for name_ in ("packages", "held"):
-        without_lines(name_, packages[0].name)(node)
+    for name_ in ("installed", "held"):
+        without_lines(f"packages/{name_}", packages[0].name)(node)
         assert (name_ == "held" and packages[0].version is None) or carried_out(operations.installed, node.run, **tools)
         left_alone(operations.installed, node.run, **tools)
 
@@ -89,11 +88,11 @@ def unit_of_the_package(node: GpuNode) -> None:
 
 @pytest.mark.parametrize("name", ["hgx-h200-ubuntu2404-roce", "dgx-b200-rocky94-ib"])
 def test_each_deviation_of_the_driver_is_mended_once(tmp_path: Path, name: str) -> None:
-    node, made, given = rack(name, tmp_path)
+    node, _made, given = rack(name, tmp_path)
     carried_out(operations.driver, node.run, **given)
     changes: tuple[tuple[Change, str], ...] = (
-        (without_lines("held", "fabricmanager"), "hold" if made.machine.family == "debian" else "versionlock"),
-        (without_lines("packages", "fabricmanager"), "install"),
+        (without_lines("packages/held", "fabricmanager"), "\nrp_hold "),
+        (without_lines("packages/installed", "fabricmanager"), "\nrp_install "),
         (unloaded, "modprobe nvidia-uvm"),
         (lambda node: node.file(STAMP, "0\n"), STAMP),
         (unit_of_the_package, "daemon-reload"),
@@ -246,7 +245,7 @@ def test_gpudirect_storage_that_works_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_the_key_of_a_repository_is_fetched_once(tmp_path: Path) -> None:
-    node = RhelGpuNode(tmp_path, VERSION, open_=True)
+    node = GpuNode(tmp_path, VERSION, open_=True)
     node.program("curl", 'while [ "$1" != -o ]; do shift; done; printf KEY >"$2"')
     digest = node.run("printf KEY | sha256sum").stdout.split()[0]
     given = {"path": "/etc/pki/rpm-gpg/rackproof-cuda.asc", "url": "https://x/key", "sha256": digest, "family": "rhel"}

@@ -21,7 +21,7 @@ from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
 from rackproof.configure.versions import plan as version_plan
-from rackproof.configure.versions.site import VersionInputs
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions.models import Components, Firmware, NetworkStack, Platform

@@ -22,6 +22,7 @@ from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.inputs import NicStack, NodePort
 from rackproof.configure.node.scratch import Member, Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
+from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.preflight import claims, operations
 from rackproof.configure.preflight import node as checks
 from rackproof.configure.preflight.claims import Claims
@@ -29,7 +30,6 @@ from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Probl
 from rackproof.configure.run_lock import Holder
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
-from rackproof.configure.versions.install import Options
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
@@ -201,7 +201,7 @@ def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
     installed: dict[str, tuple[str, ...]], room: dict[str, int], said: str
 ) -> None:
     state = PackageState(installed, frozenset(), (), room)
-    found = judged(checks.room_problems(PACKAGES, state, Options("debian", free_mib=6144)))
+    found = judged(checks.room_problems(PACKAGES, state, "debian", Policy(free_mib=6144)))
     assert bool(found) is bool(said)
     if said:
         assert said in found["versions.room"]

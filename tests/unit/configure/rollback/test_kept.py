@@ -19,9 +19,9 @@ from rackproof.configure.containers.user import UserState
 from rackproof.configure.gpu import facts as gpu_facts
 from rackproof.configure.gpu import operations as gpu
 from rackproof.configure.gpu import scripts
-from rackproof.configure.gpu.packages import Package
 from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
+from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.rollback import restore
 from rackproof.configure.rollback.journal import INITRAMFS, Journal, file_line, later, mark_lines
 from rackproof.configure.rollback.restore_script import restore_script
@@ -213,13 +213,16 @@ def test_keys_of_repositories_come_back(node: Rooted, before: str | None) -> Non
 
 
 def test_holds_of_gpu_packages_come_back(node: Rooted) -> None:
-    node.program("apt-mark", '[ "$1" = showhold ] || echo "$*" >>"$LOG"')
+    held = f"{node.folder}/held"
+    node.program(
+        "apt-mark", f'[ "$1" = showhold ] && {{ cat {held} 2>/dev/null; exit; }}; echo "$*" >>"$LOG"; echo "$3" >{held}'
+    )
     state = replace(EMPTY, packages={"nccl": "2.1-1"})
     answers = {gpu_facts.GpuFacts: state}
     done = node.does(gpu.installed, answers, packages=[Package("nccl", "2.1-1")], family="debian", hold=True)
-    assert node.log() == ["hold nccl"]
+    assert node.log() == ["hold -- nccl"]
     node.back(done)
-    assert node.log() == ["hold nccl", "unhold nccl"]
+    assert node.log() == ["hold -- nccl", "unhold nccl"]
 
 
 def test_a_lock_that_had_to_go_for_another_version_is_set_again() -> None:
@@ -227,7 +230,7 @@ def test_a_lock_that_had_to_go_for_another_version_is_set_again() -> None:
     host = StubHost({gpu_facts.GpuFacts: state})
     (script,) = run(gpu.installed, host, packages=[Package("nccl", "2.1-1")], family="rhel", hold=True)
     assert "rp_hold rhel nccl" in script
-    assert script.index("versionlock delete -- nccl") < script.index("versionlock add nccl")
+    assert script.index("\nrp_install ") < script.index("\nrp_hold nccl")
 
 
 def test_the_driver_keeps_what_its_script_writes() -> None:

@@ -31,34 +31,12 @@ from tests.unit.configure.storage.test_vendors import (
 )
 from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
 
-LIST = "/var/lib/rackproof/packages"
-DPKG_QUERY = f"""
-for last; do :; done
-v=$(sed -n "s/^$last //p" {LIST}); [ -n "$v" ] || exit 1
-case $2 in *Version*) printf 'installed %s' "$v";; *) printf installed;; esac
-"""
-APT_GET = f"""
-case " $* " in *" install "*) ;; *) exit 0;; esac
-for each; do
-  case $each in -*|*::*|install) continue;; esac
-  v=${{each#*=}}; [ "$v" != "$each" ] || v=1.0-1
-  grep -v "^${{each%%=*}} " {LIST} >{LIST}.n; echo "${{each%%=*}} $v" >>{LIST}.n; mv {LIST}.n {LIST}
-done
-"""
-RPM = f'for last; do :; done; grep -q "^$last$" {LIST}'
-DNF = f"""
-case " $* " in *" install "*) ;; *) exit 0;; esac
-for each; do case $each in -*|install) ;; *) echo "$each" >>{LIST};; esac; done
-"""
-
 Change = Callable[[Bench], object]
 Case = tuple[Client, Sequence[tuple[Change, str]]]
 
 
 def managers(bench: Bench) -> None:
-    bench.file(LIST, "")
-    for name, body in (("dpkg-query", DPKG_QUERY), ("apt-get", APT_GET), ("rpm", RPM), ("dnf", DNF)):
-        bench.program(name, body)
+    bench.managers()
     bench.file(f"/lib/modules/{KERNEL}/build/Makefile", "")
     bench.program("depmod")
     bench.program("sleep")
@@ -121,7 +99,7 @@ import:
 def lnet(bench: Bench) -> None:
     bench.file("/var/lib/rackproof/imports", IMPORTS)
     bench.program("lctl", "cat /var/lib/rackproof/imports")
-    bench.program("modinfo", f'[ -s {LIST} ] && echo "$2 SMP preempt mod_unload modversions"')
+    bench.program("modinfo", f'[ -s {bench.packages} ] && echo "$2 SMP preempt mod_unload modversions"')
 
 
 def of_lustre(server: Vendor, bench: Bench, family: str) -> Case:
@@ -129,8 +107,8 @@ def of_lustre(server: Vendor, bench: Bench, family: str) -> Case:
     inputs = {"repository": offered(server, "lustre")}
     package = "kmod-lustre-client" if family == "rhel" else "lustre-client-utils"
     return lustre.client(LUSTRE, around(lustre=inputs), family), (
-        (without(LIST, package), "Packages of Lustre"),
-        *(() if family == "rhel" else ((without(LIST, "client-modules"), "Modules of Lustre"),)),
+        (without("/packages/installed", package), "Packages of Lustre"),
+        *(() if family == "rhel" else ((without("/packages/installed", "client-modules"), "Modules of Lustre"),)),
         (becomes("/etc/rackproof/keys/lustre.asc", "another"), "Key of the repository lustre"),
         (becomes(f"/etc/{'yum.repos.d' if family == 'rhel' else 'apt/sources.list.d'}/rackproof-lustre."
                  f"{'repo' if family == 'rhel' else 'list'}", ""), "Repository lustre"),
@@ -151,7 +129,7 @@ def of_lustre_from_source(server: Vendor, bench: Bench, family: str) -> Case:
     bench.file("/usr/src/ofa_kernel/default/.ofed_version", "OFED-internal-25.10\n")
     return lustre.client(LUSTRE, around(lustre={"source": source.model_dump()}), family), (
         (becomes("/usr/src/ofa_kernel/default/.ofed_version", "OFED-internal-26.01\n"), "Build of Lustre"),
-        (without(LIST, "gcc" if family == "rhel" else "swig"), "Packages of Lustre's build"),
+        (without("/packages/installed", "gcc" if family == "rhel" else "swig"), "Packages of Lustre's build"),
     )
 
 
@@ -170,8 +148,8 @@ def of_beegfs(server: Vendor, bench: Bench, family: str) -> Case:
     inputs["packages"] = {"beegfs-client": "20:8.3.1" if family == "debian" else "8.3.1", "libbeegfs-ib": ""}
     autobuild = "/etc/beegfs/beegfs-client-autobuild.conf"
     return beegfs.client(BEEGFS, around(beegfs=inputs), family), (
-        (without(LIST, "libbeegfs-ib"), "Packages of BeeGFS"),
-        (becomes(LIST, "beegfs-client 20:8.2.0\nlibbeegfs-ib 1\n"), "Packages of BeeGFS"),
+        (without("/packages/installed", "libbeegfs-ib"), "Packages of BeeGFS"),
+        (becomes("/packages/installed", "beegfs-client 20:8.2.0\nlibbeegfs-ib 1\n"), "Packages of BeeGFS"),
         # As a package brings it: the options of the kit stand in it no more.
         (becomes(autobuild, "buildEnabled=true\nbuildArgs=-j8\n"), "Build options of the BeeGFS client"),
         # Another kernel has none.
@@ -219,7 +197,7 @@ def of_scale(server: Vendor, bench: Bench, family: str) -> Case:
     }  # fmt: skip
     package = "gpfs.msg.en_US" if family == "rhel" else "gpfs.msg.en-us"
     return scale.client(SCALE, around(scale=inputs), family), (
-        (without(LIST, package), "Packages of Storage Scale"),
+        (without("/packages/installed", package), "Packages of Storage Scale"),
         (becomes("/var/lib/rackproof/gpl", ""), "Portability layer of Storage Scale"),
         (becomes("/var/mmfs/gen/mmfsNodeData", ""), "Membership of Storage Scale"),
         (becomes("/var/lib/rackproof/remote", "other.example.com\n"), "Remote file system fs1"),
@@ -235,8 +213,8 @@ def of_daos(server: Vendor, bench: Bench, family: str) -> Case:
     bench.program("daos_agent", "echo '    Provider: ofi+verbs;ofi_rxm'")
     inputs = {"repository": offered(server, "daos"), "packages": {"daos-client": "2.6.3-1"}}
     return daos.client(DAOS, around(daos=inputs), family), (
-        (without(LIST, "daos-client"), "Packages of DAOS"),
-        (becomes(LIST, "daos-client 2.6.2-1\n"), "Packages of DAOS"),
+        (without("/packages/installed", "daos-client"), "Packages of DAOS"),
+        (becomes("/packages/installed", "daos-client 2.6.2-1\n"), "Packages of DAOS"),
     )
 
 

@@ -196,7 +196,8 @@ def vast(bench: Bench, download: Download) -> tuple[Step, ...]:
     bench.file("/proc/self/mounts", "/dev/vda / ext4 rw 0 0\n")
     bench.program("modinfo", "test -e /var/lib/rackproof/package && echo nfs_bundle_version:charp")
     bench.program("update-initramfs")
-    bench.program("apt-get", 'for last; do :; done; cp "$last" /var/lib/rackproof/package')
+    bench.managers()
+    bench.stand_in("apt-get", 'for last; do :; done; cp "$last" /var/lib/rackproof/package')
     bench.program(
         "vastnfs-ctl",
         "d=/sys/module/sunrpc/parameters; mkdir -p $d; echo 4.0.35-vastdata >$d/nfs_bundle_version",
@@ -395,17 +396,17 @@ def modules_of_lustre() -> Step:
 
 
 def test_modules_for_a_kernel_that_old_lists_do_not_know(bench: Bench) -> None:
-    bench.program("dpkg-query", "cat /var/lib/rackproof/modules 2>/dev/null || exit 1")
-    bench.program(
+    bench.managers()
+    bench.stand_in(
         "apt-get",
-        'case "$*" in *update*) : >/var/lib/rackproof/lists;; *) [ -e /var/lib/rackproof/lists ] &&'
-        " printf installed >/var/lib/rackproof/modules;; esac",
+        'case "$*" in *update*) : >/var/lib/rackproof/lists; exit;; esac; [ -e /var/lib/rackproof/lists ] || exit 100',
     )
+    bench.program("dpkg")
     done = bench.carry_out([modules_of_lustre()])
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"DPkg::Lock::Timeout=300 install --no-install-recommends lustre-client-modules-{KERNEL}" in bench.log
+    assert f"--no-remove install -- lustre-client-modules-{KERNEL}" in bench.log
     bench.program("apt-get", "exit 100")
-    (bench.root / "var/lib/rackproof/modules").unlink()
+    bench.packages.write_text("")
     done = bench.carry_out([modules_of_lustre()])
     assert done.returncode == 1
     assert "no lustre-client-modules of the running kernel: boot a kernel that the repository has" in done.stderr

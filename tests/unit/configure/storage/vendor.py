@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rackproof.configure.storage.inputs import Download
 from rackproof.configure.storage.steps import Step, holding_command, parse_holding, script_of
+from tests.unit.configure.package_managers import stand_ins
 
 KERNEL = "6.8.0-60-generic"
 
@@ -70,11 +71,15 @@ PATHS = (
 )  # fmt: skip
 
 
+OFFERED = "* 1.0-1\nbeegfs-client 20:8.3.1\ndaos-client 2.6.3-1\n* 5.2.3-1\n"
+
+
 @dataclass
 class Bench:
     """A node in a folder. What a script names below ``PATHS`` is there; ``programs`` come first on its PATH."""
 
     root: Path
+    standing: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path in PATHS:
@@ -86,12 +91,28 @@ class Bench:
         self.file("/proc/locks", "")
         self.program("uname", f'case "$1" in -r) echo {KERNEL};; *) echo gpu-01;; esac')
         self.program("systemctl")
+        self.program("apt-mark")
 
     def program(self, name: str, body: str = ":") -> None:
         """A program that notes how it was called, and then does ``body``."""
         path = self.root / "bin" / name
         path.write_text(self.at_root(f'#!/bin/sh\necho "{name} $*" >>{self.root}/log\n{body}\n'))
         path.chmod(0o755)
+
+    def managers(self) -> None:
+        """apt and dnf that install whatever they are asked for, and remember it."""
+        self.standing = stand_ins(self.root / "packages", OFFERED)
+        for name, body in self.standing.items():
+            self.program(name, body)
+
+    def stand_in(self, name: str, before: str) -> None:
+        """One of them that does something else first."""
+        self.program(name, f"{before}\n{self.standing[name]}")
+
+    @property
+    def packages(self) -> Path:
+        """What is installed, ``NAME VERSION``."""
+        return self.root / "packages/installed"
 
     def file(self, path: str, text: str, mode: int = 0o644) -> Path:
         target = self.root / path.lstrip("/")

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.versions.holds import hold_script, to_hold
-from rackproof.configure.versions.install import Options, plan_install
+from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState, differences, is_held, is_installed, parse_state
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.programs import refusal, run_with
 
-DNF = Options("rhel", lock_wait_s=0)
+POLICY = Policy(lock_wait_s=0)
 DRIVER = LockedPackage("nvidia-open", "3:580.126.20-1.el9", "driver")
 EMPTY = PackageState({}, frozenset(), (), {})
 RPM = 'case "$*" in *NAME*) echo "nvidia-open-3:580.126.20-1.el9.*";; *) [ -e $F/there ] && cat $F/there;; esac'
@@ -31,49 +32,57 @@ def dnf(plan: str, status: int = 1, install: str = "echo '3:580.126.20-1.el9' >$
 FINE = "Installing:\\n nvidia-open x86_64 3:580.126.20-1.el9 cuda 1 k\\nOperation aborted.\\n"
 
 
-def script(options: Options = DNF, state: PackageState = EMPTY) -> str:
-    return plan_install((DRIVER,), state, options).script
+def script(policy: Policy = POLICY, state: PackageState = EMPTY) -> str:
+    return plan_install((DRIVER,), state, "rhel", policy).script
 
 
 def test_exactly_the_locked_version_is_asked_for_and_proven(tmp_path: Path) -> None:
-    assert "set -- nvidia-open-3:580.126.20-1.el9" in script()
+    assert "set -- nvidia-open=3:580.126.20-1.el9" in script()
     done = run_with(tmp_path, script(), dnf(FINE))
     assert done.returncode == 0, done.stderr
 
 
 def test_another_version_afterwards_is_an_error(tmp_path: Path) -> None:
     done = run_with(tmp_path, script(), dnf(FINE, install="echo '3:580.95.05-1.el9' >$F/there"))
-    assert refusal(done).startswith("asked for and not there afterwards: nvidia-open-3:580.126.20-1.el9")
+    assert refusal(done).startswith("asked for and not there afterwards: nvidia-open=3:580.126.20-1.el9")
 
 
 def test_a_version_that_no_repository_has_is_named(tmp_path: Path) -> None:
-    plan = "No match for argument: x\\nError: Unable to find a match: nvidia-open-3:580.126.20-1.el9\\n"
+    spec = "nvidia-open-3:580.126.20-1.el9"
+    plan = f"No match for argument: {spec}\\nError: Unable to find a match: {spec}\\n"
     said = refusal(run_with(tmp_path, script(), dnf(plan)))
-    assert said.startswith("in none of the repositories: nvidia-open-3:580.126.20-1.el9; put them on the mirror")
+    assert said.startswith(
+        "in none of the repositories of this node: nvidia-open-3:580.126.20-1.el9; put them on the mirror"
+    )
 
 
 @pytest.mark.parametrize(
     ("title", "option", "says"),
-    [("Downgrading", "allow_downgrade", "are newer than locked"), ("Removing", "allow_removal", "would be removed")],
+    [
+        ("Downgrading", "allow_downgrade", "newer than declared: nvidia-driver; set versions.allow_downgrade"),
+        ("Removing", "allow_removal", "installing nvidia-open-3:580.126.20-1.el9 would remove nvidia-driver; remove"),
+    ],
 )
 def test_nothing_goes_back_or_away_unless_that_is_declared(tmp_path: Path, title: str, option: str, says: str) -> None:
     plan = f"{title}:\\n nvidia-driver x86_64 3:590.1-1.el9 cuda 1 k\\n\\nOperation aborted.\\n"
     said = refusal(run_with(tmp_path, script(), dnf(plan)))
-    assert said.startswith(f"nvidia-driver {says}")
-    allowed = script(dataclasses.replace(DNF, **{option: True}))
+    assert said.startswith(says)
+    allowed = script(dataclasses.replace(POLICY, **{option: True}))
     assert run_with(tmp_path, allowed, dnf(plan)).returncode == 0
 
 
 def test_another_signature_is_refused(tmp_path: Path) -> None:
     install = "echo 'Public key for nvidia-open.rpm is not installed'; echo 'Error: GPG check FAILED'; exit 1"
     said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
-    assert said.startswith("a package is not signed with the key of the version set")
+    assert said.startswith(
+        "a repository is not signed with a key that this node trusts: Public key for nvidia-open.rpm"
+    )
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     install = "echo 'installing package x needs 40MB more space on the /usr filesystem'; exit 1"
     said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
-    assert said.startswith("the disk is full: ")
+    assert said.startswith("a file system of this node is full: ")
 
 
 VERSIONLOCK = (
@@ -85,19 +94,19 @@ INSTALLED = PackageState({"nvidia-open": ("3:580.126.20-1.el9",)}, frozenset(), 
 
 def test_a_lock_on_another_version_is_replaced_and_read_back(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("nvidia-open-3:570.1-1.el9.*\n")
-    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": VERSIONLOCK, "rpm": RPM})
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", POLICY), {"dnf": VERSIONLOCK, "rpm": RPM})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "locks").read_text() == "nvidia-open-3:580.126.20-1.el9.*\n"
 
 
 def test_a_lock_that_is_not_listed_afterwards_fails(tmp_path: Path) -> None:
     (tmp_path / "deaf").touch()
-    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": VERSIONLOCK, "rpm": RPM})
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", POLICY), {"dnf": VERSIONLOCK, "rpm": RPM})
     assert refusal(done) == "held, and not in the list of holds afterwards: nvidia-open"
 
 
 def test_without_the_plugin_nothing_can_be_held_and_that_is_said(tmp_path: Path) -> None:
-    done = run_with(tmp_path, hold_script([DRIVER], "rhel", 0), {"dnf": "exit 1", "rpm": RPM})
+    done = run_with(tmp_path, hold_script([DRIVER], "rhel", POLICY), {"dnf": "exit 1", "rpm": RPM})
     assert refusal(done) == "dnf has no versionlock; install python3-dnf-plugin-versionlock"
 
 

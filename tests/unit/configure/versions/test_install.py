@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.versions.holds import hold_script, to_hold
-from rackproof.configure.versions.install import NoRoom, Options, plan_install
+from rackproof.configure.versions.install import NoRoom, plan_install
 from rackproof.configure.versions.state import PackageState, differences, parse_state, state_command
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")
 
-APT = Options("debian", lock_wait_s=0)
+POLICY = Policy(lock_wait_s=0)
 
 
 @pytest.fixture
@@ -38,9 +39,9 @@ def state_of(apt: RealApt, packages: tuple[LockedPackage, ...]) -> PackageState:
 
 
 def install(
-    apt: RealApt, packages: tuple[LockedPackage, ...], options: Options = APT
+    apt: RealApt, packages: tuple[LockedPackage, ...], policy: Policy = POLICY
 ) -> subprocess.CompletedProcess[str]:
-    return apt.run(plan_install(packages, state_of(apt, packages), options).script)
+    return apt.run(plan_install(packages, state_of(apt, packages), "debian", policy).script)
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
@@ -58,7 +59,7 @@ def test_the_locked_version_is_installed_though_a_newer_one_is_offered(apt: Real
 def test_what_is_as_locked_needs_nothing(apt: RealApt) -> None:
     wanted = locked(libnccl2="1.0-1")
     install(apt, wanted)
-    assert not plan_install(wanted, state_of(apt, wanted), APT)
+    assert not plan_install(wanted, state_of(apt, wanted), "debian", POLICY)
     assert differences(wanted, state_of(apt, wanted), "debian", held=False) == ()
 
 
@@ -66,7 +67,7 @@ def test_holding_is_read_back_and_survives_a_change_of_the_lock(apt: RealApt) ->
     old, new = locked(libnccl2="1.0-1"), locked(libnccl2="2.0-1")
     install(apt, old)
     assert differences(old, state_of(apt, old), "debian", held=True) == ("libnccl2: expected held, actual not held",)
-    done = apt.run(hold_script(to_hold(old, state_of(apt, old), "debian"), "debian", 0))
+    done = apt.run(hold_script(to_hold(old, state_of(apt, old), "debian"), "debian", POLICY))
     assert done.returncode == 0, done.stderr
     assert to_hold(old, state_of(apt, old), "debian") == ()
     done = install(apt, new)
@@ -78,7 +79,7 @@ def test_holding_is_read_back_and_survives_a_change_of_the_lock(apt: RealApt) ->
 def test_a_hold_is_back_after_a_change_that_failed(apt: RealApt) -> None:
     old = locked(libnccl2="1.0-1")
     install(apt, old)
-    apt.run(hold_script(old, "debian", 0))
+    apt.run(hold_script(old, "debian", POLICY))
     apt.publish("libnccl2", "3.0-1", postinst="exit 1")
     assert install(apt, locked(libnccl2="3.0-1")).returncode == 1
     assert state_of(apt, old).held == {"libnccl2"}
@@ -88,13 +89,13 @@ def test_a_hold_that_is_not_listed_afterwards_fails(apt: RealApt) -> None:
     install(apt, locked(libnccl2="1.0-1"))
     (apt.root / "bin/apt-mark").write_text("#!/bin/sh\nexit 0\n")
     (apt.root / "bin/apt-mark").chmod(0o755)
-    done = apt.run(hold_script(locked(libnccl2="1.0-1"), "debian", 0))
+    done = apt.run(hold_script(locked(libnccl2="1.0-1"), "debian", POLICY))
     assert refusal(done) == "held, and not in the list of holds afterwards: libnccl2"
 
 
 def test_a_package_that_no_repository_has_is_named(apt: RealApt) -> None:
     said = refusal(install(apt, locked(libnccl2="9.9-9", nvidia_open="1.0-1")))
-    assert said.startswith("in none of the repositories: libnccl2=9.9-9")
+    assert said.startswith("in none of the repositories of this node: libnccl2=9.9-9")
     assert "mirror" in said
     assert apt.installed() == {}
 
@@ -111,9 +112,9 @@ def test_what_the_mirror_lost_is_installed_already_and_needs_no_mirror(apt: Real
 def test_a_downgrade_is_refused_unless_it_is_declared(apt: RealApt) -> None:
     install(apt, locked(libnccl2="2.0-1"))
     said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("newer than locked: libnccl2=1.0-1 (installed: 2.0-1)")
+    assert said.startswith("newer than declared: libnccl2 (installed: 2.0-1)")
     assert apt.installed() == {"libnccl2": "2.0-1"}
-    done = install(apt, locked(libnccl2="1.0-1"), dataclasses.replace(APT, allow_downgrade=True))
+    done = install(apt, locked(libnccl2="1.0-1"), dataclasses.replace(POLICY, allow_downgrade=True))
     assert done.returncode == 0, done.stderr
     assert apt.installed() == {"libnccl2": "1.0-1"}
 
@@ -124,7 +125,7 @@ def test_nothing_is_removed_for_it_unless_that_is_declared(apt: RealApt) -> None
     said = refusal(install(apt, locked(cuda_drivers="1.0-1")))
     assert "would remove nvidia-open" in said
     assert apt.installed() == {"nvidia-open": "1.0-1"}
-    done = install(apt, locked(cuda_drivers="1.0-1"), dataclasses.replace(APT, allow_removal=True))
+    done = install(apt, locked(cuda_drivers="1.0-1"), dataclasses.replace(POLICY, allow_removal=True))
     assert done.returncode == 0, done.stderr
     assert apt.installed() == {"cuda-drivers": "1.0-1"}
 
@@ -132,7 +133,7 @@ def test_nothing_is_removed_for_it_unless_that_is_declared(apt: RealApt) -> None
 def test_the_next_run_mends_a_half_configured_package(apt: RealApt) -> None:
     apt.publish("nvidia-dkms", "1.0-1", postinst=f"test -e {apt.root}/mended")
     done = install(apt, locked(nvidia_dkms="1.0-1"))
-    assert "apt could not install nvidia-dkms=1.0-1" in refusal(done)
+    assert "apt-get could not install nvidia-dkms=1.0-1" in refusal(done)
     assert state_of(apt, locked(nvidia_dkms="1.0-1")).broken == ("nvidia-dkms",)
     (apt.root / "mended").touch()
     done = install(apt, locked(nvidia_dkms="1.0-1"))
@@ -144,7 +145,7 @@ def test_a_half_configured_package_that_cannot_be_mended_is_named(apt: RealApt) 
     apt.publish("nvidia-dkms", "1.0-1", postinst="exit 1")
     install(apt, locked(nvidia_dkms="1.0-1"))
     said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("half-configured and not to be mended: nvidia-dkms")
+    assert said.startswith("half-configured, and cannot be repaired: nvidia-dkms")
 
 
 def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealApt) -> None:
@@ -152,7 +153,8 @@ def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealAp
     plan = plan_install(
         locked(nvidia_open="2.0-1", **{"nvidia_driver_pinning_2.0": "1"}),
         PackageState({}, frozenset(), (), {}),
-        APT,
+        "debian",
+        POLICY,
     )
     assert plan.script.index("set -- nvidia-driver-pinning-2.0=1") < plan.script.index("set -- nvidia-open=2.0-1")
     done = apt.run(plan.script)
@@ -162,7 +164,7 @@ def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealAp
 def test_a_full_disk_is_said_before_anything_is_done() -> None:
     state = PackageState({}, frozenset(), (), {"/usr": 100, "/var": 9000, "/boot": 9000})
     with pytest.raises(NoRoom, match=r"/usr: 100 MiB free, 6144 wanted"):
-        plan_install(locked(libnccl2="1.0-1"), state, dataclasses.replace(APT, free_mib=6144))
+        plan_install(locked(libnccl2="1.0-1"), state, "debian", dataclasses.replace(POLICY, free_mib=6144))
 
 
 def test_a_disk_that_fills_up_on_the_way_is_named(apt: RealApt) -> None:
@@ -173,7 +175,7 @@ def test_a_disk_that_fills_up_on_the_way_is_named(apt: RealApt) -> None:
     (apt.root / "bin/apt-get").chmod(0o755)
     apt.run("/usr/bin/apt-get -q update")
     said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("the disk is full: ")
+    assert said.startswith("a file system of this node is full: ")
     assert "/usr" in said or "/ " in said
 
 
@@ -184,7 +186,7 @@ def test_lists_signed_with_another_key_are_refused(apt: RealApt) -> None:
     )
     (apt.root / "bin/apt-get").chmod(0o755)
     said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert "not signed with the key of the version set" in said
+    assert "not signed with a key that this node trusts" in said
     assert "A4B469963BF863CC" in said
 
 

@@ -52,7 +52,7 @@ def test_what_is_installed_is_held_once(tmp_path: Path) -> None:
 
 def test_what_is_not_installed_is_no_hold() -> None:
     commands, stub = planned(there(frozenset(), "libnccl2"))
-    assert "apt-mark hold -- nvidia-driver-580 >/dev/null" in commands[0]
+    assert "rp_hold nvidia-driver-580\n" in commands[0]
     assert commands[1].endswith("exit 1")
     assert stub.logged[0].startswith("system.holds: not installed, so not held: libnccl2; name them in system.packages")
     commands, _ = planned(there(frozenset({"nvidia-driver-580"}), "libnccl2"))
@@ -66,7 +66,7 @@ def test_what_is_not_installed_is_no_hold() -> None:
     assert len(planned(driver_only, marks=("restart:x.service",))[0]) == 1
     # A plan has there what operations before it install.
     commands, stub = planned(there(frozenset(), *NAMES), executing=False)
-    assert "apt-mark hold -- nvidia-driver-580 libnccl2" in commands[0]
+    assert "rp_hold nvidia-driver-580 libnccl2\n" in commands[0]
     assert stub.logged == []
 
 
@@ -78,7 +78,7 @@ def test_a_node_that_does_not_answer_is_refused() -> None:
 def test_on_rhel_they_are_held_at_their_versions() -> None:
     entry = "nvidia-driver-580-3:580.1-1.el9.*"
     commands, _ = planned(there(frozenset({entry}), version="3:580.1-1.el9"), "rhel")
-    assert "for p in libnccl2; do" in commands[0]
+    assert "rp_hold libnccl2\n" in commands[0]
     both = frozenset({entry, "libnccl2-3:580.1-1.el9.*"})
     assert planned(there(both, version="3:580.1-1.el9"), "rhel")[0] == []
     # A lock of another version holds the wrong one.

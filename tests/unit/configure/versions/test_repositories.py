@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.package_manager import wait_for_lock
+from rackproof.configure.package_transaction.lock import lock_functions, lock_lines
 from rackproof.configure.versions.repositories import Key, files, keys, keys_script, mirrored
 from rackproof.core.machine import Machine
 from rackproof.errors import DeclarationError
@@ -120,7 +120,7 @@ def test_who_holds_the_package_managers_lock_is_named(tmp_path: Path) -> None:
         try:
             assert holder.stdout is not None
             holder.stdout.readline()
-            script = "\n".join(["set -eu", *wait_for_lock("debian", 1, files=[str(lock)])])
+            script = "\n".join(["set -eu", lock_functions(), *lock_lines("debian", 1, files=[str(lock)])])
             said = refusal(run_with(tmp_path, script, {}))
         finally:
             holder.terminate()

@@ -1,0 +1,39 @@
+"""How a version set is installed, and what every installation on a node may do."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackproof.configure.package_transaction.transaction import Policy
+from rackproof.configure.settings import Inputs
+
+
+class VersionInputs(Inputs):
+    """How a version set is installed: the inventory's mapping ``versions``."""
+
+    mirrors: dict[str, str] = Field(default_factory=dict)
+    """Beginning of a vendor's URL: what stands at the site in its place,
+    ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: nothing, the vendors' own hosts
+    are asked."""
+    proxy: str | None = None
+    """URL of a proxy for HTTP and HTTPS, for the package manager, for keys and for firmware images. Default: none."""
+    allow_downgrade: bool = False
+    """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
+    and so does an operator who did not say so."""
+    allow_removal: bool = False
+    """Whether packages that are in the way of locked ones are removed. Default: no; `apt-get -y` removes another
+    repository's driver without a word.
+    """
+    hold: bool = True
+    """Whether everything in the set is held afterwards (apt-mark hold, dnf versionlock). Default: yes; a fabric manager
+    that moved without its driver is the commonest complaint about peers' kits."""
+    lock_wait_s: int = Field(default=300, ge=0, le=3600)
+    """Seconds to wait for another run of the package manager. Default: 300, an update of one day."""
+    free_mib: int = Field(default=6144, ge=0)
+    """MiB that must be free below /usr, /var and /boot (there a tenth of it for a kernel, a fortieth for anything else)
+    before anything is downloaded. Default: 6 GiB, CUDA with its driver unpacked."""
+
+    @property
+    def policy(self) -> Policy:
+        """What every transaction of the package manager may do on this node."""
+        return Policy(self.allow_downgrade, self.allow_removal, self.lock_wait_s, self.free_mib, self.proxy)
