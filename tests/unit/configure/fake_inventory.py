@@ -81,7 +81,7 @@ def _responses(node: _Node) -> dict[str, _Any]:
         "ip -j addr show": [_LINKS.replace("MAC", node.data["fabric_macs"][0]), "--", _END],
         "ssh_host_": ["host ssh-ed25519 AAAA", _END],
         "readlink -f": [*(_FOREIGN if foreign else _BLANK), _END],
-        "/proc/self/mounts": ["--", "--", "--", _END],
+        "/proc/self/mounts": ["/dev/vda / ext4 rw,relatime 0 0", "--", "--", "--", _END],
         "rackproof-bootstrap": [_END],
         "command -v": [_END],
         **_unit_responses(node.name),
