@@ -8,7 +8,7 @@ tries.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -20,7 +20,7 @@ from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
-from rackproof.core.architecture.storage import Storage
+from rackproof.core.architecture.storage import Storage, canonical
 from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
 
@@ -100,13 +100,7 @@ def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterato
     for index, option in enumerate(storage.options_forbidden):
         if option in storage.options or option in storage.options_required:
             yield Problem((*here, "options_forbidden", index), f"'{option}' is set or required as well")
-    for index, option in enumerate(storage.options):
-        key, _, value = option.partition("=")
-        if key == "nconnect" and value != str(storage.connections or ""):
-            yield Problem(
-                (*here, "options", index), f"connections says {storage.connections}, this option says {value}"
-            )
-
+    yield from _options(storage, here)
     for key in ("max_retransmit_pct", "max_timeouts", "local_cache"):
         if storage.class_ != "nfs" and getattr(storage, key) is not None:
             yield Problem((*here, key), f"is for class nfs, actual {storage.class_}")
@@ -114,6 +108,30 @@ def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterato
         yield Problem((*here, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
     if storage.mounts_balance is not None and not (storage.mounts_per_client or 1) > 1:
         yield Problem((*here, "mounts_balance"), "one mount balances nothing; mounts_per_client says no more")
+
+
+_OPPOSITES: Final = {"hard": "soft", "lock": "nolock", "ro": "rw", "atime": "noatime"}
+
+
+def _options(storage: Storage, here: KeyPath) -> Iterator[Problem]:
+    """Options that contradict ``transport``, ``port``, ``connections`` or each other."""
+    opposites = _OPPOSITES | {second: first for first, second in _OPPOSITES.items()}
+    keys = {"proto": "transport", "port": "port", "nconnect": "connections"} if storage.class_ == "nfs" else {}
+    options = [canonical(option) if storage.class_ == "nfs" else option for option in storage.options]
+    values = {option.partition("=")[0]: option for option in options}
+    for place in ("options", "options_required"):
+        for index, given in enumerate(getattr(storage, place)):
+            option = canonical(given) if storage.class_ == "nfs" else given
+            if place == "options_required" and option in options:
+                continue
+            key, equals, value = option.partition("=")
+            declared = getattr(storage, keys[key]) if key in keys else None
+            if key in keys and (declared is not None or key == "nconnect") and value != str(declared or ""):
+                yield Problem((*here, place, index), f"{keys[key]} says {declared}, this option says {value}")
+            elif place == "options_required" and equals and values.get(key, option) != option:
+                yield Problem((*here, place, index), f"options says {values[key]}, this option says {option}")
+            elif opposites.get(key) in values and not equals:
+                yield Problem((*here, place, index), f"options says {opposites[key]}, this option says {key}")
 
 
 def _services(architecture: Architecture) -> Iterator[Problem]:

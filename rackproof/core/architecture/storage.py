@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackproof.core.architecture.base import Claims, Model
 
@@ -17,6 +17,35 @@ TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs", "wekafs", "fuse.daos")
 
 TELL_TARGETS: Final = ("lustre", "beegfs")
 """Parallel file systems whose client lists the targets that it is connected to."""
+
+
+_SHOWN: Final = ("noatime", "relatime", "nodiratime", "nodev", "noexec", "nosuid", "sync")
+"""Options of any mount that the kernel shows as they were given."""
+_SHOWN_NFS: Final = ("vers", "proto", "hard", "soft", "nolock", "rsize", "wsize", "fsc", "sec")
+"""Of an NFS mount. ``nconnect`` is not among them: only the mount that opened the connections shows it."""
+_KERNEL_CLIENTS: Final = ("ceph", "lustre")
+"""Parallel file systems whose mounts show options in the kernel's form."""
+NFS_SYNONYMS: Final = {"nfsvers": "vers", "tcp": "proto=tcp", "rdma": "proto=rdma", "udp": "proto=udp"}
+
+
+def canonical(option: str) -> str:
+    """An NFS mount option as the kernel shows it: ``vers=3`` for ``nfsvers=3``, ``proto=rdma`` for ``rdma``."""
+    key, equals, value = option.partition("=")
+    return f"{NFS_SYNONYMS.get(key, key)}{equals}{value}"
+
+
+def shown_options(class_: str, fstype: str, transport: str | None, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Options that the kernel must show once a storage is mounted with these; empty where its client decides alone."""
+    if class_ != "nfs":
+        if class_ != "local" and not (fstype in _KERNEL_CLIENTS and options):
+            return ()
+        shown = tuple(option for option in options if option in _SHOWN)
+    else:
+        given = {canonical(option).partition("=")[0]: canonical(option) for option in options}
+        if transport and "proto" not in given:
+            given["proto"] = f"proto={transport}"
+        shown = tuple(given[key] for key in _SHOWN_NFS if key in given)
+    return ("ro" if "ro" in options else "rw", *shown)
 
 
 class Storage(Model):
@@ -36,9 +65,10 @@ class Storage(Model):
     transport: Literal["tcp", "rdma"] | None = None
     port: int | None = None
     options: tuple[str, ...] = ()
-    """Mount options that are set."""
+    """Mount options that are set. For NFS ``proto``, ``port`` and ``nconnect`` follow from ``transport``, ``port`` and
+    ``connections``."""
     options_required: tuple[str, ...] = ()
-    """Options that the kernel must report in force."""
+    """Options that the kernel must report in force. Without this key they follow from ``options`` and ``transport``."""
     options_forbidden: tuple[str, ...] = ()
     connections: int | None = Field(default=None, ge=1, le=16)
     """nconnect."""
@@ -72,6 +102,19 @@ class Storage(Model):
     """A mount that does not answer statfs within this many seconds is not usable."""
     note: str | None = None
     claim: Claims = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive_required_options(cls, data: Any) -> Any:
+        """Fill in ``options_required`` where a file does not set it."""
+        if not isinstance(data, dict) or data.get("options_required") is not None:
+            return data
+        options, transport = data.get("options") or (), data.get("transport")
+        if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):
+            return data
+        class_ = str(data.get("class", data.get("class_")))
+        required = shown_options(class_, data.get("fstype", ""), transport, tuple(options))
+        return {**data, "options_required": required}
 
     @property
     def mountpoints(self) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
         ("/mnt/nfs-rdma", "/mnt/nfs-tcp", "storage.nfs-rdma.mountpoint: /mnt/nfs-tcp is storage nfs-tcp's already"),
         ("mountpoint: /mnt/local", "mountpoint: mnt/local", "expected an absolute path, actual 'mnt/local'"),
         ("[ro, soft]", "[ro, hard]", "options_forbidden[1]: 'hard' is set or required as well"),
-        ("connections: 4", "connections: 8", "options[2]: connections says 8, this option says 4"),
+        ("[vers=4.2, hard", "[vers=4.2, nconnect=8, hard", "options[1]: connections says 4, this option says 8"),
         ("required_checks:\n  all:\n", "required_checks:\n  al:\n", "required_checks.al: unknown role 'al'; did you"),
         (
             "storages: [local, nfs-tcp, nfs-rdma, cephfs]\n",
