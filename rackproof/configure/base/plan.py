@@ -131,10 +131,10 @@ _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
 def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """As limits.conf has them: memory in KiB. Raises DeployError when inventory and architecture contradict."""
     try:
-        said = promised.limits(site.architecture.system, inputs)
+        limits = promised.limits(site.architecture.system, inputs)
     except InventoryError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
-    return {name: str(value) for name, value in said.items() if value is not None}
+    return {name: str(value) for name, value in limits.items() if value is not None}
 
 
 def service_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:

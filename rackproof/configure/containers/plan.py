@@ -60,15 +60,15 @@ def check_sources(site: Site, names: list[str], family: str, inputs: ContainerIn
 def mountpoints(site: Site) -> tuple[str, ...]:
     """Where containers of this node have shared storage. Raises DeployError for storage that is not mounted here."""
     declared = site.architecture.containers
-    found: list[str] = []
+    paths: list[str] = []
     mounted = site.client_storage()
     for name in declared.bridge if declared else ():
         if name not in mounted:
             raise DeployError(
                 f"{site.node.name}: containers.bridge: {name} is not mounted on {', '.join(site.node.groups)}"
             )
-        found += mounted[name].mountpoints
-    return tuple(dict.fromkeys(found))
+        paths += mounted[name].mountpoints
+    return tuple(dict.fromkeys(paths))
 
 
 def folders(site: Site, declared: Containers) -> tuple[str, ...]:

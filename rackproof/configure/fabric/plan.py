@@ -19,8 +19,8 @@ IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 def check_soft_roce(site: Site) -> None:
     """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
-    said = nic_stack(site.node)
-    if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(said, key)]:
+    stack = nic_stack(site.node)
+    if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(stack, key)]:
         raise DeployError(
             f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
             " this one is soft-roce: take it out, or correct the architecture"
@@ -53,9 +53,9 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
     entries: list[Entry] = []
     named_by_guid = []
     routes = rail_tables(site, declared)
-    for each in declared.ports:
-        port = each.port
-        if each.infiniband and port.mac:
+    for declared_port in declared.ports:
+        port = declared_port.port
+        if declared_port.infiniband and port.mac:
             named_by_guid.append(port)
         else:
             entries.append(_network_file(port, "link"))
@@ -63,7 +63,7 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
             continue  # its other file is with the bond's
         route = routes.get(port.name)
         if declared.manager == "NetworkManager":
-            entries.append(link_files.port_keyfile(declared, each, route))
+            entries.append(link_files.port_keyfile(declared, declared_port, route))
         else:
             vlans = vlans_of(declared.stack, port.name)
             entries.append(_network_file(port, "network", route=route, vlans=vlans))
@@ -74,7 +74,9 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
-    others = [each.port for each in declared.ports if not each.rail and each.port.address]
+    others = [
+        declared_port.port for declared_port in declared.ports if not declared_port.rail and declared_port.port.address
+    ]
     try:
         return rail_routes(site.ports, declared.stack, bool(site.fabric.rail_tables), others)
     except ValueError as error:

@@ -64,8 +64,8 @@ class Plan:
 
     @property
     def persistenced(self) -> bool:
-        said = self.stack.persistenced
-        return said if said is not None else self.declared.persistence != "Disabled"
+        wanted = self.stack.persistenced
+        return wanted if wanted is not None else self.declared.persistence != "Disabled"
 
 
 def why_nothing(site: Site) -> str | None:
@@ -101,7 +101,7 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     choice = choose(machine, declared, stack, component)
     kernel = platform.components.kernel if platform else None
     release = kernel.version if kernel and kernel.version != machine.kernel else None
-    found = names.node_packages(
+    node_packages = names.node_packages(
         machine, choice, stack, declared, _locked(choice, declared) if component else None, release
     )  # fmt: skip
     return Plan(
@@ -110,9 +110,9 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         stack=stack,
         choice=choice,
         options=module_options(declared, stack, choice),
-        driver=found.driver,
-        headers=found.headers,
-        tools=found.tools,
+        driver=node_packages.driver,
+        headers=node_packages.headers,
+        tools=node_packages.tools,
         tuning=settings_,
         versions=component is not None,
         release=release,
@@ -135,7 +135,7 @@ def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
         "nvlsm": choice.nvlsm,
         "imex": choice.imex,
     }
-    have = {each.component for each in packages_here("driver")}
+    have = {package.component for package in packages_here("driver")}
     for component, due in needed.items():
         if due and component not in have:
             raise UnsupportedGpu(
@@ -143,7 +143,7 @@ def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
                 f" on the PCI bus, {', '.join(choice.generations)}): add it, and lock the set again"
             )
     further = (*packages_here("gpu"), *(packages_here("gds") if declared.gds else ()))
-    return frozenset(each.name for each in further)
+    return frozenset(package.name for package in further)
 
 
 def warn(plan: Plan) -> None:
@@ -153,15 +153,15 @@ def warn(plan: Plan) -> None:
 
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What an installation need not wait for, and somebody should know."""
-    found = list(hardware_problems(plan.machine, plan.declared))
+    problems = list(hardware_problems(plan.machine, plan.declared))
     if gpudirect := gpudirect_warning(plan.machine, plan.declared, plan.choice.flavour):
-        found.append(gpudirect)
+        problems.append(gpudirect)
     if plan.stack.dcgm_exporter and plan.declared.dcgm_level is not None:
-        found.append(
+        problems.append(
             f"{plan.stack.dcgm_exporter} profiles GPUs all the time, and only one client may: stop it while gpu.dcgm"
             " (dcgmi diag) runs"
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:
@@ -177,8 +177,8 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
         choice=plan.choice,
         machine=plan.machine,
         found=plan.driver,
-        locked=[f"{each.name} {each.version}" for each in packages_here("driver")] if plan.versions else (),
-        files=[each for each in entries if isinstance(each, RemoteFile)],
+        locked=[f"{package.name} {package.version}" for package in packages_here("driver")] if plan.versions else (),
+        files=[entry for entry in entries if isinstance(entry, RemoteFile)],
         options=plan.options,
         hold=plan.stack.hold and not plan.versions,
         modules=modules(plan),
@@ -221,7 +221,7 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     entries.append(_file(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
     if declared.gds:
         rdma = RDMA_FILE_SYSTEMS.intersection(declared.gds)
-        addresses = tuple(str(each.ip) for each in site.settings.fabric_addresses) if rdma else ()
+        addresses = tuple(str(address.ip) for address in site.settings.fabric_addresses) if rdma else ()
         entries.append(RemoteFile(storage.PATH, storage.cufile(declared, stack, addresses)))
     return tuple(entries)
 
@@ -251,8 +251,8 @@ def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
     """Addresses of the NVLink domain."""
     if stack.imex.nodes:
         return stack.imex.nodes
-    found = (node.fabric_address(0) for node in site.rack.group("gpu"))
-    return tuple(address for address in found if address is not None)
+    addresses = (node.fabric_address(0) for node in site.rack.group("gpu"))
+    return tuple(address for address in addresses if address is not None)
 
 
 def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:

@@ -61,11 +61,11 @@ class Declared:
 
     def is_infiniband(self, name: str) -> bool:
         """Whether a port is; a bond never is."""
-        return any(each.infiniband for each in self.ports if each.port.name == name)
+        return any(declared_port.infiniband for declared_port in self.ports if declared_port.port.name == name)
 
     def addressed(self) -> tuple[Port, ...]:
         """Ports with an address: rails, and others."""
-        return tuple(each.port for each in self.ports if each.port.address)
+        return tuple(declared_port.port for declared_port in self.ports if declared_port.port.address)
 
     @property
     def manager(self) -> Manager:
@@ -99,7 +99,7 @@ def declared_here() -> Declared:
 
 def needs_drivers(stack: NicStack, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
     """Whether a port or a service needs those of NVIDIA's adapters, or the machine has such an adapter."""
-    declared = stack.subnet_manager or any(each.of_nvidia for each in ports)
+    declared = stack.subnet_manager or any(declared_port.of_nvidia for declared_port in ports)
     return declared or machine is None or bool(machine.devices(VENDOR))
 
 
@@ -142,19 +142,20 @@ def declare(
 def locked_firmware(node: Node, stack: NicStack, components: Components | None) -> Locked:
     """What is locked of adapters' firmware, loaded from the site's mirror. Raises DeployError for an unknown model."""
     entries = components.nic_firmware if components else ()
-    given = version_inputs(node)
+    version_settings = version_inputs(node)
     images = {
         **{
-            each.psid: Image(version=each.version, url=each.file.url, sha256=each.file.sha256)
-            for each in entries
-            if each.psid and each.file and each.file.sha256
+            entry.psid: Image(version=entry.version, url=entry.file.url, sha256=entry.file.sha256)
+            for entry in entries
+            if entry.psid and entry.file and entry.file.sha256
         },
         **stack.firmware_images,
     }
     at_site = {
-        psid: image.model_copy(update={"url": mirrored(image.url, given.mirrors)}) for psid, image in images.items()
+        psid: image.model_copy(update={"url": mirrored(image.url, version_settings.mirrors)})
+        for psid, image in images.items()
     }
-    locked = Locked(entries, at_site, stack.adapters, given.proxy)
+    locked = Locked(entries, at_site, stack.adapters, version_settings.proxy)
     if unknown := unknown_models(locked):
         raise DeployError(
             f"{node.name}: versions_lock: nic_firmware: no adapter is called {', '.join(unknown)}; known are"
@@ -165,8 +166,8 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
 
 def uses_adapters(site: Site, stack: NicStack) -> bool:
     """Whether a node has anything to do with adapters: a controller without rails need not have one."""
-    said = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
-    return bool(site.ports or nics_of(site.architecture, site.node) or said)
+    declares = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
+    return bool(site.ports or nics_of(site.architecture, site.node) or declares)
 
 
 def uses_adapters_here(site: Site) -> bool:
@@ -183,11 +184,19 @@ def set_means(components: Components, site: Site, stack: NicStack, machine: Mach
 
     Raises DeployError for an unknown model.
     """
-    found = [each for each in machine.devices(VENDOR, NETWORK) if each.device not in OLD or each.ids in stack.adapters]
-    if found and (network := network_of(components, site, machine)) and network.packages:
+    functions = [
+        device
+        for device in machine.devices(VENDOR, NETWORK)
+        if device.device not in OLD or device.ids in stack.adapters
+    ]
+    if functions and (network := network_of(components, site, machine)) and network.packages:
         return True
     locked = locked_firmware(site.node, stack, components)
-    kinds = [stack.adapters.get(each.ids) or KINDS.get(each.device) for each in found if each.device not in FUNCTIONS]
+    kinds = [
+        stack.adapters.get(device.ids) or KINDS.get(device.device)
+        for device in functions
+        if device.device not in FUNCTIONS
+    ]
     # What an adapter is that nobody knows is asked by who looks at the adapters.
     return bool(locked) and any(kind is None or may_be_meant(kind, locked) for kind in kinds)
 

@@ -48,82 +48,88 @@ def declared_ports(
     ``rail_nic``: the entry of ``nics`` that is about the rails.
     """
     infiniband, lossless = fabric.kind == "infiniband", fabric.lossless is not None
-    found = [DeclaredPort(port, infiniband, rail_nic, lossless and not infiniband) for port in rails]
+    declared = [DeclaredPort(port, infiniband, rail_nic, lossless and not infiniband) for port in rails]
     bond_of = _members(stack)
-    for name, said in stack.ports.items():
+    for name, node_port in stack.ports.items():
         try:
-            found.append(_other(fabric, stack, name, said, _nic_of(said, nics, rail_nic), bond_of.get(name)))
+            declared.append(
+                _other(fabric, stack, name, node_port, _nic_of(node_port, nics, rail_nic), bond_of.get(name))
+            )
         except (ValueError, DeclarationError) as error:
             raise ValueError(f"nic_stack.ports.{name}: {error}") from None
-    _once(found, stack)
-    _bonds_agree(found)
-    _all_promised(found, nics, rail_nic)
-    return tuple(found)
+    _once(declared, stack)
+    _bonds_agree(declared)
+    _all_promised(declared, nics, rail_nic)
+    return tuple(declared)
 
 
-def adapter_paths(found: Iterable[DeclaredPort]) -> dict[str, str]:
+def adapter_paths(declared: Iterable[DeclaredPort]) -> dict[str, str]:
     """Port: its path. Those, rails apart, that must be functions of NVIDIA's adapters."""
-    return {each.port.name: each.port.path for each in found if not each.rail and each.of_nvidia and each.port.path}
+    return {
+        declared_port.port.name: declared_port.port.path
+        for declared_port in declared
+        if not declared_port.rail and declared_port.of_nvidia and declared_port.port.path
+    }
 
 
 def _members(stack: NicStack) -> dict[str, str]:
     """Port: its bond."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, bond in stack.bonds.items():
         for port in bond.ports:
             if port not in stack.ports:
                 raise ValueError(f"nic_stack.bonds.{name}.ports: {port}: {suggestion(port, stack.ports)}")
-            if port in found:
-                raise ValueError(f"nic_stack.bonds.{name}.ports: {port} is a member of {found[port]}, too")
-            found[port] = name
+            if port in names:
+                raise ValueError(f"nic_stack.bonds.{name}.ports: {port} is a member of {names[port]}, too")
+            names[port] = name
         again = [
             port
-            for port, said in stack.ports.items()
-            if (said.mac and said.mac in bond.macs) or (said.path and said.path in bond.paths)
+            for port, node_port in stack.ports.items()
+            if (node_port.mac and node_port.mac in bond.macs) or (node_port.path and node_port.path in bond.paths)
         ]
         if again:
             raise ValueError(
                 f"nic_stack.bonds.{name}: {', '.join(again)} of nic_stack.ports is a member: name the members there"
                 f" (bonds: {{{name}: {{ports: [{', '.join(again)}, …]}}}})"
             )
-    return found
+    return names
 
 
-def _nic_of(said: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> Nic | None:
-    if said.purpose is None:
+def _nic_of(node_port: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> Nic | None:
+    if node_port.purpose is None:
         return None
     by_purpose = {nic.purpose: nic for nic in nics}
-    nic = by_purpose.get(said.purpose)
+    nic = by_purpose.get(node_port.purpose)
     if nic is None:
         raise ValueError(
-            f"purpose: the architecture has no {said.purpose} in its nics ({suggestion(said.purpose, by_purpose)});"
-            " leave it out where the architecture does not speak of the port"
+            f"purpose: the architecture has no {node_port.purpose} in its nics"
+            f" ({suggestion(node_port.purpose, by_purpose)}); leave it out where the architecture names no port"
         )
     if nic is rail_nic:
-        raise ValueError(f"purpose: {said.purpose} is that of the rails (fabric_paths, fabric_macs)")
+        raise ValueError(f"purpose: {node_port.purpose} is that of the rails (fabric_paths, fabric_macs)")
     return nic
 
 
 def _other(
-    fabric: Fabric, stack: NicStack, name: str, said: NodePort, nic: Nic | None, bond: str | None
+    fabric: Fabric, stack: NicStack, name: str, node_port: NodePort, nic: Nic | None, bond: str | None
 ) -> DeclaredPort:
-    layer = _one("link_layer", said.link_layer, nic.link_layer if nic else None) or "Ethernet"
+    layer = _one("link_layer", node_port.link_layer, nic.link_layer if nic else None) or "Ethernet"
     infiniband = layer == "InfiniBand"
-    _one("max_read_request", said.max_read_request, nic.max_read_request if nic else None)
-    _one("relaxed_ordering", said.relaxed_ordering, nic.relaxed_ordering if nic else None)
+    _one("max_read_request", node_port.max_read_request, nic.max_read_request if nic else None)
+    _one("relaxed_ordering", node_port.relaxed_ordering, nic.relaxed_ordering if nic else None)
     if bond is not None:
-        _may_be_member(said, bond, infiniband)
-    if infiniband and said.lossless:
+        _may_be_member(node_port, bond, infiniband)
+    if infiniband and node_port.lossless:
         raise ValueError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
-    if said.lossless and fabric.lossless is None:
+    if node_port.lossless and fabric.lossless is None:
         raise ValueError("lossless: the architecture says nothing in fabric.lossless; say it there")
-    lossless = bool(said.rdma) if said.lossless is None else said.lossless
+    lossless = bool(node_port.rdma) if node_port.lossless is None else node_port.lossless
     mtu = None
     if not infiniband:
         promised = nic.mtu if nic else None
-        mtu_said = _one(f"mtu of {bond}", stack.bonds[bond].mtu, said.mtu) if bond else said.mtu
+        mtu_said = _one(f"mtu of {bond}", stack.bonds[bond].mtu, node_port.mtu) if bond else node_port.mtu
         mtu = _one("mtu", mtu_said, promised)
-    vlans = [vlan for vlan, each in stack.vlans.items() if each.parent == name]
+    vlans = [vlan for vlan, settings in stack.vlans.items() if settings.parent == name]
     for vlan in vlans:
         if infiniband or bond:
             what = "InfiniBand has partitions (pkeys), no VLANs" if infiniband else f"say parent: {bond}"
@@ -132,44 +138,44 @@ def _other(
             raise ValueError(f"MTU {stack.vlans[vlan].mtu} of nic_stack.vlans.{vlan} is more than its {mtu}")
     port = Port(
         name=name,
-        rdma=said.rdma or "",
-        address=str(said.address) if said.address else "",
+        rdma=node_port.rdma or "",
+        address=str(node_port.address) if node_port.address else "",
         mtu=mtu,
-        mac=_mac(said.mac, infiniband),
-        path=said.path,
+        mac=_mac(node_port.mac, infiniband),
+        path=node_port.path,
         bond=bond,
     )
-    return DeclaredPort(port, infiniband, nic, lossless and not infiniband and fabric.lossless is not None, said)
+    return DeclaredPort(port, infiniband, nic, lossless and not infiniband and fabric.lossless is not None, node_port)
 
 
-def _mac(said: str | None, infiniband: bool) -> str | None:
+def _mac(mac: str | None, infiniband: bool) -> str | None:
     """Of an InfiniBand port its GUID: what stands before it changes at every boot."""
-    if said is None:
+    if mac is None:
         return None
-    if infiniband and len(said) > ETHERNET_MAC_LENGTH:
-        return said[-GUID_LENGTH:]
-    if infiniband or len(said) != ETHERNET_MAC_LENGTH:
+    if infiniband and len(mac) > ETHERNET_MAC_LENGTH:
+        return mac[-GUID_LENGTH:]
+    if infiniband or len(mac) != ETHERNET_MAC_LENGTH:
         raise ValueError(
-            f"mac: {said} is no address of {'an InfiniBand' if infiniband else 'an Ethernet'} port; link_layer says"
+            f"mac: {mac} is no address of {'an InfiniBand' if infiniband else 'an Ethernet'} port; link_layer says"
             " which it is (Ethernet: six bytes, InfiniBand: the GUID, eight)"
         )
-    return said
+    return mac
 
 
-def ipoib_mtu(each: DeclaredPort, fabric: Fabric) -> int:
+def ipoib_mtu(declared_port: DeclaredPort, fabric: Fabric) -> int:
     """Bytes, of an InfiniBand port's interface. The architecture's of its purpose is the port's path, which the subnet
     manager gives."""
-    if each.said is not None and each.said.mtu:
-        return each.said.mtu
+    if declared_port.said is not None and declared_port.said.mtu:
+        return declared_port.said.mtu
     return fabric.mtu if fabric.kind == "infiniband" else ports.DATAGRAM_MTU_MAX
 
 
-def _may_be_member(said: NodePort, bond: str, infiniband: bool) -> None:
+def _may_be_member(node_port: NodePort, bond: str, infiniband: bool) -> None:
     if infiniband:
         raise ValueError(f"it is a member of {bond}: {NO_INFINIBAND_BONDS}")
-    if said.address:
+    if node_port.address:
         raise ValueError(f"address: it is a member of {bond}, which has the address: leave it out, or the bond")
-    if said.rdma:
+    if node_port.rdma:
         raise ValueError(
             f"rdma: it is a member of {bond}, whose ports have one RDMA device together, named by the driver:"
             " leave it out, and say lossless: true where RoCE runs over the bond"
@@ -183,34 +189,37 @@ def _one(key: str, inventory: Value | None, architecture: Value | None) -> Value
     return architecture if inventory is None else inventory
 
 
-def _once(found: Sequence[DeclaredPort], stack: NicStack) -> None:
+def _once(declared: Sequence[DeclaredPort], stack: NicStack) -> None:
     for what in ("name", "mac", "path", "rdma"):
         holders: dict[str, list[DeclaredPort]] = {}
-        for each in found:
-            if value := getattr(each.port, what):
-                holders.setdefault(value, []).append(each)
+        for declared_port in declared:
+            if value := getattr(declared_port.port, what):
+                holders.setdefault(value, []).append(declared_port)
         for value, those in holders.items():
-            if len(those) > 1 and not all(each.rail for each in those):
-                named = " and ".join(f"rail {each.port.name}" if each.rail else each.port.name for each in those)
+            if len(those) > 1 and not all(declared_port.rail for declared_port in those):
+                named = " and ".join(
+                    f"rail {declared_port.port.name}" if declared_port.rail else declared_port.port.name
+                    for declared_port in those
+                )
                 raise ValueError(f"nic_stack.ports: {what} {value} is said of {named}: correct one")
     for name in (*stack.bonds, *stack.vlans):
         if name in stack.ports:
             raise ValueError(f"nic_stack: {name} is the name of a port and of a bond or a VLAN")
 
 
-def _bonds_agree(found: Iterable[DeclaredPort]) -> None:
+def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
     """RoCE runs over a bond of the ports of one adapter only, and then over all of them."""
     members: dict[str, list[DeclaredPort]] = {}
-    for each in found:
-        if each.port.bond:
-            members.setdefault(each.port.bond, []).append(each)
+    for declared_port in declared:
+        if declared_port.port.bond:
+            members.setdefault(declared_port.port.bond, []).append(declared_port)
     for bond, those in members.items():
-        without = [each.port.name for each in those if not each.lossless]
+        without = [declared_port.port.name for declared_port in those if not declared_port.lossless]
         if without and len(without) < len(those):
             raise ValueError(
                 f"nic_stack.bonds.{bond}: lossless is not said of {', '.join(without)}: say it of all, or none"
             )
-        adapters = {each.port.path.rpartition(".")[0] for each in those if each.port.path}
+        adapters = {declared_port.port.path.rpartition(".")[0] for declared_port in those if declared_port.port.path}
         if not without and len(adapters) > 1:
             raise ValueError(
                 f"nic_stack.bonds.{bond}: lossless is said, and its members are of {len(adapters)} adapters: RoCE runs"
@@ -218,12 +227,12 @@ def _bonds_agree(found: Iterable[DeclaredPort]) -> None:
             )
 
 
-def _all_promised(found: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
+def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
     """No promise that nobody keeps: what is lost at boot is set on ports that are named, and on no others."""
     for nic in nics:
         if nic is rail_nic:
             continue
-        named = [each.port.name for each in found if each.nic is nic]
+        named = [declared_port.port.name for declared_port in declared if declared_port.nic is nic]
         if named and len(named) != nic.count:
             raise ValueError(
                 f"nic_stack.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
@@ -238,36 +247,38 @@ def _all_promised(found: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: 
             )
 
 
-def settings(found: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, dict[str, str]]:
+def settings(
+    declared: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool
+) -> dict[str, dict[str, str]]:
     """What every port, and every bond that RoCE runs over, forgets at boot; those that forget something only.
 
     ``nvidia``: drivers of NVIDIA's packages. Raises DeclarationError.
     """
-    values = {each.port.name: _settings_of(each, fabric, stack, nvidia) for each in found}
+    values = {declared_port.port.name: _settings_of(declared_port, fabric, stack, nvidia) for declared_port in declared}
     values |= {
-        each.port.bond: {key: value for key, value in lossless.items() if key in ports.CONNECTIONS}
-        for each in found
-        if each.port.bond and each.lossless
+        declared_port.port.bond: {key: value for key, value in lossless.items() if key in ports.CONNECTIONS}
+        for declared_port in declared
+        if declared_port.port.bond and declared_port.lossless
         for lossless in [ports.lossless_settings(fabric.lossless, stack, nvidia)]
     }
-    return {name: each for name, each in values.items() if each}
+    return {name: settings for name, settings in values.items() if settings}
 
 
-def _settings_of(each: DeclaredPort, fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, str]:
-    if each.said is None:
-        of_rail = ports.infiniband_settings if each.infiniband else ports.roce_settings
-        return of_rail(fabric, stack, each.nic, nvidia)
+def _settings_of(declared_port: DeclaredPort, fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, str]:
+    if declared_port.said is None:
+        of_rail = ports.infiniband_settings if declared_port.infiniband else ports.roce_settings
+        return of_rail(fabric, stack, declared_port.nic, nvidia)
     values: dict[str, str] = {}
-    if each.infiniband:
-        key, mode = f"nic_stack.ports.{each.port.name}: mtu", ports.ipoib_mode(stack, each.nic)
-        values = ports.ipoib_settings(key, ipoib_mtu(each, fabric), mode, nvidia)
-    elif each.lossless:
+    if declared_port.infiniband:
+        key, mode = f"nic_stack.ports.{declared_port.port.name}: mtu", ports.ipoib_mode(stack, declared_port.nic)
+        values = ports.ipoib_settings(key, ipoib_mtu(declared_port, fabric), mode, nvidia)
+    elif declared_port.lossless:
         values = ports.lossless_settings(fabric.lossless, stack, nvidia)
-        if each.port.bond:
+        if declared_port.port.bond:
             values = {key: value for key, value in values.items() if key not in ports.CONNECTIONS}
-    nic = each.nic
-    request = each.said.max_read_request or (nic.max_read_request if nic else None)
-    ordering = each.said.relaxed_ordering
+    nic = declared_port.nic
+    request = declared_port.said.max_read_request or (nic.max_read_request if nic else None)
+    ordering = declared_port.said.relaxed_ordering
     if ordering is None and nic:
         ordering = nic.relaxed_ordering
     return values | ports.pcie_values(request, ordering)

@@ -55,15 +55,15 @@ def adapters(machine: Machine, declared: Mapping[str, str]) -> tuple[Adapter, ..
 
     ``declared`` is the inventory's own table (``15b3:1031``: name). Raises UnknownAdapter.
     """
-    found = []
+    adapters = []
     for device in machine.devices(VENDOR, NETWORK):
         if device.device in FUNCTIONS:
             continue
         kind = declared.get(device.ids) or KINDS.get(device.device)
         if kind is None:
             raise UnknownAdapter(_unknown(device))
-        found.append(Adapter(device.address, kind))
-    return tuple(found)
+        adapters.append(Adapter(device.address, kind))
+    return tuple(adapters)
 
 
 def _unknown(device: Pci) -> str:
@@ -78,14 +78,16 @@ def _unknown(device: Pci) -> str:
     )
 
 
-def missing_rails(paths: Sequence[str], machine: Machine, found: Sequence[Adapter]) -> str | None:
+def missing_rails(paths: Sequence[str], machine: Machine, adapters: Sequence[Adapter]) -> str | None:
     """Why a rail of the inventory (``fabric_paths``) is no adapter of this machine, in one line; None where all are."""
-    return missing_adapters({f"rail {rail}": path for rail, path in enumerate(paths)}, "fabric_paths", machine, found)
+    return missing_adapters(
+        {f"rail {rail}": path for rail, path in enumerate(paths)}, "fabric_paths", machine, adapters
+    )
 
 
-def missing_adapters(paths: Mapping[str, str], key: str, machine: Machine, found: Sequence[Adapter]) -> str | None:
+def missing_adapters(paths: Mapping[str, str], key: str, machine: Machine, adapters: Sequence[Adapter]) -> str | None:
     """The same of ports by their names; ``key`` is what of the inventory is to be corrected."""
-    known = {adapter.slot for adapter in found}
+    known = {adapter.slot for adapter in adapters}
     present = {device.address: device.ids for device in machine.pci}
     problems = []
     for name, path in paths.items():

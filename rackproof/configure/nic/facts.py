@@ -51,12 +51,12 @@ class Slots(Answer[dict[str, str]]):
         )
 
     def parse(self, lines: list[str]) -> dict[str, str]:
-        found = {}
+        parts = {}
         for line in lines:
             name, slot = line.split()
             if firmware.SLOT.fullmatch(slot):  # a virtio or USB device has other names
-                found[name] = slot
-        return found
+                parts[name] = slot
+        return parts
 
 
 class Foreign(Answer[tuple[tuple[str, str], ...]]):

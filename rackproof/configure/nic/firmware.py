@@ -55,11 +55,11 @@ def merged(one: WantedFirmware, other: WantedFirmware) -> WantedFirmware:
     return replace(one, version=version, settings=settings or None)
 
 
-def stricter(one: str | None, other: str | None) -> str | None:
+def stricter(first: str | None, other: str | None) -> str | None:
     """The version that is good for both; None where there is none (or nobody says any)."""
-    if one is None or other is None:
-        return one or other
-    for this, that in ((one, other), (other, one)):
+    if first is None or other is None:
+        return first or other
+    for this, that in ((first, other), (other, first)):
         actual = this.removeprefix(">=").strip()
         if good_version(actual, that) and (not this.startswith(">=") or that.startswith(">=")):
             return this
@@ -102,14 +102,14 @@ def state_command(wanted: Sequence[WantedFirmware]) -> str:
         "flint=$(tool flint mstflint); config=$(tool mlxconfig mstconfig); "
         f"cat /proc/sys/kernel/random/boot_id; echo --; {pending_command()}echo --; "
     )
-    for each in wanted:
-        slot = shlex.quote(each.slot)
+    for adapter in wanted:
+        slot = shlex.quote(adapter.slot)
         command += (
             f"echo adapter {slot}; cat {MEMORY}/{slot} 2>/dev/null; echo --flint; "
             f"timeout 60 $flint -d {slot} q 2>&1; echo --settings; "
         )
-        if each.settings:
-            names = " ".join(shlex.quote(name) for name in each.settings)
+        if adapter.settings:
+            names = " ".join(shlex.quote(name) for name in adapter.settings)
             command += f"timeout 60 $config -d {slot} -e query {names} 2>&1; "
         command += "echo --; "
     return command
@@ -137,28 +137,28 @@ def parse_state(lines: Sequence[str]) -> FirmwareState:
 
 
 def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: Sequence[str]) -> AdapterState:
-    told: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for line in flint:
         if match := re.fullmatch(r"(FW Version|FW Version\(Running\)|PSID):\s+(\S+)\s*", line):
-            told.setdefault(match[1], match[2])
-    stored = told.get("FW Version")
+            answers.setdefault(match[1], match[2])
+    stored = answers.get("FW Version")
     values: dict[str, Value] | None = None
-    said = ""
+    answer = ""
     if settings:
         try:
             parsed = parse_mlxconfig("\n".join(settings) + "\n").settings
-            values = {name: Value(each.current, each.next_boot) for name, each in parsed.items()}
+            values = {name: Value(setting.current, setting.next_boot) for name, setting in parsed.items()}
         except ParseError:
-            said = " ".join(settings)[:200]
+            answer = " ".join(settings)[:200]
     if stored is None and flint:
-        said = said or " ".join(flint)[:200]
+        answer = answer or " ".join(flint)[:200]
     return AdapterState(
         slot=slot,
-        running=told.get("FW Version(Running)", stored),
+        running=answers.get("FW Version(Running)", stored),
         stored=stored,
-        psid=told.get("PSID"),
+        psid=answers.get("PSID"),
         values=values,
-        said=said,
+        said=answer,
         written_in=memory[0].strip() if memory else None,
     )
 
@@ -291,9 +291,9 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
         name: value for name, value in wanted.settings.items() if not same_value(adapter.values[name].next_boot, value)
     }
     waiting = [
-        f"{name} is {found.current}, declared {value}"
+        f"{name} is {read.current}, declared {value}"
         for name, value in wanted.settings.items()
-        if (found := adapter.values[name]).current is not None and not same_value(found.current, value)
+        if (read := adapter.values[name]).current is not None and not same_value(read.current, value)
     ]
     if changes:
         arguments = " ".join(shlex.quote(f"{name}={value}") for name, value in changes.items())
@@ -328,10 +328,10 @@ def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> 
     if state is None:
         return ["firmware settings could not be read back"]
     return [
-        f"{each.name} ({each.slot}): {name}: expected {value} at the next boot, actual {found}"
-        for each in wanted
-        for name, value in (each.settings or {}).items()
-        if not same_value(found := _next(state, each.slot, name), value)
+        f"{adapter.name} ({adapter.slot}): {name}: expected {value} at the next boot, actual {next_value}"
+        for adapter in wanted
+        for name, value in (adapter.settings or {}).items()
+        if not same_value(next_value := _next(state, adapter.slot, name), value)
     ]
 
 

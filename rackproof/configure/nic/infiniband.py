@@ -22,10 +22,10 @@ def partitions(declared: Mapping[str, Partition]) -> str:
         "# Managed by rackproof.",
         f"Default=0x7fff, ipoib, mtu={MTU_CODES[4096]}, defmember=full : ALL=full, SELF=full ;",
     ]
-    for name, each in declared.items():
-        flags = f", ipoib, mtu={MTU_CODES[each.mtu]}" if each.ipoib else ""
-        members = ", ".join(f"{member}=full" for member in dict.fromkeys((*each.members, "SELF")))
-        lines.append(f"{name}=0x{each.pkey:04x}{flags}, defmember=full : {members} ;")
+    for name, partition in declared.items():
+        flags = f", ipoib, mtu={MTU_CODES[partition.mtu]}" if partition.ipoib else ""
+        members = ", ".join(f"{member}=full" for member in dict.fromkeys((*partition.members, "SELF")))
+        lines.append(f"{name}=0x{partition.pkey:04x}{flags}, defmember=full : {members} ;")
     return "\n".join(lines) + "\n"
 
 
@@ -34,4 +34,6 @@ def subnet_manager_units(wanted: bool, vendor: bool) -> tuple[Unit, ...]:
     name = "opensmd.service" if vendor else "opensm.service"
     if wanted:
         return (Unit(name, proof="pgrep -x opensm"),)
-    return tuple(Unit(each, enabled=None, running=None, masked=True) for each in ("opensm.service", *ALTERNATIVES))
+    return tuple(
+        Unit(service, enabled=None, running=None, masked=True) for service in ("opensm.service", *ALTERNATIVES)
+    )

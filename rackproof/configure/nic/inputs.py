@@ -246,6 +246,6 @@ class NicStack(Inputs):
 
     def members(self, bond: str) -> tuple[tuple[str | None, str | None], ...]:
         """MAC address or path of each member of a bond."""
-        said = self.bonds[bond]
-        named = ((self.ports[port].mac, self.ports[port].path) for port in said.ports)
-        return (*((mac, None) for mac in said.macs), *((None, path) for path in said.paths), *named)
+        settings = self.bonds[bond]
+        named = ((self.ports[port].mac, self.ports[port].path) for port in settings.ports)
+        return (*((mac, None) for mac in settings.macs), *((None, path) for path in settings.paths), *named)

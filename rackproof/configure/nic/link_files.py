@@ -16,9 +16,9 @@ from rackproof.configure.site import Site
 
 def link_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     """Bonds, VLANs and interfaces of partitions, for the node's network service."""
-    said = declared.stack
+    stack = declared.stack
     try:
-        links.check_parents(said, site.ports)
+        links.check_parents(stack, site.ports)
     except ValueError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
     render = _keyfiles if declared.manager == "NetworkManager" else _networkd
@@ -26,13 +26,13 @@ def link_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 
 def _networkd(site: Site, declared: Declared) -> list[Entry]:
-    said, folder = declared.stack, "/etc/systemd/network"
+    stack, folder = declared.stack, "/etc/systemd/network"
     entries: list[Entry] = []
-    for name, bond in said.bonds.items():
+    for name, bond in stack.bonds.items():
         entries += [
             RemoteFile(
                 f"{folder}/20-{name}.{kind}",
-                templates.text(f"{folder}/20-bond.{kind}", name=name, bond=bond, vlans=links.vlans_of(said, name)),
+                templates.text(f"{folder}/20-bond.{kind}", name=name, bond=bond, vlans=links.vlans_of(stack, name)),
             )
             for kind in ("netdev", "network")
         ]
@@ -42,9 +42,9 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
                 f"{folder}/09-{name}-{k}.network",
                 templates.text(f"{folder}/20-member.network", mac=mac, id_path=path, bond=name, mtu=bond.mtu),
             )
-            for k, (mac, path) in enumerate(said.members(name), 1)
+            for k, (mac, path) in enumerate(stack.members(name), 1)
         ]
-    for name, vlan in said.vlans.items():
+    for name, vlan in stack.vlans.items():
         entries += [
             RemoteFile(f"{folder}/20-{name}.{kind}", templates.text(f"{folder}/20-vlan.{kind}", name=name, vlan=vlan))
             for kind in ("netdev", "network")
@@ -53,9 +53,9 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
 
 
 def _keyfiles(site: Site, declared: Declared) -> list[Entry]:
-    said = declared.stack
+    stack = declared.stack
     entries: list[Entry] = []
-    for name, bond in said.bonds.items():
+    for name, bond in stack.bonds.items():
         settings = {"mode": bond.mode, "miimon": str(bond.miimon_ms)}
         if bond.mode == "802.3ad":
             settings["lacp_rate"] = bond.lacp_rate
@@ -63,14 +63,14 @@ def _keyfiles(site: Site, declared: Declared) -> list[Entry]:
             settings["xmit_hash_policy"] = bond.hash_policy
         sections = {"bond": settings, "ethernet": {"mtu": str(bond.mtu)}}
         entries.append(keyfile(name, "bond", sections, interface=name, address=str(bond.address or "")))
-        for k, (mac, path) in enumerate(said.members(name), 1):
+        for k, (mac, path) in enumerate(stack.members(name), 1):
             match = {"ethernet": {"mtu": str(bond.mtu)}}
             if mac:
                 match["ethernet"]["mac-address"] = mac.upper()
             else:
                 match["match"] = {"path": f"{path};"}
             entries.append(keyfile(f"{name}-{k}", "ethernet", match, bond=name))
-    for name, vlan in said.vlans.items():
+    for name, vlan in stack.vlans.items():
         sections = {"vlan": {"id": str(vlan.id), "parent": vlan.parent, "flags": "1"}}
         if vlan.mtu:
             sections["ethernet"] = {"mtu": str(vlan.mtu)}
@@ -100,14 +100,14 @@ def _children(site: Site, declared: Declared) -> list[Entry]:
     return entries
 
 
-def port_keyfile(declared: Declared, each: DeclaredPort, route: links.RailRoute | None) -> RemoteFile:
+def port_keyfile(declared: Declared, declared_port: DeclaredPort, route: links.RailRoute | None) -> RemoteFile:
     """NetworkManager's file of a port."""
     sections: Mapping[str, Mapping[str, str]]
-    port = each.port
-    if each.infiniband:
+    port = declared_port.port
+    if declared_port.infiniband:
         kind, sections = (
             "infiniband",
-            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, each.nic)}},
+            {"infiniband": {"transport-mode": ports.ipoib_mode(declared.stack, declared_port.nic)}},
         )
     else:
         kind, sections = "ethernet", {"ethernet": {"mtu": str(port.mtu)}} if port.mtu else {}

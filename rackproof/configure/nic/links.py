@@ -47,10 +47,10 @@ class RailRoute:
 
 def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
     """Subnets that more than one port is in, with the ports' names."""
-    found: dict[str, list[str]] = {}
+    by_subnet: dict[str, list[str]] = {}
     for port in ports:
-        found.setdefault(str(IPv4Interface(port.address).network), []).append(port.name)
-    return {subnet: tuple(names) for subnet, names in found.items() if len(names) > 1}
+        by_subnet.setdefault(str(IPv4Interface(port.address).network), []).append(port.name)
+    return {subnet: tuple(names) for subnet, names in by_subnet.items() if len(names) > 1}
 
 
 def rail_routes(
@@ -93,9 +93,12 @@ def missing_routes(wanted: Mapping[str, RailRoute], rules: Sequence[Rule], route
         if rule is None or rule.table != str(route.table):
             missing[port] = f"no rule from {route.source} to table {route.table}"
             continue
-        there = {each.destination for each in routes if each.table == str(route.table) and each.device == port}
-        needed = [route.subnet, *("default" if each == "0.0.0.0/0" else each for each in route.destinations)]
-        if lost := [destination for destination in needed if destination not in there]:
+        destinations = {line.destination for line in routes if line.table == str(route.table) and line.device == port}
+        needed = [
+            route.subnet,
+            *("default" if destination == "0.0.0.0/0" else destination for destination in route.destinations),
+        ]
+        if lost := [destination for destination in needed if destination not in destinations]:
             missing[port] = f"no route to {', '.join(lost)} in table {route.table}"
     return missing
 
@@ -169,8 +172,8 @@ class Upper:
 def uppers(stack: NicStack) -> tuple[Upper, ...]:
     """Bonds first: VLANs stand on them."""
     bonds = (_bond(name, bond, stack.members(name)) for name, bond in stack.bonds.items())
-    parents: dict[str, int | None] = {name: each.mtu for name, each in stack.ports.items()}
-    parents |= {name: each.mtu for name, each in stack.bonds.items()}
+    parents: dict[str, int | None] = {name: port.mtu for name, port in stack.ports.items()}
+    parents |= {name: bond.mtu for name, bond in stack.bonds.items()}
     vlans = (Upper(name, vlan.mtu or parents.get(vlan.parent), str(vlan.address)) for name, vlan in stack.vlans.items())
     return (*bonds, *vlans)
 
@@ -205,13 +208,13 @@ class UpperChange:
 
 def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
     """Raises PortProblem when a member is missing, not unique or InfiniBand."""
-    found = [
+    members = [
         find_link(Port(f"{upper.name}: member {k}", "", "", upper.mtu or 0, mac, path), links)
         for k, (mac, path) in enumerate(upper.members, 1)
     ]
-    if wrong := [link.name for link in found if link.infiniband]:
+    if wrong := [link.name for link in members if link.infiniband]:
         raise PortProblem(f"nic_stack.bonds.{upper.name}: {', '.join(wrong)}: {NO_INFINIBAND_BONDS}")
-    return tuple(link.name for link in found)
+    return tuple(link.name for link in members)
 
 
 def plan_uppers(
@@ -227,13 +230,13 @@ def plan_uppers(
         link, bond = by_name.get(upper.name), bonds.get(upper.name)
         if upper.mode:
             for other in bonds.values():
-                if other.name != upper.name and (theirs := {each.name for each in other.members} & set(members)):
+                if other.name != upper.name and (theirs := {member.name for member in other.members} & set(members)):
                     raise PortProblem(f"{upper.name}: {', '.join(sorted(theirs))} belongs to {other.name}")
-            mine = {each.name for each in bond.members} if bond else set()
-            if missing := [name for name in members if name not in mine]:
+            members_now = {member.name for member in bond.members} if bond else set()
+            if missing := [name for name in members if name not in members_now]:
                 reasons.append(f"without {', '.join(missing)}")
             only_anew = _other_settings(upper, bond) if bond else []
-            if extra := sorted(mine - set(members)):
+            if extra := sorted(members_now - set(members)):
                 only_anew.append(f"with {', '.join(extra)}")
             reasons += only_anew
             reasons += [
@@ -257,18 +260,18 @@ def plan_uppers(
 
 def _other_settings(upper: Upper, bond: BondState) -> list[str]:
     """How a bond differs from its file; what its driver does not report is not compared."""
-    found = [] if bond.mode == MODES[upper.mode or ""] else [f"mode is {bond.mode}"]
+    differences = [] if bond.mode == MODES[upper.mode or ""] else [f"mode is {bond.mode}"]
     for key, value in upper.settings:
         actual = bond.settings.get(key)
         # A name with its number: layer3+4 (1).
         if actual is not None and actual.split(" (")[0] != value:
-            found.append(f"{key} is {actual}")
-    return found
+            differences.append(f"{key} is {actual}")
+    return differences
 
 
 def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
     """Bring bonds and VLANs up from the files that are there already, and wait until the kernel shows them."""
-    lines = ["set -eu", *(f"ip link delete dev {shlex.quote(each.upper.name)}" for each in changes if each.anew)]
+    lines = ["set -eu", *(f"ip link delete dev {shlex.quote(change.upper.name)}" for change in changes if change.anew)]
     lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
     for change in changes:
         name = shlex.quote(change.upper.name)
@@ -332,21 +335,21 @@ def foreign_command(names: Mapping[str, Sequence[str]]) -> str:
 
 def parse_foreign(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Port and file, pair by pair. Raises ValueError."""
-    found = []
+    pairs = []
     for line in lines:
         port, _, path = line.partition(" ")
         if not path.startswith("/"):
             raise ValueError(f"no file: {line!r}")
-        found.append((port, path))
-    return tuple(found)
+        pairs.append((port, path))
+    return tuple(pairs)
 
 
-def foreign_problem(found: Sequence[tuple[str, str]]) -> str | None:
+def foreign_problem(pairs: Sequence[tuple[str, str]]) -> str | None:
     """One line that names ports and files; None where nobody else manages them."""
-    if not found:
+    if not pairs:
         return None
     files: dict[str, list[str]] = {}
-    for port, path in found:
+    for port, path in pairs:
         files.setdefault(path, []).append(port)
     named = "; ".join(f"{path}: {', '.join(dict.fromkeys(ports))}" for path, ports in files.items())
     return f"ports that something else manages, too ({named}): take them out there, and let this node's tool apply it"

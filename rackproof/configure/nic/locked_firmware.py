@@ -44,31 +44,31 @@ def _plain(kind: str) -> str:
 
 def unknown_models(locked: Locked) -> tuple[str, ...]:
     """Models that no adapter is called by: nothing would ever be compared with their entries."""
-    known = {_plain(each) for each in (*KINDS.values(), *locked.kinds.values())}
-    return tuple(each.model for each in locked.entries if each.model and _plain(each.model) not in known)
+    known = {_plain(kind) for kind in (*KINDS.values(), *locked.kinds.values())}
+    return tuple(entry.model for entry in locked.entries if entry.model and _plain(entry.model) not in known)
 
 
 def known_models() -> str:
     return ", ".join(KINDS.values())
 
 
-def devices_of(found: Iterable[Adapter]) -> dict[str, Adapter]:
+def devices_of(adapters: Iterable[Adapter]) -> dict[str, Adapter]:
     """The first function of every adapter, by its address without the function."""
     first: dict[str, Adapter] = {}
-    for adapter in found:
+    for adapter in adapters:
         first.setdefault(adapter.slot.rpartition(".")[0], adapter)
     return first
 
 
 def may_be_meant(kind: str, locked: Locked) -> bool:
     """Whether an adapter has to be asked: its PSID only its firmware says."""
-    return any(each.psid is not None or _plain(each.model or "") == _plain(kind) for each in locked.entries)
+    return any(entry.psid is not None or _plain(entry.model or "") == _plain(kind) for entry in locked.entries)
 
 
 def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
     """Its PSID's entry goes before its model's. None where the set says nothing about such an adapter."""
-    of_psid = (each for each in locked.entries if psid is not None and each.psid == psid)
-    of_model = (each for each in locked.entries if each.model and _plain(each.model) == _plain(kind))
+    of_psid = (entry for entry in locked.entries if psid is not None and entry.psid == psid)
+    of_model = (entry for entry in locked.entries if entry.model and _plain(entry.model) == _plain(kind))
     entry = next(of_psid, None) or next(of_model, None)
     if entry is None:
         return None
@@ -76,28 +76,28 @@ def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
     return image.version if image else entry.version
 
 
-def asked(chosen: Sequence[WantedFirmware], found: Iterable[Adapter], locked: Locked) -> list[WantedFirmware]:
+def asked(chosen: Sequence[WantedFirmware], adapters: Iterable[Adapter], locked: Locked) -> list[WantedFirmware]:
     """What the architecture declares, and all other adapters that the set may mean."""
-    declared = {each.slot.rpartition(".")[0] for each in chosen}
+    declared = {adapter.slot.rpartition(".")[0] for adapter in chosen}
     further = (
         WantedFirmware(adapter.slot, f"{adapter.kind} {adapter.slot}")
-        for device, adapter in devices_of(found).items()
+        for device, adapter in devices_of(adapters).items()
         if device not in declared and may_be_meant(adapter.kind, locked)
     )
     return [*chosen, *further]
 
 
 def with_locked(
-    wanted: Sequence[WantedFirmware], state: FirmwareState, found: Iterable[Adapter], locked: Locked
+    wanted: Sequence[WantedFirmware], state: FirmwareState, adapters: Iterable[Adapter], locked: Locked
 ) -> list[WantedFirmware]:
     """The same with the set's version where an image brings it, or the flash has it and waits for a reset.
 
     An adapter that has neither is for ``compare`` to name, at the end. Raises SharedAdapter.
     """
-    kinds = {device: adapter.kind for device, adapter in devices_of(found).items()}
+    kinds = {device: adapter.kind for device, adapter in devices_of(adapters).items()}
     return [
-        _one(each, state.adapters.get(each.slot), kinds.get(each.slot.rpartition(".")[0], ""), locked)
-        for each in wanted
+        _one(adapter, state.adapters.get(adapter.slot), kinds.get(adapter.slot.rpartition(".")[0], ""), locked)
+        for adapter in wanted
     ]
 
 
@@ -127,17 +127,17 @@ class Compared:
     wrong: tuple[str, ...]
 
 
-def compare(found: Sequence[Adapter], state: FirmwareState, locked: Locked) -> Compared:
+def compare(adapters: Sequence[Adapter], state: FirmwareState, locked: Locked) -> Compared:
     """Firmware that runs, with what is locked. An adapter that does not say what it has is wrong."""
     right, waiting, wrong = [], [], []
-    for adapter in devices_of(found).values():
+    for adapter in devices_of(adapters).values():
         if not may_be_meant(adapter.kind, locked):
             continue
         who = f"{adapter.kind} at {adapter.slot}"
         actual = state.adapters.get(adapter.slot)
         if actual is None or actual.running is None or actual.psid is None:
-            said = (actual.said if actual else "") or "nothing"
-            wrong.append(f"{who}: firmware: no tool says what it has ({said}); install mft (flint) or mstflint")
+            answer = (actual.said if actual else "") or "nothing"
+            wrong.append(f"{who}: firmware: no tool says what it has ({answer}); install mft (flint) or mstflint")
             continue
         expected = locked_version(actual.psid, adapter.kind, locked)
         if expected is None:

@@ -39,19 +39,19 @@ def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others
         nic.adapters(name="Adapters", wanted=site.ports, declared={"15b3:1021": "ConnectX-7"})
     """
     machine = required(machine_here(), "the machine")
-    found = devices.adapters(machine, declared)
-    missing = devices.missing_rails([port.path for port in wanted if port.path], machine, found)
-    missing = missing or devices.missing_adapters(adapter_paths(others), "nic_stack.ports", machine, found)
-    if missing or (wanted and not found):
+    known = devices.adapters(machine, declared)
+    missing = devices.missing_rails([port.path for port in wanted if port.path], machine, known)
+    missing = missing or devices.missing_adapters(adapter_paths(others), "nic_stack.ports", machine, known)
+    if missing or (wanted and not known):
         raise Refused(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
-    everyone = (*wanted, *(each.port for each in others))
+    everyone = (*wanted, *(declared_port.port for declared_port in others))
     present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in everyone))
-    if problem := network.in_use([each.port for each in others], present):
+    if problem := network.in_use([declared_port.port for declared_port in others], present):
         raise Refused(problem)
     foreign = ask(facts.Foreign, "who else manages the ports", names=network.words_of(everyone, present))
     if problem := links.foreign_problem(foreign):
         raise Refused(problem)
-    host.noop(f"{len(found)} adapter functions, all known")
+    host.noop(f"{len(known)} adapter functions, all known")
 
 
 @operation()
@@ -68,8 +68,8 @@ def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> 
 
         nic.remove_drivers(name="Other drivers", source="doca", version="25.10", allowed=True)
     """
-    found = ask(facts.StackState, "the state of the adapters' drivers")
-    plan = stack.plan_removal(source, version, found, allowed)
+    installed = ask(facts.StackState, "the state of the adapters' drivers")
+    plan = stack.plan_removal(source, version, installed, allowed)
     if plan:
         _log(plan.reasons)
         yield StringCommand(plan.script)
@@ -91,15 +91,15 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
 
         nic.drivers(name="Drivers", source="doca", dkms=["mlnx-ofed-kernel"], restart=False)
     """
-    found = ask(facts.StackState, "the state of the adapters' drivers")
+    installed = ask(facts.StackState, "the state of the adapters' drivers")
     try:
-        plan = stack.plan_drivers(source, dkms, found, restart)
+        plan = stack.plan_drivers(source, dkms, installed, restart)
     except stack.StackProblem as error:
         if not state.is_executing:  # before the run the packages may be missing still
             host.noop(f"after the packages: {error}")
-        elif not any(mark.startswith(f"{REBOOT}kernel ") for mark in found.pending):
+        elif not any(mark.startswith(f"{REBOOT}kernel ") for mark in installed.pending):
             raise
-        elif f"{REBOOT}{stack.REASON}" not in found.pending:
+        elif f"{REBOOT}{stack.REASON}" not in installed.pending:
             # They are built for the kernel that the next start brings; the run after it says whether they fit.
             _log((f"{error}; another kernel comes with the reboot",))
             yield StringCommand(reboot_mark(stack.REASON))
@@ -128,9 +128,9 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
 
         nic.rail_ports(name="Ports", wanted=site.ports, manager="networkd")
     """
-    found = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
+    present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     try:
-        changes = network.plan_ports(wanted, found)
+        changes = network.plan_ports(wanted, present)
     except network.PortProblem as error:
         if not (waiting := _reboots()):
             raise
@@ -185,8 +185,8 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
 
         nic.rail_tables(name="Tables of rails", wanted=plan.rail_tables(site, declared), manager="NetworkManager")
     """
-    found = ask(facts.RailTables, "the routing tables")
-    missing = links.missing_routes(wanted, *found)
+    tables = ask(facts.RailTables, "the routing tables")
+    missing = links.missing_routes(wanted, *tables)
     if not missing:
         host.noop(f"all {len(wanted)} rails have their tables")
     elif state.is_executing and (waiting := _reboots()):
@@ -210,10 +210,10 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
         nic.upper_links(name="Bonds and VLANs", wanted=links.uppers(stack), manager="networkd")
     """
     with_paths = any(path for upper in wanted for _, path in upper.members)
-    found = ask(common.Links, "the network interfaces", with_paths=with_paths)
+    present = ask(common.Links, "the network interfaces", with_paths=with_paths)
     bonds = ask(facts.Bonds, "the bonds")
     try:
-        changes = links.plan_uppers(wanted, found, bonds)
+        changes = links.plan_uppers(wanted, present, bonds)
     except network.PortProblem as error:
         if not (waiting := _reboots()):
             raise
@@ -266,13 +266,13 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
 
         nic.port_settings(name="Port settings", wanted={"rail0": {"pfc": "0,0,0,1,0,0,0,0"}})
     """
-    found = ask(facts.PortStates, "the state of the ports", names=list(wanted))
+    states = ask(facts.PortStates, "the state of the ports", names=list(wanted))
     wrong = {
         name: reasons
         for name, values in wanted.items()
-        if (reasons := ports.differences(name, values, found.get(name)))
+        if (reasons := ports.differences(name, values, states.get(name)))
     }
-    absent = [name for name in wrong if (one := found.get(name)) is None or not one.present]
+    absent = [name for name in wrong if (port_state := states.get(name)) is None or not port_state.present]
     if wrong and state.is_executing and (waiting := _reboots(drivers_only=not absent)):
         host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
         return
@@ -314,20 +314,20 @@ def adapter_firmware(
     slots = ask(facts.Slots, "the adapters' PCI addresses")
     present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in rails))
     chosen, unknown = _slots_of(wanted, rails, slots, present)
-    there = _adapters(locked) if locked else ()
+    adapters_here = _adapters(locked) if locked else ()
     if unknown and state.is_executing and not _reboots():
         raise Refused(
             f"firmware is declared for ports that are not there: {', '.join(unknown)}; give their PCI addresses"
             " (nics.*.slots), or correct the names"
         )
-    chosen = locked_firmware.asked(chosen, there, locked)
+    chosen = locked_firmware.asked(chosen, adapters_here, locked)
     if not chosen:
         host.noop("no adapter has declared firmware")
         return
-    found = ask(facts.FirmwareStates, "the adapters' firmware", wanted=chosen)
-    declared = locked_firmware.with_locked(chosen, found, there, locked)
+    states = ask(facts.FirmwareStates, "the adapters' firmware", wanted=chosen)
+    declared = locked_firmware.with_locked(chosen, states, adapters_here, locked)
     try:
-        plan = firmware.plan_firmware(declared, found, locked.images, locked.proxy)
+        plan = firmware.plan_firmware(declared, states, locked.images, locked.proxy)
     except firmware.SharedAdapter:
         raise
     except firmware.FirmwareProblem as error:
@@ -336,7 +336,7 @@ def adapter_firmware(
         host.noop(f"after the packages: {error}")  # before the run the tools may be missing still
         return
     if not plan:
-        compared = [each for each in declared if each.version or each.settings]
+        compared = [adapter for adapter in declared if adapter.version or adapter.settings]
         host.noop(f"firmware of {len(compared)} adapters is as declared")
         return
     _log(plan.reasons)
@@ -375,8 +375,8 @@ def _slots_of(
                 unknown.append(f"{name} ({purpose})")
                 continue
             label = name if name != slot else f"{purpose} port {k}"
-            device, found = slot.rpartition(".")[0], firmware.WantedFirmware(slot, label, version, settings)
-            chosen[device] = firmware.merged(chosen[device], found) if device in chosen else found
+            device, wanted_here = slot.rpartition(".")[0], firmware.WantedFirmware(slot, label, version, settings)
+            chosen[device] = firmware.merged(chosen[device], wanted_here) if device in chosen else wanted_here
     return list(chosen.values()), unknown
 
 
@@ -400,13 +400,13 @@ def locked_firmware_in_force(locked: Locked) -> None:
 
         nic.locked_firmware_in_force(name="Firmware of adapters", locked=plan.firmware(site, components))
     """
-    found = [each for each in _adapters(locked) if locked_firmware.may_be_meant(each.kind, locked)]
-    wanted = locked_firmware.asked((), found, locked)
+    meant = [adapter for adapter in _adapters(locked) if locked_firmware.may_be_meant(adapter.kind, locked)]
+    wanted = locked_firmware.asked((), meant, locked)
     if not wanted:
         host.noop("no adapter here has firmware in the version set")
         return
     actual = ask(facts.FirmwareStates, "the adapters' firmware", wanted=wanted)
-    compared = locked_firmware.compare(found, actual, locked)
+    compared = locked_firmware.compare(meant, actual, locked)
     wrong = "; ".join(compared.wrong)
     # Before the run the tools may be missing still.
     if wrong and state.is_executing:
@@ -431,8 +431,8 @@ def zero_link_counters(names: Sequence[str]) -> Commands:
 
         nic.zero_link_counters(name="Link counters", names=["rail0", "rail1"])
     """
-    done = ask(facts.LinkBaseline, "the baseline of link counters")
-    if done:
+    baseline_kept = ask(facts.LinkBaseline, "the baseline of link counters")
+    if baseline_kept:
         host.noop("link counters began at zero in this boot")
     else:
         yield StringCommand(baseline.script(names))

@@ -49,7 +49,7 @@ def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
 
 def rdma_ports(declared: Declared) -> tuple[Port, ...]:
     """Those whose RDMA device gets a name."""
-    return tuple(each.port for each in declared.ports if each.port.rdma)
+    return tuple(declared_port.port for declared_port in declared.ports if declared_port.port.rdma)
 
 
 def acs_unit(site: Site, declared: Declared) -> str | None:
@@ -65,7 +65,7 @@ def acs_unit(site: Site, declared: Declared) -> str | None:
 
 def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     """What drivers read when they are loaded, and what must not be there before their packages are."""
-    is_infiniband = any(each.infiniband for each in declared.ports)
+    is_infiniband = any(declared_port.infiniband for declared_port in declared.ports)
     modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))
     entries: list[Entry] = [
         # No restart: while other drivers wait for the reboot, these would not fit to what is loaded.
@@ -82,7 +82,10 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
             RemoteDirectory("/etc/infiniband"),
             RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
         ]
-    if any(each.infiniband and ports.ipoib_mode(declared.stack, each.nic) == "connected" for each in declared.ports):
+    if any(
+        declared_port.infiniband and ports.ipoib_mode(declared.stack, declared_port.nic) == "connected"
+        for declared_port in declared.ports
+    ):
         entries.append(
             RemoteFile(
                 "/etc/modprobe.d/rackproof-ipoib.conf",
@@ -142,16 +145,16 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 def units(site: Site, declared: Declared) -> tuple[Unit, ...]:
     """All are enabled here; ports and names are started by operations of their own, which say what differs."""
-    found: list[Unit] = []
+    all_units: list[Unit] = []
     if declared.stack.rdma_names and rdma_ports(declared):
-        found.append(Unit(NAMES_UNIT, running=None))
+        all_units.append(Unit(NAMES_UNIT, running=None))
     if wanted := acs_unit(site, declared):
-        found.append(Unit(ACS_UNIT, proof=f"{ACS} check {wanted}"))
+        all_units.append(Unit(ACS_UNIT, proof=f"{ACS} check {wanted}"))
     names = port_settings(site, declared)
-    found += [Unit(ports.unit_of(name, declared.is_infiniband(name)), running=None) for name in names]
-    if any(each.infiniband for each in declared.ports):
-        found += infiniband.subnet_manager_units(declared.stack.subnet_manager, declared.nvidia)
-    return tuple(found)
+    all_units += [Unit(ports.unit_of(name, declared.is_infiniband(name)), running=None) for name in names]
+    if any(declared_port.infiniband for declared_port in declared.ports):
+        all_units += infiniband.subnet_manager_units(declared.stack.subnet_manager, declared.nvidia)
+    return tuple(all_units)
 
 
 def warn_of_shared_subnets(site: Site, declared: Declared) -> None:

@@ -60,20 +60,20 @@ def state_command(ports: Sequence[str]) -> str:
 
 def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    found: dict[str, dict[str, str]] = {}
+    states: dict[str, dict[str, str]] = {}
     values: dict[str, str] | None = None
     for line in lines:
         if line.startswith("port ") and "=" not in line:
             name = line.removeprefix("port ")
-            if name in found:
+            if name in states:
                 raise ValueError(f"{name} is reported twice")
-            values = found[name] = {}
+            values = states[name] = {}
             continue
         key, equals, value = line.partition("=")
         if values is None or not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z0-9]+)*", key):
             raise ValueError(f"no setting of a port: {line!r}")
         values[key] = value
-    return {name: PortState(name, values) for name, values in found.items()}
+    return {name: PortState(name, values) for name, values in states.items()}
 
 
 def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:

@@ -229,7 +229,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
 
 def stale_modules(state: StackState) -> tuple[str, ...]:
     """Modules that run and are no longer what is installed."""
-    return tuple(name for name, each in state.modules.items() if each.loaded and each.installed != each.loaded)
+    return tuple(name for name, module in state.modules.items() if module.loaded and module.installed != module.loaded)
 
 
 def restarts(source: Source, state: StackState, restart: bool) -> bool:

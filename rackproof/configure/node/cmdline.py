@@ -54,17 +54,19 @@ def _is(argument: str, pattern: str) -> bool:
 
 def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...]:
     """What a command line lacks or has too much, in words."""
-    problems = [each for each in wanted.required if name_of(each) not in _HUGE and not _in(each, arguments)]
-    huge = tuple(each for each in wanted.required if name_of(each) in _HUGE)
-    if huge and tuple(each for each in arguments if name_of(each) in _HUGE) != huge:
+    problems = [
+        argument for argument in wanted.required if name_of(argument) not in _HUGE and not _in(argument, arguments)
+    ]
+    huge = tuple(argument for argument in wanted.required if name_of(argument) in _HUGE)
+    if huge and tuple(argument for argument in arguments if name_of(argument) in _HUGE) != huge:
         problems.append(" ".join(huge))
-    problems += [f"without {each}" for each in wanted.forbidden if any(_is(found, each) for found in arguments)]
+    problems += [f"without {word}" for word in wanted.forbidden if any(_is(argument, word) for argument in arguments)]
     return tuple(problems)
 
 
 def _in(wanted: str, arguments: Sequence[str]) -> bool:
     """Of a name that is there several times the kernel takes the last, unless it takes all."""
-    values = [each.partition("=")[1:] for each in arguments if name_of(each) == name_of(wanted)]
+    values = [argument.partition("=")[1:] for argument in arguments if name_of(argument) == name_of(wanted)]
     expected = wanted.partition("=")[1:]
     return expected in values if name_of(wanted) in _REPEATED else values[-1:] == [expected]
 
@@ -85,11 +87,11 @@ def proposals(machine: Machine, chosen: Sequence[str]) -> tuple[str, ...]:
 
 def hugepage_arguments(hugepages_kib: dict[int, int]) -> tuple[str, ...]:
     """Pages of a GiB and more have to be reserved at boot; smaller ones are found later as well."""
-    found: list[str] = []
+    arguments: list[str] = []
     for size_kib, count in sorted(hugepages_kib.items()):
         if size_kib >= 1 << 20:
-            found += [f"hugepagesz={size_kib >> 20}G", f"hugepages={count}"]
-    return tuple(found)
+            arguments += [f"hugepagesz={size_kib >> 20}G", f"hugepages={count}"]
+    return tuple(arguments)
 
 
 def wanted(
@@ -99,17 +101,17 @@ def wanted(
 
     Raises ValueError when something is promised and forbidden.
     """
-    for each in (*required, *huge):
-        if clash := next((other for other in forbidden if _is(each, other)), None):
-            raise ValueError(f"kernel argument {each} is required, and {clash} is forbidden")
+    for argument in (*required, *huge):
+        if clash := next((other for other in forbidden if _is(argument, other)), None):
+            raise ValueError(f"kernel argument {argument} is required, and {clash} is forbidden")
     groups = {"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu"}
-    taken = {name_of(each) for each in (*required, *forbidden)}
+    taken = {name_of(argument) for argument in (*required, *forbidden)}
     if taken & groups:  # whoever says something about the IOMMU decides about it
         taken |= groups
     kept = [
-        each
-        for each in proposed
-        if name_of(each) not in (taken - _REPEATED) and not any(_is(each, other) for other in forbidden)
+        argument
+        for argument in proposed
+        if name_of(argument) not in (taken - _REPEATED) and not any(_is(argument, other) for other in forbidden)
     ]
     return WantedArguments(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
 
@@ -139,24 +141,24 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> BootLoader:
     """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
-    found: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
         if key not in ("running", "tool", "entry", "dropin", "note", "gone", "mark"):
             raise ValueError(f"not about a boot loader: {line!r}")
-        found.setdefault(key, []).append(value)
-    if len(found.get("running", ())) != 1:
+        answers.setdefault(key, []).append(value)
+    if len(answers.get("running", ())) != 1:
         raise ValueError("no command line of the running kernel")
     # The recovery entry starts a shell for one person: it says nothing about the next boot.
-    entries = [tuple(value.split()) for value in found.get("entry", ())]
+    entries = [tuple(value.split()) for value in answers.get("entry", ())]
     return BootLoader(
-        tool=found.get("tool", [""])[0],
-        running=tuple(found["running"][0].split()),
-        entries=tuple(each for each in entries if not {"single", "recovery"} & set(each)),
-        dropin="".join(f"{line}\n" for line in found["dropin"]) if "dropin" in found else None,
-        note=tuple(word for line in found.get("note", ()) for word in line.split()),
-        marked=f"{REBOOT}{REASON}" in found.get("mark", ()),
-        gone=tuple(word for line in found.get("gone", ()) for word in line.split()),
+        tool=answers.get("tool", [""])[0],
+        running=tuple(answers["running"][0].split()),
+        entries=tuple(entry for entry in entries if not {"single", "recovery"} & set(entry)),
+        dropin="".join(f"{line}\n" for line in answers["dropin"]) if "dropin" in answers else None,
+        note=tuple(word for line in answers.get("note", ()) for word in line.split()),
+        marked=f"{REBOOT}{REASON}" in answers.get("mark", ()),
+        gone=tuple(word for line in answers.get("gone", ()) for word in line.split()),
     )
 
 
@@ -176,9 +178,9 @@ def dropin_text(want: WantedArguments) -> str:
     """Shell text that grub-mkconfig reads: words of ours and forbidden ones go out, then what is required comes in."""
     patterns = [*want.forbidden, *_replaced(want.required)]
     cases = "|".join(
-        f"{shlex.quote(name)}|{shlex.quote(name)}=*" if "=" not in each else shlex.quote(each)
-        for each in patterns
-        for name in _spellings(each)
+        f"{shlex.quote(name)}|{shlex.quote(name)}=*" if "=" not in pattern else shlex.quote(pattern)
+        for pattern in patterns
+        for name in _spellings(pattern)
     )
     filtered = (
         [
@@ -210,21 +212,21 @@ def _spellings(argument: str) -> tuple[str, ...]:
 def _replaced(required: Sequence[str]) -> tuple[str, ...]:
     """Names whose other values must go, and arguments whose second appearance must."""
     names = [
-        each if name_of(each) in _REPEATED and name_of(each) not in _HUGE else each.partition("=")[0]
-        for each in required
+        argument if name_of(argument) in _REPEATED and name_of(argument) not in _HUGE else argument.partition("=")[0]
+        for argument in required
     ]
     return tuple(dict.fromkeys(names))
 
 
-def plan(want: WantedArguments, found: BootLoader) -> CmdlinePlan:
+def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
     """What differs, for the next boot and now.
 
     Raises Refused when something has to be changed and nobody knows how.
     """
-    now = missing(want, found.running)
-    menu = tuple(dict.fromkeys(each for entry in found.entries for each in missing(want, entry)))
-    mine = _owned(want, found)
-    if not found.tool:
+    now = missing(want, loader.running)
+    menu = tuple(dict.fromkeys(argument for entry in loader.entries for argument in missing(want, entry)))
+    owned = _owned(want, loader)
+    if not loader.tool:
         if now:
             raise Refused(
                 f"kernel arguments: expected {', '.join(now)}; no grubby and no update-grub here to set them with."
@@ -232,38 +234,38 @@ def plan(want: WantedArguments, found: BootLoader) -> CmdlinePlan:
             )
         return CmdlinePlan()
     lines: list[str] = []
-    if mine or menu or (want and not found.entries):
-        lines += _grub(want) if found.tool == "grub" else _grubby(want, found)
-    stale = _stale(want, found)
-    lasting = {*found.gone} & {*found.running} - {*want.required}
-    if (now or stale) and not found.marked:
+    if owned or menu or (want and not loader.entries):
+        lines += _grub(want) if loader.tool == "grub" else _grubby(want, loader)
+    stale = _stale(want, loader)
+    lasting = {*loader.gone} & {*loader.running} - {*want.required}
+    if (now or stale) and not loader.marked:
         lines.append(reboot_mark(REASON))
-    elif found.marked and not now and not stale and not lasting:
+    elif loader.marked and not now and not stale and not lasting:
         lines.append(f"rm -f -- {shlex.quote(MARK)}")
     if stale:
         lines.append(f"printf '%s\\n' {shlex.join(stale)} >>{shlex.quote(MARK)}")
     if not lines:
-        return CmdlinePlan(reboot=found.marked)
-    return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *mine), bool(now or stale))
+        return CmdlinePlan(reboot=loader.marked)
+    return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *owned), bool(now or stale))
 
 
-def _owned(want: WantedArguments, found: BootLoader) -> tuple[str, ...]:
+def _owned(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
     """Whether what the kit has put there is something else than it would put there now."""
-    if found.tool == "grub":
+    if loader.tool == "grub":
         expected = dropin_text(want) if want else None
-        return () if found.dropin == expected else (DROPIN,)
-    return () if found.note == want.required else (NOTE,)
+        return () if loader.dropin == expected else (DROPIN,)
+    return () if loader.note == want.required else (NOTE,)
 
 
-def _stale(want: WantedArguments, found: BootLoader) -> tuple[str, ...]:
+def _stale(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
     """What the kit had put there, is no longer wanted, and is in force still."""
-    if found.tool == "grubby":
-        gone = [each for each in found.note if each not in want.required]
+    if loader.tool == "grubby":
+        gone = [argument for argument in loader.note if argument not in want.required]
     else:
-        line = next((x for x in (found.dropin or "").splitlines() if x.startswith('GRUB_CMDLINE_LINUX_DEFAULT="')), "")
+        line = next((x for x in (loader.dropin or "").splitlines() if x.startswith('GRUB_CMDLINE_LINUX_DEFAULT="')), "")
         words = shlex.split(line.partition('DEFAULT:-} "')[2]) if line else []
-        gone = [each for word in words for each in word.split() if each not in want.required]
-    return tuple(each for each in gone if each in found.running)
+        gone = [argument for word in words for argument in word.split() if argument not in want.required]
+    return tuple(argument for argument in gone if argument in loader.running)
 
 
 def _grub(want: WantedArguments) -> list[str]:
@@ -282,15 +284,15 @@ def _grub(want: WantedArguments) -> list[str]:
         lines.append(f"rm -f {DROPIN}")
     lines.append(f"timeout 600 update-grub >{log} 2>&1 || {{ tail -n 3 {log} >&2; back; exit 1; }}")
     lines.append(f"rm -f {old} {log}")
-    for each in want.required:
-        message = shlex.quote(f"update-grub ended well and no entry of /boot/grub/grub.cfg has {each}")
-        lines.append(f"grep -qF -- {shlex.quote(each)} /boot/grub/grub.cfg || {{ echo {message} >&2; exit 1; }}")
+    for argument in want.required:
+        message = shlex.quote(f"update-grub ended well and no entry of /boot/grub/grub.cfg has {argument}")
+        lines.append(f"grep -qF -- {shlex.quote(argument)} /boot/grub/grub.cfg || {{ echo {message} >&2; exit 1; }}")
     return lines
 
 
-def _grubby(want: WantedArguments, found: BootLoader) -> list[str]:
+def _grubby(want: WantedArguments, loader: BootLoader) -> list[str]:
     """All kernels, and what new ones inherit. What the kit added before and is not wanted now goes out first."""
-    gone = [each for each in found.note if each not in want.required]
+    gone = [argument for argument in loader.note if argument not in want.required]
     out = tuple(dict.fromkeys((*gone, *want.forbidden, *(x for x in _replaced(want.required) if "=" not in x))))
     command = "grubby --update-kernel=ALL"
     lines = []
@@ -301,7 +303,9 @@ def _grubby(want: WantedArguments, found: BootLoader) -> list[str]:
     folder = NOTE.rpartition("/")[0]
     note = shlex.quote(" ".join(want.required))
     lines.append(f"mkdir -p {folder} && printf '%s\\n' {note} >{NOTE}.new && mv -f {NOTE}.new {NOTE}")
-    for each in want.required:
-        message = shlex.quote(f"grubby ended well and the default kernel would start without {each}")
-        lines.append(f"grubby --info=DEFAULT | grep -qF -- {shlex.quote(each)} || {{ echo {message} >&2; exit 1; }}")
+    for argument in want.required:
+        message = shlex.quote(f"grubby ended well and the default kernel would start without {argument}")
+        lines.append(
+            f"grubby --info=DEFAULT | grep -qF -- {shlex.quote(argument)} || {{ echo {message} >&2; exit 1; }}"
+        )
     return lines

@@ -45,21 +45,21 @@ def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
 
         node.kernel_arguments(name="Kernel arguments", wanted=cmdline.wanted(["iommu=pt"], ["quiet"], ()))
     """
-    found = ask(facts.BootLoader, "the boot loader")
-    plan = cmdlines.plan(wanted, found)
+    loader = ask(facts.BootLoader, "the boot loader")
+    plan = cmdlines.plan(wanted, loader)
     if plan.script:
         for reason in plan.reasons:
             logger.debug("%s: %s", host.name, reason)
-        kept = _kept_arguments(wanted, found) if plan.reasons else ()
+        kept = _kept_arguments(wanted, loader) if plan.reasons else ()
         yield StringCommand(journal_here().before(kept, plan.script))
     else:
         host.noop("the next boot has all arguments" + (", this one has not" if plan.reboot else ""))
 
 
-def _kept_arguments(wanted: cmdlines.WantedArguments, found: cmdlines.BootLoader) -> tuple[str, ...]:
+def _kept_arguments(wanted: cmdlines.WantedArguments, loader: cmdlines.BootLoader) -> tuple[str, ...]:
     """What a rollback restores: the kit's own file; without one (grubby) the arguments."""
-    marks = mark_lines((f"{REBOOT}{cmdlines.REASON}", *((GRUB,) if found.tool == "grub" else ())))
-    if found.tool == "grub":
+    marks = mark_lines((f"{REBOOT}{cmdlines.REASON}", *((GRUB,) if loader.tool == "grub" else ())))
+    if loader.tool == "grub":
         text = cmdlines.dropin_text(wanted) if wanted else None
         return (*marks, file_line(cmdlines.DROPIN, text and hashlib.sha256(text.encode()).hexdigest()))
     note = " ".join(wanted.required) + "\n"
@@ -78,8 +78,8 @@ def settings(wanted: node_settings.Settings) -> Commands:
 
         node.settings(name="Settings", wanted=Settings(swap_off=True, timezone="UTC", modules=("nvme_tcp",)))
     """
-    found = ask(facts.NodeSettings, "the node's settings", wanted=wanted)
-    plan = node_settings.plan(wanted, found)
+    actual = ask(facts.NodeSettings, "the node's settings", wanted=wanted)
+    plan = node_settings.plan(wanted, actual)
     if not plan.lines:
         host.noop("the node has all settings")
         return
@@ -122,10 +122,10 @@ def scratch(array: arrays.Scratch) -> Commands:
             array=Scratch(("/dev/disk/by-id/nvme-A", "/dev/disk/by-id/nvme-B"), "/scratch", "scratch", "xfs", 512),
         )
     """
-    found = ask(facts.ScratchArray, "the scratch drives", array=array)
-    steps = arrays.plan(array, found)
+    drives = ask(facts.ScratchArray, "the scratch drives", array=array)
+    steps = arrays.plan(array, drives)
     if steps:
-        yield StringCommand(arrays.script(array, steps, found))
+        yield StringCommand(arrays.script(array, steps, drives))
     else:
         host.noop(f"{array.array} carries {array.fstype} '{array.label}'")
 
@@ -143,8 +143,8 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
 
         node.users(name="Users", wanted=[User(name="alice", uid=2001)], hashes={})
     """
-    found = ask(facts.Accounts, "the accounts", names=[user.name for user in wanted])
-    plan = accounts.plan(wanted, hashes, found)
+    actual = ask(facts.Accounts, "the accounts", names=[user.name for user in wanted])
+    plan = accounts.plan(wanted, hashes, actual)
     if not plan.script:
         host.noop(f"all {len(wanted)} accounts are as declared")
         return

@@ -37,10 +37,10 @@ def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
 def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """Raises DeployError when one is not to be had."""
     try:
-        found = {user.name: user.password_hash() for user in inputs.users}
+        hashes = {user.name: user.password_hash() for user in inputs.users}
     except InventoryError as error:
         raise DeployError(f"{site.node.name}: {error}") from None
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in hashes.items() if value is not None}
 
 
 def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.WantedArguments:

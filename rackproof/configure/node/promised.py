@@ -17,10 +17,10 @@ from rackproof.errors import InventoryError
 def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
     """Name in limits.conf: value, None to leave it alone. Raises InventoryError for a contradiction."""
     promised = system.limits or Limits.model_construct()
-    found: dict[str, int | str | None] = {"memlock": system.limits_memlock}
+    limits: dict[str, int | str | None] = {"memlock": system.limits_memlock}
     for name in ("nofile", "nproc", "stack"):
-        found[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(promised, name), inputs, name)
-    return found
+        limits[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(promised, name), inputs, name)
+    return limits
 
 
 def limited_services(system: System, inputs: NodeInputs) -> tuple[str, ...]:
@@ -79,19 +79,19 @@ def checked_only(
         "files": [path for path in system.files or {} if path not in files],
         "dkms": [name for name in system.dkms if name not in dkms],
     }
-    found = [f"system.{key} ({', '.join(names)})" for key, names in left.items() if names]
-    if not found:
+    parts = [f"system.{key} ({', '.join(names)})" for key, names in left.items() if names]
+    if not parts:
         return None
-    return f"checked, not set: {', '.join(found)}; a version set that has them (versions_lock) sets them, or the site"
+    return f"checked, not set: {', '.join(parts)}; a version set that has them (versions_lock) sets them, or the site"
 
 
 def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key: str) -> Any:
     """What is promised, else what the inventory says."""
-    said = getattr(inputs, key)
+    given = getattr(inputs, key)
     if promised in NOTHING:
-        return said
-    if key in inputs.model_fields_set and said != promised:
+        return given
+    if key in inputs.model_fields_set and given != promised:
         raise InventoryError(
-            f"{where}: the architecture's {promise} says {promised}, the inventory {said}; say it once"
+            f"{where}: the architecture's {promise} says {promised}, the inventory {given}; say it once"
         )
     return promised

@@ -82,46 +82,46 @@ def parse_state(lines: Sequence[str]) -> ScratchState:
         # blkid says HOST:NAME for a member; the host is "any" where the array is to be taken on every host.
         array = state.label.rpartition(":")[2] if state.type == "linux_raid_member" else ""
         members.append(Member(asked, state, array))
-    found: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     for line in sections[-1][1]:
         key, equals, value = line.partition("=")
         if not equals:
             raise ValueError(f"not about an array: {line!r}")
-        found.setdefault(key, []).append(value.strip())
+        answers.setdefault(key, []).append(value.strip())
     return ScratchState(
         members=tuple(members),
-        active="active" in found,
-        type=found.get("type", [""])[0],
-        label=found.get("label", [""])[0],
-        zero="zero" in found,
-        mounted=tuple(found.get("mounted", ())),
+        active="active" in answers,
+        type=answers.get("type", [""])[0],
+        label=answers.get("label", [""])[0],
+        zero="zero" in answers,
+        mounted=tuple(answers.get("mounted", ())),
     )
 
 
-def plan(scratch: Scratch, found: ScratchState) -> tuple[str, ...]:
+def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
     """Steps in order, of ``create``, ``assemble``, ``mkfs``; empty when the array is there.
 
     Raises ForeignDrive when a drive is missing, used twice or carries something else.
     """
-    devices = [drives.usable_device(member.asked, member.state) for member in found.members]
+    devices = [drives.usable_device(member.asked, member.state) for member in state.members]
     if doubled := next((device for device in devices if devices.count(device) > 1), None):
         raise ForeignDrive(f"{doubled}: named twice among the scratch drives")
-    ours = [member.array == scratch.label for member in found.members]
+    ours = [member.array == scratch.label for member in state.members]
     if all(ours):
-        steps = () if found.active else ("assemble",)
-        if not found.active:
+        steps = () if state.active else ("assemble",)
+        if not state.active:
             return (*steps, "mkfs-if-blank")
-        if (found.type, found.label) == (scratch.fstype, scratch.label):
+        if (state.type, state.label) == (scratch.fstype, scratch.label):
             return ()
-        if not found.type and found.zero and not found.mounted:
+        if not state.type and state.zero and not state.mounted:
             return ("mkfs",)
-        actual = f"{found.type} '{found.label}'" if found.type else "data without a known signature"
+        actual = f"{state.type} '{state.label}'" if state.type else "data without a known signature"
         raise ForeignDrive(
             f"{scratch.array}: expected {scratch.fstype} '{scratch.label}', actual {actual}; nothing was done"
         )
-    for member, mine in zip(found.members, ours, strict=True):
-        if mine:
-            others = ", ".join(m.state.devices[0] for m, known in zip(found.members, ours, strict=True) if not known)
+    for member, own in zip(state.members, ours, strict=True):
+        if own:
+            others = ", ".join(m.state.devices[0] for m, known in zip(state.members, ours, strict=True) if not known)
             raise ForeignDrive(
                 f"{member.state.devices[0]}: member of the array '{scratch.label}' already, {others} not;"
                 " a RAID0 cannot be completed. If nothing on it is needed:"
@@ -136,10 +136,10 @@ def plan(scratch: Scratch, found: ScratchState) -> tuple[str, ...]:
     return ("create", "mkfs")
 
 
-def script(scratch: Scratch, steps: Sequence[str], found: ScratchState) -> str:
+def script(scratch: Scratch, steps: Sequence[str], state: ScratchState) -> str:
     """Shell script for the steps. It looks at every drive once more before it writes."""
     array, label = shlex.quote(scratch.array), shlex.quote(scratch.label)
-    members = " ".join(shlex.quote(member.state.devices[0]) for member in found.members)
+    members = " ".join(shlex.quote(member.state.devices[0]) for member in state.members)
     fstype = {
         "xfs": f"mkfs.xfs -q -L {label} -- {array}",
         "ext4": f"mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -L {label} -- {array}",
@@ -152,7 +152,7 @@ def script(scratch: Scratch, steps: Sequence[str], found: ScratchState) -> str:
             f' && cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero'
             ' || { echo "$d: no longer blank" >&2; exit 1; }; done',
             f"mdadm --create {array} --run --level=0 --chunk={scratch.chunk_kib}K --metadata=1.2"
-            f" --homehost=any --name={label} --raid-devices={len(found.members)} {members} >&2",
+            f" --homehost=any --name={label} --raid-devices={len(state.members)} {members} >&2",
         ]
     if "assemble" in steps:
         lines.append(f"mdadm --assemble {array} {members} >&2")

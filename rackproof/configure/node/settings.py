@@ -83,23 +83,23 @@ def state_command(wanted: Settings) -> str:
 
 def parse_state(lines: Sequence[str]) -> SettingsState:
     """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
-    found: dict[str, list[str]] = {}
+    answers: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
         if key not in ("swap", "masked", "timezone", "tuned", "module", "blacklist", "huge", "irq", "mark"):
             raise ValueError(f"not about a setting: {line!r}")
-        found.setdefault(key, []).append(value)
-    huge = {int(size): int(count) for size, count in (value.split() for value in found.get("huge", ()))}
+        answers.setdefault(key, []).append(value)
+    huge = {int(size): int(count) for size, count in (value.split() for value in answers.get("huge", ()))}
     return SettingsState(
-        swap=tuple(found.get("swap", ())),
-        swap_masked=found.get("masked", [""])[0] == "masked",
-        timezone=found.get("timezone", [""])[0],
-        tuned=found.get("tuned", [""])[-1].strip(),
-        loaded=frozenset(name.replace("-", "_") for name in found.get("module", ())),
-        blacklist="".join(f"{line}\n" for line in found["blacklist"]) if "blacklist" in found else None,
+        swap=tuple(answers.get("swap", ())),
+        swap_masked=answers.get("masked", [""])[0] == "masked",
+        timezone=answers.get("timezone", [""])[0],
+        tuned=answers.get("tuned", [""])[-1].strip(),
+        loaded=frozenset(name.replace("-", "_") for name in answers.get("module", ())),
+        blacklist="".join(f"{line}\n" for line in answers["blacklist"]) if "blacklist" in answers else None,
         hugepages=huge,
-        irq_strays=tuple(found.get("irq", ())),
-        marks=frozenset(found.get("mark", ())),
+        irq_strays=tuple(answers.get("irq", ())),
+        marks=frozenset(answers.get("mark", ())),
     )
 
 
@@ -117,7 +117,7 @@ def module_reason(name: str) -> str:
     return f"module {name} is in use"
 
 
-def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
+def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
     """What differs. Raises Refused when something cannot be done here."""
     lines: list[str] = []
     reasons: list[str] = []
@@ -126,19 +126,19 @@ def plan(wanted: Settings, found: SettingsState) -> SettingsPlan:
         reasons.append(reason)
         lines.extend(commands)
 
-    if wanted.swap_off and (found.swap or not found.swap_masked):
+    if wanted.swap_off and (actual.swap or not actual.swap_masked):
         # Everything that makes swap at boot is wanted by this target: fstab, partitions, zram.
         gone = "[ \"$(wc -l </proc/swaps)\" -le 1 ] || { echo 'swap is still in use after swapoff' >&2; exit 1; }"
         do("swap off", "systemctl mask swap.target", "timeout 600 swapoff -a", gone)
-    if wanted.timezone and found.timezone != wanted.timezone:
+    if wanted.timezone and actual.timezone != wanted.timezone:
         do(f"time zone {wanted.timezone}", f"timedatectl set-timezone -- {shlex.quote(wanted.timezone)}")
-    if wanted.tuned and found.tuned != wanted.tuned:
+    if wanted.tuned and actual.tuned != wanted.tuned:
         do(f"tuned profile {wanted.tuned}", *_tuned(wanted.tuned))
-    _modules(wanted, found, do)
+    _modules(wanted, actual, do)
     for size, count in wanted.hugepages.items():
-        _hugepages(size, count, found, do)
-    if wanted.irq_affinity and found.irq_strays:
-        do(f"{len(found.irq_strays)} interrupts", IRQ_SCRIPT)
+        _hugepages(size, count, actual, do)
+    if wanted.irq_affinity and actual.irq_strays:
+        do(f"{len(actual.irq_strays)} interrupts", IRQ_SCRIPT)
     return SettingsPlan(tuple(lines), tuple(reasons))
 
 
@@ -160,20 +160,20 @@ def blacklist_text(forbidden: Sequence[str]) -> str:
     return f"# Managed by rackproof: modules that must not be loaded.\n{body}"
 
 
-def _modules(wanted: Settings, found: SettingsState, record: Record) -> None:
+def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
     text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
-    if found.blacklist != text:
+    if actual.blacklist != text:
         record(FORBIDDEN, *_blacklist(text))
     for name in wanted.forbidden:
         plain = name.replace("-", "_")
-        if plain in found.loaded and f"{REBOOT}{module_reason(name)}" not in found.marks:
+        if plain in actual.loaded and f"{REBOOT}{module_reason(name)}" not in actual.marks:
             # In use: it goes with the next boot, which the blacklist is for.
             record(
                 f"module {name} out",
                 f"timeout 60 modprobe -r -- {name} 2>/dev/null || {{ {reboot_mark(module_reason(name))}; }}",
             )
     for name in wanted.modules:
-        if name.replace("-", "_") not in found.loaded:
+        if name.replace("-", "_") not in actual.loaded:
             message = shlex.quote(f"module {name}: the running kernel {{}} does not have it")
             record(
                 f"module {name} in",
@@ -202,11 +202,11 @@ def _blacklist(text: str | None) -> list[str]:
     ]
 
 
-def _hugepages(size: int, count: int, found: SettingsState, record: Record) -> None:
-    actual = found.hugepages.get(size)
+def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> None:
+    actual = state.hugepages.get(size)
     if actual is None:
         raise Refused(f"huge pages of {size} KiB: this kernel has no such size")
-    if actual == count or f"{REBOOT}{HUGE_REASON}" in found.marks:
+    if actual == count or f"{REBOOT}{HUGE_REASON}" in state.marks:
         return
     path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
     # Memory that is in pieces already gives fewer; early at boot there is enough.

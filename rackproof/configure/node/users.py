@@ -53,12 +53,12 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
             blocks[-1][1].setdefault(key, []).append(value)
         else:
             raise ValueError(f"not about an account: {line!r}")
-    found = {}
+    accounts = {}
     for line, values in blocks:
         entry = parse_passwd_entry(line)
         if len(values.get("groups", ())) != 1 or len(values.get("password", ())) != 1:
             raise ValueError(f"not an account: {line!r}")
-        found[entry.name] = Account(
+        accounts[entry.name] = Account(
             uid=entry.uid,
             home=entry.home,
             shell=entry.shell,
@@ -67,7 +67,7 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
             keys=tuple(values.get("key", ())),
             sudo="".join(f"{rule}\n" for rule in values["sudo"]) if "sudo" in values else None,
         )
-    return found
+    return accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class UserPlan:
     """Keys, for the journal. The accounts themselves are no part of a rollback."""
 
 
-def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, Account]) -> UserPlan:
+def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, Account]) -> UserPlan:
     """What differs. ``hashes`` by user. Raises Refused when a name has another number than declared."""
     lines: list[str] = []
     reasons: list[str] = []
@@ -90,7 +90,7 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], found: Mapping[str, A
     kept: list[str] = []
     keys: list[Later] = []
     for user in users:
-        has = found.get(user.name)
+        has = actual.get(user.name)
         if has is not None and user.uid is not None and has.uid != user.uid:
             raise Refused(
                 f"user {user.name}: expected uid {user.uid}, actual {has.uid}; its files would be nobody's."

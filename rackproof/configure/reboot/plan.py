@@ -42,15 +42,15 @@ def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
     """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
     try:
         inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
-        mine = read_inputs(site.node, "rebooting", RebootInputs)
+        own = read_inputs(site.node, "rebooting", RebootInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     for name in ("serial", "max_failures"):
-        if len({getattr(each, name) for each in inputs}) > 1:
+        if len({getattr(node_inputs, name) for node_inputs in inputs}) > 1:
             raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
     if serial is None:
-        return mine
+        return own
     try:
-        return RebootInputs.model_validate({**mine.model_dump(), "serial": int(str(serial))})
+        return RebootInputs.model_validate({**own.model_dump(), "serial": int(str(serial))})
     except ValueError:
         raise DeployError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None

@@ -73,7 +73,7 @@ def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> C
         declared=declared,
         inputs=inputs,
         controller=first.name,
-        controller_address=first.fabric_address() if all(each.fabric_address() for each in members) else None,
+        controller_address=first.fabric_address() if all(member.fabric_address() for member in members) else None,
         nodes=tuple(sorted(nodes, key=lambda node: order[node])),
         mig="gpu" in declared.gres and architecture.gpu is not None and architecture.gpu.mig == "Enabled",
     )

@@ -63,9 +63,9 @@ def parse_conf(text: str) -> Conf:
         name = key.strip().lower()
         if name == "nodename":
             if ours:
-                found, processors = _node_lines(line)
-                nodes |= found
-                kept |= dict.fromkeys(found, processors) if processors else {}
+                lines, processors = _node_lines(line)
+                nodes |= lines
+                kept |= dict.fromkeys(lines, processors) if processors else {}
         elif name == "partitionname":
             partitions.append(value.split()[0])
         else:
@@ -77,11 +77,11 @@ def _node_lines(line: str) -> tuple[dict[str, NodeLine], str]:
     """The nodes of a line, and their CpuSpecList."""
     words = dict(word.partition("=")[::2] for word in shlex.split(line))
     try:
-        found = NodeLine(
+        node = NodeLine(
             int(words["Sockets"]), int(words["CoresPerSocket"]), int(words["ThreadsPerCore"]), int(words["RealMemory"])
         )
         names = NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP)
-        return dict.fromkeys(names, found), words.get("CpuSpecList", "")
+        return dict.fromkeys(names, node), words.get("CpuSpecList", "")
     except (KeyError, ValueError, NodeSetException) as error:
         raise Refused(f"slurm.conf: unreadable line of nodes: {error}") from None
 
@@ -106,9 +106,9 @@ def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
     """Raises Refused for processors that a node does not have, and where none is left for jobs: slurmd ends."""
     kept = cluster.inputs.cpu_spec_list
     for names, line in folded(lines):
-        there = line.sockets * line.cores * line.threads
-        if kept and max(kept) >= there:
-            raise Refused(f"slurm.cpu_spec_list: {names}: expected numbers below {there}, actual {max(kept)}")
+        threads = line.sockets * line.cores * line.threads
+        if kept and max(kept) >= threads:
+            raise Refused(f"slurm.cpu_spec_list: {names}: expected numbers below {threads}, actual {max(kept)}")
         if len({number // line.threads for number in kept}) >= line.sockets * line.cores:
             raise Refused(f"slurm.cpu_spec_list: {names}: every core is kept, and none is left for jobs")
 
@@ -116,13 +116,13 @@ def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
 def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
     """PartitionName lines: every partition holds every node; the first one is the default."""
     names = [names for names, _ in folded(lines)]
-    found = []
+    texts = []
     for index, partition in enumerate(cluster.partitions):
         options = {"Default": "YES" if index == 0 else "NO", "MaxTime": "INFINITE", "State": "UP"}
         options |= cluster.inputs.partition_options.get(partition, {})
         words = " ".join(f"{key}={value}" for key, value in options.items())
-        found.append(f"PartitionName={partition} Nodes={','.join(names)} {words}")
-    return found
+        texts.append(f"PartitionName={partition} Nodes={','.join(names)} {words}")
+    return texts
 
 
 def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:

@@ -76,19 +76,19 @@ class NodeLine:
     memory_mib: int
 
 
-def node_line(found: Found, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
+def node_line(hardware: Found, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
     """What to write for a node that has this.
 
     Memory is rounded down to whole multiples of about a 64th: nodes that are alike differ by a few MiB, and by a few
     more after every new kernel. What is written already stays as long as it is within the tolerance: a configuration
     that changed at every start of a node would be no configuration.
     """
-    step = 1 if tolerance_pct < 2 else 1 << max(0, (found.memory_mib // 64).bit_length() - 1)
-    memory = max(1, found.memory_mib // step * step)
-    least = found.memory_mib * (1 - tolerance_pct / 100)
-    if before is not None and least <= before.memory_mib <= found.memory_mib:
+    step = 1 if tolerance_pct < 2 else 1 << max(0, (hardware.memory_mib // 64).bit_length() - 1)
+    memory = max(1, hardware.memory_mib // step * step)
+    least = hardware.memory_mib * (1 - tolerance_pct / 100)
+    if before is not None and least <= before.memory_mib <= hardware.memory_mib:
         memory = before.memory_mib
-    return NodeLine(found.sockets, found.cores_per_socket, found.threads_per_core, memory)
+    return NodeLine(hardware.sockets, hardware.cores_per_socket, hardware.threads_per_core, memory)
 
 
 def folded(lines: Mapping[str, NodeLine]) -> list[tuple[str, NodeLine]]:
@@ -101,9 +101,9 @@ def folded(lines: Mapping[str, NodeLine]) -> list[tuple[str, NodeLine]]:
 
 def _set(names: Sequence[str]) -> str:
     """``r1-gpu-[01-08],r2-gpu-[01-08]``: Slurm reads one pair of brackets in a name, at its end."""
-    found = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
-    found.fold_axis = (-1,)
-    return str(found)
+    names_folded = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    names_folded.fold_axis = (-1,)
+    return str(names_folded)
 
 
 def skew_s(node: float, node_asked: tuple[float, float], other: float, other_asked: tuple[float, float]) -> float:

@@ -93,11 +93,11 @@ def make_munge_key() -> Commands:
 
         slurm.make_munge_key(name="Munge key")
     """
-    found = required(look(host.name), "the state of Slurm")
-    if found.state.key is None:
+    seen = required(look(host.name), "the state of Slurm")
+    if seen.state.key is None:
         yield StringCommand(_key_script(("munge.service",), new=True))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
-    elif found.state.key[1:] != ("400", "munge"):
+    elif seen.state.key[1:] != ("400", "munge"):
         script = f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}"
         yield StringCommand(journal_here().before([file_line(KEY, "same", secret=True)], script))
     else:
@@ -116,14 +116,14 @@ def bring_munge_key(controller: str) -> Commands:
 
         slurm.bring_munge_key(name="Munge key of the controller", controller="login-01")
     """
-    found = required(look(host.name), "the state of Slurm")
+    seen = required(look(host.name), "the state of Slurm")
     secret = rack_operations.ask_node(inventory.get_host(controller), "munge key", _read_key)
     if secret is None:
-        if host.state.is_executing and found.state.key is None:
+        if host.state.is_executing and seen.state.key is None:
             raise Refused(f"{controller} has no munge key, or does not answer; nodes cannot be told to trust it")
         elif host.state.is_executing:
             host.noop(f"{controller} does not answer; the key that is there stays")
-        elif found.state.key and found.state.key == _key_of(controller):
+        elif seen.state.key and seen.state.key == _key_of(controller):
             # A recording has no secrets, and it has their digests.
             host.noop("the munge key is the controller's")
         else:
@@ -131,7 +131,7 @@ def bring_munge_key(controller: str) -> Commands:
             yield StringCommand(_key_script(("munge.service",)), _stdin="")
         return
     wanted = (hashlib.sha256(secret.value).hexdigest(), "400", "munge")
-    if found.state.key == wanted:
+    if seen.state.key == wanted:
         host.noop("the munge key is the controller's")
         return
     yield StringCommand(
@@ -143,8 +143,8 @@ def bring_munge_key(controller: str) -> Commands:
 
 def _key_of(controller: str) -> tuple[str, str, str] | None:
     """Digest of the controller's key, with the mode and owner that it has on every node."""
-    there = look(controller)
-    return (there.state.key[0], "400", "munge") if there and there.state.key else None
+    seen_there = look(controller)
+    return (seen_there.state.key[0], "400", "munge") if seen_there and seen_there.state.key else None
 
 
 @operation()
@@ -160,13 +160,13 @@ def same_clock(controller: str, limit_s: float) -> None:
 
         slurm.same_clock(name="Clock", controller="login-01", limit_s=60)
     """
-    here, there = required(look(host.name), "the node's clock"), look(controller)
+    here, seen_there = required(look(host.name), "the node's clock"), look(controller)
     if isinstance(host.connector, RecordingConnector):
         host.noop("recorded at other moments: clocks are compared by a deploy")
-    elif there is None:
+    elif seen_there is None:
         host.noop(f"{controller} does not answer")
     else:
-        apart = skew_s(here.state.clock, here.between, there.state.clock, there.between)
+        apart = skew_s(here.state.clock, here.between, seen_there.state.clock, seen_there.between)
         if apart > limit_s:
             raise Refused(
                 f"the clocks of {host.name} and {controller} are {apart:.0f} s apart, more than {limit_s:g} s:"
@@ -181,10 +181,10 @@ def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, Node
     lines: dict[str, NodeLine] = {}
     unknown: list[str] = []
     for name in cluster.nodes:
-        found = look(name)
+        seen = look(name)
         old = before.nodes.get(name) if before else None
-        if found is not None and found.state.hardware is not None:
-            lines[name] = node_line(found.state.hardware, cluster.declared.memory_tolerance_pct, old)
+        if seen is not None and seen.state.hardware is not None:
+            lines[name] = node_line(seen.state.hardware, cluster.declared.memory_tolerance_pct, old)
         elif old is not None:
             lines[name] = old
         else:
@@ -212,12 +212,12 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
         )
     """
     here = required(look(host.name), "the state of Slurm")
-    mine = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
-    conf.check_ours(host.name, mine, cluster)
+    own = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
+    conf.check_ours(host.name, own, cluster)
     # All nodes start from what the controller has: what is kept of it must be the same everywhere.
-    there = look(cluster.controller)
-    served = conf.parse_conf(there.state.conf) if there and there.state.conf is not None else None
-    lines, unknown = hardware(cluster, served or mine)
+    seen_there = look(cluster.controller)
+    served = conf.parse_conf(seen_there.state.conf) if seen_there and seen_there.state.conf is not None else None
+    lines, unknown = hardware(cluster, served or own)
     conf.check_kept(cluster, lines)
     if not lines:
         raise Refused(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
@@ -231,7 +231,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     except conf.NoPartitions as error:
         raise Refused(f"{host.name}: {error}") from None
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
-    anew = conf.needs_restart(mine, conf.parse_conf(text))
+    anew = conf.needs_restart(own, conf.parse_conf(text))
     yield from _written(_entries(cluster, text, anew, gres))
 
 
@@ -265,8 +265,8 @@ def registered(node: str) -> Commands:
 
         slurm.registered(name="Registered", node="gpu-01")
     """
-    found = ask(facts.SlurmRegistration, "the node's state in Slurm", node=node)
-    if not found.changed:
+    registration_state = ask(facts.SlurmRegistration, "the node's state in Slurm", node=node)
+    if not registration_state.changed:
         host.noop("nothing of Slurm was changed")
     else:
         yield StringCommand(registration.settle_script(node))

@@ -86,8 +86,10 @@ def freeze_units(family: str) -> tuple[Unit, ...]:
 
 
 def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
-    found = (module for name, each in platform.components.named() if name in components for module in each.dkms)
-    return tuple(dict.fromkeys(found))
+    modules = (
+        module for name, component in platform.components.named() if name in components for module in component.dkms
+    )
+    return tuple(dict.fromkeys(modules))
 
 
 def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
