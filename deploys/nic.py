@@ -1,7 +1,7 @@
 """Adapters (ConnectX, RoCE and InfiniBand): drivers and firmware, before their ports get names and addresses.
 
-Which drivers and which firmware is the architecture's, the version set's and the inventory's business (``nic_stack``).
-What the ports need is part of ``deploys/fabric.py``, which brings this.
+Architecture, version set and inventory (``nic_stack``) declare drivers and firmware. The ports' settings are part of
+``deploys/fabric.py``, which calls this deploy.
 """
 
 from __future__ import annotations

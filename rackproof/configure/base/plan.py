@@ -21,7 +21,7 @@ UPDATERS = {
     "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-makecache.timer"),
 }
 CHRONY = {"debian": ("/etc/chrony/chrony.conf", "chrony.service"), "rhel": ("/etc/chrony.conf", "chronyd.service")}
-"""Family: its file, and its service."""
+"""File and service by family."""
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 KERNEL_SERVICE = "rackproof-kernel.service"
 SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
@@ -47,7 +47,7 @@ def frozen(site: Site) -> bool:
 
 
 def time_files(site: Site, family: str) -> tuple[Entry, ...]:
-    """Without a node that serves and without upstreams the file is the site's: its sources are all that there are."""
+    """Without a time server in the rack and without upstreams chrony.conf is left to the site."""
     path, service = CHRONY[family]
     server, upstreams = site.first(site.architecture.system.time.server_role), site.settings.time_upstreams
     if server is None and not upstreams:
@@ -56,7 +56,7 @@ def time_files(site: Site, family: str) -> tuple[Entry, ...]:
     text = templates.text(
         "/etc/chrony/chrony.conf",
         serves=server == site.node,
-        # A name, resolved by the site, where one of the two has no rail.
+        # By name, which the site resolves, where one of the two has no rail.
         server=server and (server.name if alone & {server.name, site.node.name} else server.fabric_address()),
         upstreams=upstreams,
         subnets=("all",) if alone else site.fabric_subnets,
@@ -104,7 +104,7 @@ def files(site: Site, family: str = "debian", inputs: NodeInputs | None = None) 
 
 
 def kernel_patterns(site: Site, inputs: NodeInputs | None = None) -> dict[str, str]:
-    """Files below /sys by shell pattern; what matches nothing (no frequency scaling in a guest) is left alone."""
+    """Values by shell pattern below /sys; a pattern without a match (no frequency scaling in a guest) is ignored."""
     system = site.architecture.system
     values: dict[str, str] = {THP: system.transparent_hugepages}
     if system.cpu_governor:
@@ -119,17 +119,17 @@ def updates(site: Site, family: str = "debian") -> tuple[Unit, ...]:
 
 
 def units(site: Site, family: str = "debian") -> tuple[Unit, ...]:
-    """Updates are among them where they are allowed: what was masked once is not masked for ever."""
+    """Includes the updaters where they are allowed, so that they are unmasked again."""
     allowed = () if frozen(site) else updates(site, family)
     return (Unit(CHRONY[family][1]), Unit(KERNEL_SERVICE), *allowed)
 
 
 _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
-"""Names in limits.conf, and how many of systemd's units (bytes, or pieces) one of theirs is."""
+"""Names in limits.conf, and the factor to systemd's units (bytes, or pieces)."""
 
 
 def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """As limits.conf has them: memory in KiB. Raises DeployError when inventory and architecture contradict."""
+    """In the notation of limits.conf: memory in KiB. Raises DeployError when inventory and architecture contradict."""
     try:
         limits = promised.limits(site.architecture.system, inputs)
     except InventoryError as error:
@@ -138,7 +138,7 @@ def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
 
 
 def service_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """Name to value as systemd reads and reports it: bytes, or pieces."""
+    """Values by name in systemd's notation: bytes, or pieces."""
     return {
         name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
         for name, value in login_limits(site, inputs).items()

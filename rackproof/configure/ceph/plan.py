@@ -61,6 +61,6 @@ def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
 def units(plan: ceph.CephPlan) -> tuple[Unit, ...]:
     return (
         *(Unit(f"{service}.service") for service in plan.services),
-        # Collects crash reports for a cluster's operators, with a key of its own that nobody makes here.
+        # Collects crash reports for a cluster's operators; it needs a key of its own, which the kit does not make.
         Unit("ceph-crash.service", enabled=False, running=False),
     )

@@ -58,7 +58,7 @@ def check_sources(site: Site, names: list[str], family: str, inputs: ContainerIn
 
 
 def mountpoints(site: Site) -> tuple[str, ...]:
-    """Where containers of this node have shared storage. Raises DeployError for storage that is not mounted here."""
+    """Mount points of the shared storage in containers. Raises DeployError for storage that is not mounted here."""
     declared = site.architecture.containers
     paths: list[str] = []
     mounted = site.client_storage()
@@ -72,7 +72,7 @@ def mountpoints(site: Site) -> tuple[str, ...]:
 
 
 def folders(site: Site, declared: Containers) -> tuple[str, ...]:
-    """Of the user: one in every storage; where a storage has several mounts they show the same."""
+    """Folders of the container user, one in every storage; several mounts of a storage show the same folder."""
     mounted = site.client_storage()
     return tuple(f"{mounted[name].mountpoint}/{FOLDER}" for name in declared.bridge if name in mounted)
 

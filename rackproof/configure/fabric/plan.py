@@ -18,7 +18,7 @@ IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 
 def check_soft_roce(site: Site) -> None:
-    """Raises DeployError where the inventory wants more of a Soft-RoCE rack's ports than there is."""
+    """Raises DeployError where the inventory declares ports, bonds or VLANs, which Soft-RoCE does not have."""
     stack = nic_stack(site.node)
     if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(stack, key)]:
         raise DeployError(
@@ -32,7 +32,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
-    """``declared`` is about real adapters."""
+    """``declared``: real adapters; None for Soft-RoCE."""
     entries: list[Entry] = []
     if declared:
         entries += _real_ports(site, declared)
@@ -43,7 +43,7 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
         conf = "/etc/sysctl.d/61-rackproof-fabric.conf"
         entries.append(RemoteFile(conf, templates.text(conf, sysctl=sysctl)))
     if site.ports:
-        # Elsewhere names would lead to addresses that the node does not reach: they are the site's there.
+        # Without rails the names would lead to addresses that the node does not reach: they are left to the site.
         names = hosts_block(site.fabric_addresses(), site.fabric.interface_prefix)
         entries.append(RemoteFile("/etc/hosts", names, block=True))
     return tuple(entries)
@@ -60,7 +60,7 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
         else:
             entries.append(_network_file(port, "link"))
         if port.bond:
-            continue  # its other file is with the bond's
+            continue  # its other file is written with the bond's
         route = routes.get(port.name)
         if declared.manager == "NetworkManager":
             entries.append(link_files.port_keyfile(declared, declared_port, route))
@@ -73,7 +73,7 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
 
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
-    """By port. Raises DeployError when the inventory's gateways do not fit the rails."""
+    """Routes by port. Raises DeployError when the inventory's gateways do not fit the rails."""
     others = [
         declared_port.port for declared_port in declared.ports if not declared_port.rail and declared_port.port.address
     ]
@@ -89,8 +89,8 @@ def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
 
 
 def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:
-    """Several ports in one host, possibly in one subnet: each answers and speaks for its own address only, and a
-    packet may come in on another port than the answer would leave by (loose reverse-path filter)."""
+    """Several ports in one host, possibly in one subnet: each answers and sends for its own address only, and a packet
+    may arrive on another port than the answer would leave by (loose reverse-path filter)."""
     values: dict[str, str] = {}
     for port in ports:
         prefix = f"net.ipv4.conf.{port.name}"
@@ -107,7 +107,7 @@ def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Un
 
 
 def known_names(site: Site) -> dict[str, list[str]]:
-    """Every node and what else it is called: its name on every rail, and the addresses there."""
+    """Every node with its other names: its name on every rail, and the addresses there."""
     prefix = site.fabric.interface_prefix
     return {
         name: [*(rail_alias(name, prefix, rail) for rail in range(len(addresses))), *addresses]

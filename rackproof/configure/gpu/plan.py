@@ -29,14 +29,14 @@ from rackproof.errors import DeclarationError, InventoryError
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
-"""Drivers of the kernel's own for the same devices; the second one is in kernels from 6.15 on."""
+"""The kernel's own drivers for the same devices; nova_core exists from kernel 6.15 on."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
-"""Those to which cuFile opens RDMA connections of its own: it must know this node's addresses."""
+"""File systems to which cuFile opens RDMA connections of its own: it needs this node's addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one node gets."""
+    """The stack that one node gets."""
 
     machine: Machine
     declared: Gpu
@@ -47,18 +47,18 @@ class Plan:
     """Those of a version set are installed as its stage ``driver``."""
     headers: tuple[Package, ...]
     tools: tuple[Package, ...]
-    """Without those of a version set."""
+    """Without the version set's packages."""
     tuning: tuning.Tuning
     versions: bool
-    """A version set brings repositories and versions."""
+    """Whether a version set brings repositories and versions."""
     release: str | None = None
     """Kernel of the version set where another one still runs."""
     toolkit: bool = False
-    """The container toolkit is installed by a deploy of its own, from the same repository."""
+    """Whether the container toolkit is installed from the same repository, by its own deploy."""
 
     @property
     def repository(self) -> Repository | None:
-        """NVIDIA's, where something comes from it that no version set brings a repository for."""
+        """NVIDIA's repository, where something comes from it and no version set brings it."""
         wanted_ = self.choice.source == "cuda" or self.tools or self.toolkit
         return self.stack.repository if wanted_ and not self.versions else None
 
@@ -87,7 +87,7 @@ def stack_of(site: Site) -> GpuStack:
 
 
 def plan_of(site: Site, machine: Machine) -> Plan:
-    """Raises DeployError where the declaration contradicts itself, UnsupportedGpu for what this node cannot be."""
+    """Raises DeployError where the declaration contradicts itself, UnsupportedGpu where this node cannot have it."""
     declared = site.architecture.gpu
     if declared is None:
         raise DeployError(f"{site.node.name}: the architecture has no GPUs")
@@ -152,7 +152,7 @@ def warn(plan: Plan) -> None:
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:
-    """What an installation need not wait for, and somebody should know."""
+    """Warnings that do not stop an installation."""
     problems = list(hardware_problems(plan.machine, plan.declared))
     if gpudirect := gpudirect_warning(plan.machine, plan.declared, plan.choice.flavour):
         problems.append(gpudirect)
@@ -165,7 +165,7 @@ def warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:
-    """Options of the module nvidia: what the architecture promises, what the site wants, what the hardware needs."""
+    """Options of the module nvidia: promised by the architecture, set by the site, needed by the hardware."""
     names_ = {value: key for key, value in install.PARAMETERS.items()}
     promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
     needed = {"NVreg_CreateImexChannel0": "1"} if choice.imex else {}
@@ -183,15 +183,15 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
         hold=plan.stack.hold and not plan.versions,
         modules=modules(plan),
         release=plan.release,
-        # A version set's repositories show every version whatever the stream; a mirror need not have streams.
+        # A version set's repositories show every version whatever the stream; a mirror may have no streams.
         streams=not plan.versions,
     )
 
 
 def modules(plan: Plan) -> tuple[str, ...]:
-    """Kernel modules that are loaded now and at every boot; nvidia-fs has its own place, after its package.
+    """Kernel modules that are loaded now and at every boot; nvidia-fs follows its package.
 
-    Switches behind a bridge in an adapter are managed with InfiniBand's datagrams, whatever the fabric of the rack is.
+    Switches behind a bridge in an adapter are managed with InfiniBand datagrams, whatever the fabric of the rack is.
     """
     umad = ("ib_umad",) if plan.choice.nvlsm else ()
     return (*umad, "nvidia", "nvidia_uvm", *(("nvidia_peermem",) if plan.choice.peermem else ()))
@@ -269,12 +269,12 @@ def nics(site: Site) -> tuple[Nic, ...]:
 
 
 def units(plan: Plan) -> tuple[Unit, ...]:
-    """In the order in which they are started: whoever keeps the driver loaded first."""
+    """In the order in which they are started: nvidia-persistenced, which keeps the driver loaded, first."""
     wanted_units = [
         Unit("nvidia-persistenced.service", enabled=None if plan.persistenced else False, running=plan.persistenced)
     ]
     if plan.choice.fabric_manager:
-        # "Active" says little: until every GPU has registered no CUDA program starts.
+        # "Active" is not sufficient: no CUDA program starts until every GPU has registered.
         registered = (
             "s=$(timeout 60 nvidia-smi -q | grep -A 1 -w Fabric | grep 'State  *:')"
             """ && ! printf '%s\\n' "$s" | grep -qv ': *Completed'"""

@@ -1,4 +1,4 @@
-"""Where the packages of the GPU stack come from, and from where they must not, where no version set says it."""
+"""Repositories that the packages of the GPU stack come from, and must not come from, without a version set."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OWN_DRIVER_PACKAGES = (
     " libnvidia-decode* libnvidia-encode* libnvidia-extra* libnvidia-gl* libnvidia-gpucomp* libnvidia-ml*"
     " libnvidia-nscq* libnvidia-nvvm* libnvidia-ptxjitcompiler*"
 )
-"""Also those that the distribution and NVIDIA call by one name, where the driver is the distribution's and NVIDIA's
+"""Also packages of the same name at the distribution and NVIDIA, where the driver is the distribution's and NVIDIA's
 repository is there for the tools."""
 
 
 def entries(machine: Machine, choice: Choice, repository: Repository | None) -> tuple[RemoteFile, ...]:
-    """The repository, where something comes from it, and apt's pins: the driver is of one source as a whole."""
+    """The repository, where something comes from it, and apt's pins: the whole driver comes from one source."""
     family, cuda = machine.family, choice.source == "cuda"
     found: list[RemoteFile] = []
     if repository:

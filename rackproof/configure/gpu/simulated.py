@@ -1,4 +1,4 @@
-"""GPUs that are not there: what ``nvidia-smi`` would say about them.
+"""Simulated GPUs: the output of ``nvidia-smi`` for them.
 
 Written to the format of nvidia-smi, not recorded from a device: the values come from the architecture, identifiers
 follow from the node's name, counters are zero and everything that a machine would measure is a constant.
@@ -20,7 +20,7 @@ from rackproof.core.topology import NAMES
 RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
 PROGRAM = "/usr/local/bin/nvidia-smi"
 DEVICE = "/dev/rackproof-gpu"
-"""With the number of the GPU behind it: a device that nothing answers at."""
+"""Prefix of the devices, followed by the number of the GPU; nothing answers at them."""
 
 _NAMESPACE = UUID("6f1d3c6e-50c3-5f0e-9b7a-3a8f4f1f6f10")
 # Buses of an eight-GPU baseboard; a rack with more of them a node counts on from there.
@@ -46,7 +46,7 @@ class SimulatedGpu:
     cpus: str
     """Kernel list of the processors near it."""
     paths: tuple[str, ...]
-    """To every GPU of the node in order, as ``nvidia-smi topo -m`` prints them."""
+    """Connection to every GPU of the node in order, as ``nvidia-smi topo -m`` prints it."""
 
     @property
     def bus_id(self) -> str:
@@ -75,7 +75,7 @@ def _socket(index: int, gpu: Gpu) -> int:
 
 
 def _path(index: int, peer: int, gpu: Gpu) -> str:
-    """Over the links of the declared topology; all to all where none is declared, or one of another size."""
+    """NVLinks of the declared topology; all to all where none is declared, or one of another size."""
     if index == peer:
         return " X "
     declared = NAMES.get(gpu.topology or "")
@@ -89,7 +89,7 @@ def cuda_version(driver: str) -> str:
     return branches.get(driver.split(".")[0], "13.0")
 
 
-# What a machine would measure is constant in a replay; the time says that it is none.
+# What a machine would measure is constant in a replay; the time shows that it is one.
 TIMESTAMP = "Thu Jan  1 00:00:00 1970"
 POWER_W = 78
 POWER_CAP_W = 700

@@ -24,7 +24,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def with_python_of(inputs: HealthInputs, family: str) -> HealthInputs:
-    """With the distribution's own Python where the inventory names no other."""
+    """The inputs with the distribution's own Python where the inventory names no other."""
     if inputs.python == kit.PYTHON and family == "rhel":
         return inputs.model_copy(update={"python": kit.RHEL_PYTHON})
     return inputs
@@ -75,7 +75,7 @@ def architecture_id(site: Site) -> str:
 
 @lru_cache(maxsize=4)
 def architecture_text(identifier: str) -> str:
-    """All of the architecture in one file: what it extends is not on the node."""
+    """The architecture with everything that it extends, as one file."""
     try:
         return architectures.load(identifier).text
     except RackproofError as error:

@@ -1,1 +1,1 @@
-"""Network adapters of NVIDIA (Mellanox): which is which, drivers, firmware, and what a port forgets at every boot."""
+"""Network adapters of NVIDIA (Mellanox): kinds, drivers, firmware, and the settings that ports forget at every boot."""

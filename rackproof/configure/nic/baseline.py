@@ -1,4 +1,4 @@
-"""Where link counters stood when acceptance began. The kernel's own cannot be set to zero."""
+"""Baseline of link counters, which the kernel cannot set to zero: their values when acceptance began."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_of_this_boot(lines: Sequence[str]) -> bool:
 
 
 def script(ports: Sequence[str]) -> str:
-    """Clear what the adapters let be cleared, and keep where the others stand."""
+    """Clear the counters that the adapters can clear, and keep the values of the others."""
     names = " ".join(shlex.quote(port) for port in ports)
     return "\n".join(
         (

@@ -1,4 +1,4 @@
-"""What is declared about the adapters of the node at hand: architecture, inventory and version set together."""
+"""What architecture, inventory and version set together declare about the adapters of a node."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Declared:
     stack: NicStack
     source: Source
     ofed: str | None
-    """Version of the OFED in what is declared; None where nobody says."""
+    """Version of the declared OFED; None where it is not declared."""
     dkms: tuple[str, ...]
     locked: Locked
     """Firmware of the version set, and images that may be written."""
@@ -50,17 +50,17 @@ class Declared:
     """What the architecture says about the rails' ports."""
     acs: str | None
     ports: tuple[DeclaredPort, ...] = ()
-    """Rails, then the inventory's other ports; none where only software is looked at (``declare``)."""
+    """Rails, then the inventory's other ports; empty where only software is planned (``declare``)."""
     drivers: bool = True
-    """Whether the deploy sees to drivers: a node with other makers' ports alone needs none of NVIDIA's."""
+    """Whether the deploy installs drivers; a node that has only other makers' ports needs none of NVIDIA's."""
 
     @property
     def nvidia(self) -> bool:
-        """NVIDIA's packages, which can do more than the distribution's drivers."""
+        """Whether the drivers are NVIDIA's packages, which can do more than the distribution's."""
         return self.source != "inbox"
 
     def is_infiniband(self, name: str) -> bool:
-        """Whether a port is; a bond never is."""
+        """Whether a port is InfiniBand; a bond never is."""
         return any(declared_port.infiniband for declared_port in self.ports if declared_port.port.name == name)
 
     def addressed(self) -> tuple[Port, ...]:
@@ -81,7 +81,7 @@ def nic_stack(node: Node) -> NicStack:
 
 
 def declared_here() -> Declared:
-    """For the node that pyinfra is at. Raises DeployError, one line, for a contradiction in what is declared."""
+    """What is declared for the node that pyinfra is at. Raises DeployError, one line, for a contradiction."""
     site = here()
     machine = machine_here()
     if machine is not None and machine.family not in ("debian", "rhel"):
@@ -98,13 +98,14 @@ def declared_here() -> Declared:
 
 
 def needs_drivers(stack: NicStack, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
-    """Whether a port or a service needs those of NVIDIA's adapters, or the machine has such an adapter."""
+    """Whether a port or a service needs NVIDIA's drivers, or the machine has an adapter of NVIDIA's."""
     declared = stack.subnet_manager or any(declared_port.of_nvidia for declared_port in ports)
     return declared or machine is None or bool(machine.devices(VENDOR))
 
 
 def network_of(components: Components | None, site: Site, machine: Machine | None) -> NetworkStack | None:
-    """The version set's network stack where it means the node; one that nobody has seen has the adapters."""
+    """The version set's network stack, where the set applies to the node. An unknown machine is taken to have the
+    adapters."""
     network = components.network if components else None
     if network is None or (machine is not None and not applies("network", network, machine, site.node.groups)):
         return None
@@ -114,10 +115,7 @@ def network_of(components: Components | None, site: Site, machine: Machine | Non
 def declare(
     site: Site, stack: NicStack, components: Components | None, family: str, machine: Machine | None
 ) -> Declared:
-    """Without the ports, for what is installed.
-
-    Raises DeployError where inventory and version set contradict each other.
-    """
+    """What is declared about software, without ports. Raises DeployError where inventory and version set contradict."""
     network = network_of(components, site, machine)
     if stack.source and network and stack.source != network.stack:
         raise DeployError(
@@ -140,7 +138,7 @@ def declare(
 
 
 def locked_firmware(node: Node, stack: NicStack, components: Components | None) -> Locked:
-    """What is locked of adapters' firmware, loaded from the site's mirror. Raises DeployError for an unknown model."""
+    """Locked firmware of adapters, with URLs of the site's mirror. Raises DeployError for an unknown model."""
     entries = components.nic_firmware if components else ()
     version_settings = version_inputs(node)
     images = {
@@ -165,13 +163,16 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
 
 
 def uses_adapters(site: Site, stack: NicStack) -> bool:
-    """Whether a node has anything to do with adapters: a controller without rails need not have one."""
+    """Whether a node uses adapters at all: a controller without rails need not have one."""
     declares = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
     return bool(site.ports or nics_of(site.architecture, site.node) or declares)
 
 
 def uses_adapters_here(site: Site) -> bool:
-    """The same of the node that pyinfra is at, where the version set may mean an adapter too. Raises DeployError."""
+    """``uses_adapters`` for the node that pyinfra is at, including adapters that its version set applies to.
+
+    Raises DeployError.
+    """
     stack = nic_stack(site.node)
     if uses_adapters(site, stack):
         return True
@@ -180,7 +181,7 @@ def uses_adapters_here(site: Site) -> bool:
 
 
 def set_means(components: Components, site: Site, stack: NicStack, machine: Machine) -> bool:
-    """Whether the version set has drivers or firmware for an adapter of the machine: never for one that is too old.
+    """Whether the version set has drivers or firmware for a supported adapter of the machine.
 
     Raises DeployError for an unknown model.
     """
@@ -197,7 +198,7 @@ def set_means(components: Components, site: Site, stack: NicStack, machine: Mach
         for device in functions
         if device.device not in FUNCTIONS
     ]
-    # What an adapter is that nobody knows is asked by who looks at the adapters.
+    # Unknown adapters are reported by `operations.adapters`.
     return bool(locked) and any(kind is None or may_be_meant(kind, locked) for kind in kinds)
 
 
@@ -208,7 +209,7 @@ def nics_of(architecture: Architecture, node: Node) -> tuple[Nic, ...]:
 
 
 def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | None:
-    """The entry of ``nics`` that is about the rails: it names one of them, or is the one for computing."""
+    """The entry of ``nics`` for the rails: it names one of them, or its purpose is computing."""
     names = {name for port in rails for name in (port.name, port.rdma)}
     for nic in nics:
         if names & set(port_names(nic, node)):
@@ -217,7 +218,7 @@ def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | No
 
 
 def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
-    """What the inventory or the architecture call them. Raises DeployError."""
+    """Names of the ports in inventory and architecture. Raises DeployError."""
     try:
         named = names_by_purpose(node.data).get(nic.purpose, ())
     except ValueError as error:
@@ -226,9 +227,10 @@ def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
 
 
 def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:
-    """What is promised about firmware, purpose by purpose. Raises DeployError where nobody says which ports these are.
+    """Declared firmware, purpose by purpose.
 
-    Only an entry about rails may leave it open: these the inventory knows.
+    Only an entry for the rails may leave out which ports it is about: the inventory names the rails. Raises DeployError
+    for any other entry that does.
     """
     nics = nics_of(site.architecture, site.node)
     rails = rail_nic(nics, site.ports, site.node)
@@ -242,7 +244,7 @@ def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:
         elif nic.slots:
             names = nic.slots
         if not names:
-            # Something else's adapter (another maker's, perhaps): validators look at it, and nobody writes to it.
+            # Another maker's adapter, perhaps: validators read it, the deploy never writes to it.
             continue
         wanted.append((nic.purpose, names, nic.firmware, nic.firmware_settings))
     return tuple(wanted)

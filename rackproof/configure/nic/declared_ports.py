@@ -1,4 +1,4 @@
-"""Every port of a node that is configured, with what is declared about it: rails, and others of the inventory."""
+"""Every configured port of a node with what is declared about it: rails, and the inventory's other ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackproof.errors import DeclarationError
 Value = TypeVar("Value")
 
 LOST_AT_BOOT: Final = ("max_read_request", "relaxed_ordering", "ipoib_mode")
-"""Keys of ``nics`` that nothing but this deploy sets, port by port."""
+"""Keys of ``nics`` that only this deploy sets, port by port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class DeclaredPort:
     port: Port
     infiniband: bool
     nic: Nic | None
-    """What the architecture says about its purpose."""
+    """The architecture's entry for the port's purpose."""
     lossless: bool
-    """Whether ``fabric.lossless`` is for this port."""
+    """Whether ``fabric.lossless`` applies to this port."""
     said: NodePort | None = None
-    """What the inventory says; None of a rail."""
+    """The inventory's entry; None for a rail."""
 
     @property
     def rail(self) -> bool:
@@ -36,7 +36,7 @@ class DeclaredPort:
 
     @property
     def of_nvidia(self) -> bool:
-        """Only adapters of NVIDIA's can be what is declared."""
+        """Whether what is declared needs an adapter of NVIDIA's."""
         return self.rail or self.infiniband or self.lossless or bool(self.port.rdma)
 
 
@@ -64,7 +64,7 @@ def declared_ports(
 
 
 def adapter_paths(declared: Iterable[DeclaredPort]) -> dict[str, str]:
-    """Port: its path. Those, rails apart, that must be functions of NVIDIA's adapters."""
+    """Path by port, for ports other than rails that must be functions of NVIDIA's adapters."""
     return {
         declared_port.port.name: declared_port.port.path
         for declared_port in declared
@@ -73,7 +73,7 @@ def adapter_paths(declared: Iterable[DeclaredPort]) -> dict[str, str]:
 
 
 def _members(stack: NicStack) -> dict[str, str]:
-    """Port: its bond."""
+    """Bond by port."""
     names: dict[str, str] = {}
     for name, bond in stack.bonds.items():
         for port in bond.ports:
@@ -149,7 +149,7 @@ def _other(
 
 
 def _mac(mac: str | None, infiniband: bool) -> str | None:
-    """Of an InfiniBand port its GUID: what stands before it changes at every boot."""
+    """MAC address of a port; of an InfiniBand port its GUID: the bytes before it change at every boot."""
     if mac is None:
         return None
     if infiniband and len(mac) > ETHERNET_MAC_LENGTH:
@@ -163,8 +163,7 @@ def _mac(mac: str | None, infiniband: bool) -> str | None:
 
 
 def ipoib_mtu(declared_port: DeclaredPort, fabric: Fabric) -> int:
-    """Bytes, of an InfiniBand port's interface. The architecture's of its purpose is the port's path, which the subnet
-    manager gives."""
+    """Bytes, of an InfiniBand port's interface. The architecture's MTU is the path's, which the subnet manager sets."""
     if declared_port.said is not None and declared_port.said.mtu:
         return declared_port.said.mtu
     return fabric.mtu if fabric.kind == "infiniband" else ports.DATAGRAM_MTU_MAX
@@ -183,7 +182,7 @@ def _may_be_member(node_port: NodePort, bond: str, infiniband: bool) -> None:
 
 
 def _one(key: str, inventory: Value | None, architecture: Value | None) -> Value | None:
-    """What either says. Raises ValueError where both speak and differ."""
+    """The value of one or both sides. Raises ValueError where both have one and they differ."""
     if inventory is not None and architecture is not None and inventory != architecture:
         raise ValueError(f"{key}: {inventory} is said here, {architecture} of its purpose or port: correct one")
     return architecture if inventory is None else inventory
@@ -208,7 +207,7 @@ def _once(declared: Sequence[DeclaredPort], stack: NicStack) -> None:
 
 
 def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
-    """RoCE runs over a bond of the ports of one adapter only, and then over all of them."""
+    """RoCE over a bond needs all members on one adapter. Raises ValueError."""
     members: dict[str, list[DeclaredPort]] = {}
     for declared_port in declared:
         if declared_port.port.bond:
@@ -228,7 +227,7 @@ def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
 
 
 def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
-    """No promise that nobody keeps: what is lost at boot is set on ports that are named, and on no others."""
+    """Every promise about ports has a named port that it is set on. Raises ValueError."""
     for nic in nics:
         if nic is rail_nic:
             continue
@@ -250,7 +249,7 @@ def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_ni
 def settings(
     declared: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool
 ) -> dict[str, dict[str, str]]:
-    """What every port, and every bond that RoCE runs over, forgets at boot; those that forget something only.
+    """Settings that ports, and bonds that RoCE runs over, forget at boot; ports without any are left out.
 
     ``nvidia``: drivers of NVIDIA's packages. Raises DeclarationError.
     """

@@ -1,4 +1,4 @@
-"""Which adapter is which: kinds by PCI id, and the function behind every rail."""
+"""Kinds of adapters by PCI id, and the PCI function of every rail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Final = {
     "a2dc": "BlueField-3",
     "a2df": "BlueField-4",
 }
-"""Device: kind, of the PCI ID repository. All are driven by mlx5."""
+"""Kind by device id, from the PCI ID repository. All are driven by mlx5."""
 
 FUNCTIONS: Final = frozenset({"1014", "1016", "1018", "101a", "101c", "101e", "a2d3"})
 """Virtual functions: configured through the physical one."""
@@ -47,7 +47,7 @@ class Adapter:
 
 
 class UnknownAdapter(Refused):
-    """One line for a person."""
+    """One line for error messages."""
 
 
 def adapters(machine: Machine, declared: Mapping[str, str]) -> tuple[Adapter, ...]:
@@ -79,14 +79,14 @@ def _unknown(device: Pci) -> str:
 
 
 def missing_rails(paths: Sequence[str], machine: Machine, adapters: Sequence[Adapter]) -> str | None:
-    """Why a rail of the inventory (``fabric_paths``) is no adapter of this machine, in one line; None where all are."""
+    """Why a rail of the inventory (``fabric_paths``) is no adapter of this machine, in one line; None if all are."""
     return missing_adapters(
         {f"rail {rail}": path for rail, path in enumerate(paths)}, "fabric_paths", machine, adapters
     )
 
 
 def missing_adapters(paths: Mapping[str, str], key: str, machine: Machine, adapters: Sequence[Adapter]) -> str | None:
-    """The same of ports by their names; ``key`` is what of the inventory is to be corrected."""
+    """``missing_rails`` for ports by name; ``key`` is the inventory key to correct."""
     known = {adapter.slot for adapter in adapters}
     present = {device.address: device.ids for device in machine.pci}
     problems = []

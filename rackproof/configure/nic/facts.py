@@ -1,4 +1,4 @@
-"""Questions about adapters: one command, one whole answer each."""
+"""Facts about adapters: one command each, and a complete answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackproof.parse.routes import Route, Rule, parse_routes, parse_rules
 
 
 class PortStates(Answer[dict[str, ports.PortState]]):
-    """What is in force on ports, whatever stands for it: /sys, mlnx_qos or dcb, ethtool, PCI configuration."""
+    """Settings in force on ports, from /sys, mlnx_qos or dcb, ethtool and the PCI configuration."""
 
     def command(self, names: Sequence[str]) -> str:
         return complete(ports.state_command(names))
@@ -32,7 +32,7 @@ class FirmwareStates(Answer[firmware.FirmwareState]):
 
 
 class StackState(Answer[stack.StackState]):
-    """Drivers that are loaded and installed, and what would lose its connection without them."""
+    """Loaded and installed drivers, and what would lose its connection without them."""
 
     def command(self) -> str:
         return complete(stack.state_command())
@@ -42,7 +42,7 @@ class StackState(Answer[stack.StackState]):
 
 
 class Slots(Answer[dict[str, str]]):
-    """Interface or RDMA device: its PCI address."""
+    """PCI address by interface or RDMA device."""
 
     def command(self) -> str:
         return complete(
@@ -60,7 +60,7 @@ class Slots(Answer[dict[str, str]]):
 
 
 class Foreign(Answer[tuple[tuple[str, str], ...]]):
-    """Files of other tools that speak of ports."""
+    """Files of other tools that name ports."""
 
     def command(self, names: Mapping[str, Sequence[str]]) -> str:
         return complete(links.foreign_command(names))
@@ -97,7 +97,7 @@ class RailTables(Answer[tuple[tuple[Rule, ...], tuple[Route, ...]]]):
 
 
 class LinkBaseline(Answer[bool]):
-    """Whether link counters began at zero in this boot."""
+    """Whether the baseline of link counters was taken in this boot."""
 
     def command(self) -> str:
         return complete(baseline.command())

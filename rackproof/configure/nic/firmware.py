@@ -15,32 +15,32 @@ from rackproof.parse import ParseError
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
 
 MEMORY: Final = "/var/lib/rackproof/nic"
-"""A file an adapter with the boot in which its settings were written: a reboot that did not help is told apart."""
+"""One file an adapter, with the boot in which its settings were written: tells a reboot that had no effect."""
 SLOT: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class FirmwareProblem(Refused):
-    """What an adapter's firmware needs and cannot get; one line for a person."""
+    """An adapter's firmware cannot be brought to what is declared; one line with the reason."""
 
 
 class SharedAdapter(FirmwareProblem):
-    """Two declarations of one adapter's firmware that cannot both be had, whatever the node answers."""
+    """Two declarations of one adapter's firmware that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedFirmware:
-    """What the architecture says about the firmware of one adapter."""
+    """Declared firmware of one adapter."""
 
     slot: str
     name: str
-    """What people call it: ``mlx5_0``, ``rail0``."""
+    """Name in messages: ``mlx5_0``, ``rail0``."""
     version: str | None = None
-    """Exact, or the oldest allowed one as ``>=28.39.1002``."""
+    """Exact version, or the oldest allowed one as ``>=28.39.1002``."""
     settings: Mapping[str, str] | None = None
 
 
 def merged(one: WantedFirmware, other: WantedFirmware) -> WantedFirmware:
-    """What two declarations, of two ports perhaps, say of the one adapter that they share. Raises SharedAdapter."""
+    """Both declarations of one adapter, perhaps of two of its ports, as one. Raises SharedAdapter."""
     both = f"{one.name} ({one.slot}) and {other.name} ({other.slot}) share one adapter"
     version = stricter(one.version, other.version)
     if version is None and one.version is not None:
@@ -56,7 +56,7 @@ def merged(one: WantedFirmware, other: WantedFirmware) -> WantedFirmware:
 
 
 def stricter(first: str | None, other: str | None) -> str | None:
-    """The version that is good for both; None where there is none (or nobody says any)."""
+    """The version that satisfies both; None where no version does, or neither has one."""
     if first is None or other is None:
         return first or other
     for this, that in ((first, other), (other, first)):
@@ -76,14 +76,14 @@ class Value:
 class AdapterState:
     slot: str
     running: str | None = None
-    """Version of the firmware that runs; None where no tool says."""
+    """Version of the running firmware; None where no tool reports it."""
     stored: str | None = None
     """Version in the flash, which runs after the next reset."""
     psid: str | None = None
     values: Mapping[str, Value] | None = None
-    """None where mlxconfig says nothing."""
+    """None where mlxconfig does not report them."""
     said: str = ""
-    """What the tools said that could not be read."""
+    """Output of the tools that could not be read."""
     written_in: str | None = None
     """Boot in which the kit wrote the settings."""
 
@@ -96,7 +96,7 @@ class FirmwareState:
 
 
 def state_command(wanted: Sequence[WantedFirmware]) -> str:
-    """Ask every adapter's tools in one go; ``mst…`` are the names of the same tools in distributions."""
+    """Command that queries every adapter; ``mst…`` are the distributions' names of the same tools."""
     command = (
         'tool() { for t in "$@"; do command -v "$t" 2>/dev/null && return; done; echo false; }; '
         "flint=$(tool flint mstflint); config=$(tool mlxconfig mstconfig); "
@@ -116,7 +116,7 @@ def state_command(wanted: Sequence[WantedFirmware]) -> str:
 
 
 def parse_state(lines: Sequence[str]) -> FirmwareState:
-    """Answer of ``state_command``. Raises ValueError on anything else; what a tool failed to say is None."""
+    """Answer of ``state_command``; what a tool did not report is None. Raises ValueError on anything else."""
     first = list(lines).index("--")
     second = list(lines).index("--", first + 1)
     if first != 1:
@@ -164,7 +164,7 @@ def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: S
 
 
 def good_version(actual: str | None, wanted: str) -> bool:
-    """``28.43.2566`` against itself or ``>=28.39.1002``."""
+    """Whether ``28.43.2566`` satisfies itself or ``>=28.39.1002``."""
     if actual is None:
         return False
     if not wanted.startswith(">="):
@@ -195,9 +195,10 @@ class FirmwarePlan:
 def plan_firmware(
     wanted: Sequence[WantedFirmware], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
 ) -> FirmwarePlan:
-    """What has to be written, and which reboots are waited for. ``proxy``: for loading images.
+    """What has to be written, and which reboots are waited for.
 
-    Raises FirmwareProblem, one line that names all adapters that cannot be had as declared.
+    ``proxy``: for downloads of images. Raises FirmwareProblem, one line that names every adapter that cannot be brought
+    to its declaration.
     """
     lines: list[str] = []
     reasons: list[str] = []
@@ -251,7 +252,7 @@ def _version_plan(
 
 
 def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) -> str:
-    """Load the image to a temporary file, verify it, write it, and read the flash back."""
+    """Download the image to a temporary file, verify it, write it, and read the flash back."""
     slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
     through = f"--proxy {shlex.quote(proxy)} " if proxy else ""
     wrong = shlex.quote(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
@@ -266,7 +267,7 @@ def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) 
             f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status || {{ echo {wrong} >&2; exit 1; }}',
             f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
             f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} || {{ echo {failed} >&2; exit 1; }}',
-            'rm -f -- "$f"',  # the next adapter's image takes its name's place
+            'rm -f -- "$f"',  # the next adapter's image reuses the name
             reboot_mark(reason),
         )
     )
@@ -324,7 +325,7 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
 
 
 def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> list[str]:
-    """Settings that the next boot does not have although they were just written."""
+    """Settings that were just written and that the next boot does not have."""
     if state is None:
         return ["firmware settings could not be read back"]
     return [

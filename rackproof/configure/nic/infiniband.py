@@ -8,16 +8,19 @@ from rackproof.configure.nic.inputs import Partition
 from rackproof.configure.units import Unit
 
 PARTITIONS = {"debian": "/etc/opensm/partitions.conf", "rhel": "/etc/rdma/partitions.conf"}
-"""Family: where the distribution's opensm looks. NVIDIA's looks below /etc/opensm on both."""
+"""Path of opensm's partitions by family. NVIDIA's opensm reads /etc/opensm on both."""
 MTU_CODES = {2048: 4, 4096: 5}
-"""Bytes: how the InfiniBand specification writes it."""
+"""Code of opensm by bytes, from the InfiniBand specification."""
 ALTERNATIVES = ("opensmd.service",)
-"""What NVIDIA's packages call theirs."""
+"""Names of the service in NVIDIA's packages."""
 
 
 def partitions(declared: Mapping[str, Partition]) -> str:
-    """opensm's file. Without a line for the default partition every port would be a limited member of it, and two
-    limited members do not talk to each other."""
+    """Text of opensm's partitions file.
+
+    Without a line for the default partition every port would be a limited member of it, and two limited members cannot
+    communicate.
+    """
     lines = [
         "# Managed by rackproof.",
         f"Default=0x7fff, ipoib, mtu={MTU_CODES[4096]}, defmember=full : ALL=full, SELF=full ;",
@@ -30,7 +33,7 @@ def partitions(declared: Mapping[str, Partition]) -> str:
 
 
 def subnet_manager_units(wanted: bool, vendor: bool) -> tuple[Unit, ...]:
-    """The service of the stack at hand runs where it is declared; everything that could be one is masked elsewhere."""
+    """The installed stack's subnet manager runs where it is declared; elsewhere every possible one is masked."""
     name = "opensmd.service" if vendor else "opensm.service"
     if wanted:
         return (Unit(name, proof="pgrep -x opensm"),)

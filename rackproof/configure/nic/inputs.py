@@ -70,19 +70,19 @@ class Child(Inputs):
 class NodePort(Inputs):
     """A port that is no rail: storage, front end, in-band. It is named and configured as rails are.
 
-    Not for the port that the deploy itself comes in by: no default gateway is given, and a port that has addresses is
-    not renamed.
+    Not for the port that the deploy itself connects through: no default gateway is set, and a port that has addresses
+    is not renamed.
     """
 
     purpose: str | None = None
-    """What the architecture's ``nics`` calls such ports; what it says about them holds for this one. Default: none,
-    the architecture does not speak of it."""
+    """Name of such ports in the architecture's ``nics``, whose entry then holds for this one. Default: none, the
+    architecture has no entry for it."""
     mac: Mac | None = None
     """Permanent MAC address; of an InfiniBand port also its GUID, the last eight bytes."""
     path: str | None = None
     """Instead: udev's ID_PATH, ``pci-0000:29:00.0``."""
     link_layer: Literal["Ethernet", "InfiniBand"] | None = None
-    """Default: the architecture's of the purpose; where that says nothing, Ethernet."""
+    """Default: the architecture's for the purpose; where it has none, Ethernet."""
     address: IPv4Interface | None = None
     """With prefix length. Default: none; a member of a bond never has one."""
     mtu: int | None = Field(default=None, ge=576, le=65520)
@@ -93,13 +93,12 @@ class NodePort(Inputs):
     """Name of its RDMA device. Default: none, it keeps the kernel's. Not of a bond's members: the ports of one adapter
     have one device together there, which the driver names."""
     lossless: bool | None = None
-    """Whether the classes, pauses and congestion settings of ``fabric.lossless`` are for this Ethernet port too.
-    Default: yes where ``rdma`` is said and the architecture has them; members of a bond say it themselves."""
+    """Whether the classes, pauses and congestion settings of ``fabric.lossless`` apply to this Ethernet port too.
+    Default: yes where ``rdma`` is set and the architecture has them; members of a bond set it themselves."""
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
     """Bytes. Default: the architecture's of the purpose."""
     relaxed_ordering: bool | None = None
-    """PCIe relaxed ordering. Default: the architecture's of the purpose; where that says nothing, as the firmware has
-    it."""
+    """PCIe relaxed ordering. Default: the architecture's for the purpose; where it has none, as the firmware has it."""
 
     @model_validator(mode="after")
     def _one_port(self) -> NodePort:
@@ -122,7 +121,7 @@ class Bond(Inputs):
     paths: tuple[str, ...] = ()
     """Instead: udev's ID_PATH of the members, ``pci-0000:29:00.0``."""
     ports: tuple[PortName, ...] = ()
-    """Instead: names of the members in ``nic_stack.ports``, where what is set of each port is said."""
+    """Instead: names of the members in ``nic_stack.ports``, which hold the settings of each port."""
     address: IPv4Interface | None = None
     """With prefix length; none where only VLANs carry addresses."""
     mtu: int = Field(default=9000, ge=576, le=9978)
@@ -162,20 +161,19 @@ class Vlan(Inputs):
 
 
 class NicStack(Inputs):
-    """Everything about adapters that no architecture can know."""
+    """Inputs about adapters, which differ from site to site."""
 
     source: Literal["doca", "mlnx_ofed", "inbox"] | None = None
-    """Drivers of NVIDIA's packages or the distribution's own. Default: what the version set says
-    (``components.network``), the distribution's where there is no set."""
+    """Drivers of NVIDIA's packages or the distribution's own. Default: what the version set has
+    (``components.network``), the distribution's without a set."""
     remove_old: bool = False
-    """Whether another OFED that is installed is removed first (``ofed_uninstall.sh --force``). Default: no; the
-    operator says so, for everything built against it goes with it."""
+    """Whether another installed OFED is removed first (``ofed_uninstall.sh --force``). Default: no, because everything
+    that was built against it goes with it."""
     drivers_by: Literal["reboot", "restart"] = "reboot"
     """How new drivers come into force. Default: with the reboot at the end; ``restart`` restarts openibd, which
     interrupts every RDMA connection of the node and is refused while a file system or a drive uses it."""
     adapters: dict[PciIds, str] = Field(default_factory=dict)
-    """PCI ids of adapters that the kit does not know yet: what they are, ``{"15b3:1031": ConnectX-10}``. Default:
-    none."""
+    """Kinds of adapters that the kit does not know yet, by PCI ids: ``{"15b3:1031": ConnectX-10}``. Default: none."""
     firmware_images: dict[Psid, Image] = Field(default_factory=dict)
     """Firmware that may be written to boards of a PSID; goes before the version set's ``nic_firmware``. Default: none,
     firmware is only compared."""
@@ -198,16 +196,17 @@ class NicStack(Inputs):
     ring_tx: int | None = Field(default=None, ge=64, le=8192)
     """Descriptors of the send ring. Default: the driver's (1024)."""
     relaxed_ordering: bool | None = None
-    """PCIe relaxed ordering of the rails, where the architecture says nothing. Default: as the firmware has it (on, for
+    """PCIe relaxed ordering of the rails, where the architecture has no value. Default: as the firmware has it (on, for
     ConnectX-5 and later); AMD hosts and virtual machines need it on (NCCL_IB_PCI_RELAXED_ORDERING)."""
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
     """Bytes, of the rails. Default: the architecture's ``nics.*.max_read_request``."""
     ipoib_mode: Literal["datagram", "connected"] = "datagram"
-    """Of InfiniBand rails, where the architecture says nothing. Default: datagram, the only one that ConnectX-4 and
+    """Of InfiniBand rails, where the architecture has no value. Default: datagram, the only one that ConnectX-4 and
     later have with the distribution's driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and
     ``ipoib_enhanced=0``."""
     subnet_manager: bool = False
-    """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager takes a fabric over."""
+    """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager would take the fabric
+    over."""
     partitions: dict[PartitionName, Partition] = Field(default_factory=dict)
     """Partitions beside the default one, for opensm on this node. Default: none."""
     pkeys: tuple[Child, ...] = ()
@@ -215,11 +214,11 @@ class NicStack(Inputs):
     rail_gateways: tuple[IPv4Address, ...] = ()
     """Gateway of rail k to the other nodes' subnets of that rail, where rails are routed. Default: none."""
     rail_routes: tuple[IPv4Network, ...] = (IPv4Network("0.0.0.0/0"),)
-    """What is reached through ``rail_gateways``, in each rail's own table. Default: everything."""
+    """Destinations behind ``rail_gateways``, in each rail's own table. Default: everything."""
     rail_table: int = Field(default=100, ge=1, le=32000)
     """Number of rail 0's routing table; rail k has this plus k. Default: 100."""
     ports: dict[PortName, NodePort] = Field(default_factory=dict)
-    """Ports that are no rails, by the names that they get. Default: none."""
+    """Ports that are no rails, by the names that they are given. Default: none."""
     bonds: dict[PortName, Bond] = Field(default_factory=dict)
     """Bonds of ports that are no rails. Default: none."""
     vlans: dict[PortName, Vlan] = Field(default_factory=dict)

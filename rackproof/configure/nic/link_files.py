@@ -38,7 +38,7 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
         ]
         entries += [
             RemoteFile(
-                # Before the bond's and every rail's: the first file that fits is the only one.
+                # Sorts before the bond's and every rail's file: systemd-networkd applies the first that matches.
                 f"{folder}/09-{name}-{k}.network",
                 templates.text(f"{folder}/20-member.network", mac=mac, id_path=path, bond=name, mtu=bond.mtu),
             )

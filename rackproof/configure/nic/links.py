@@ -1,7 +1,7 @@
-"""Interfaces as a node's network service is told of them: rails with tables of their own, bonds, VLANs.
+"""Rails with routing tables of their own, bonds and VLANs, for a node's network service.
 
-Debian and Ubuntu have systemd-networkd (netplan writes files for it, too), RHEL has NetworkManager and no networkd. The
-port is configured by one of them; when something else also speaks of it, that is refused, not fought over.
+Debian and Ubuntu have systemd-networkd (netplan writes files for it, too), RHEL has NetworkManager and no networkd. One
+of them configures the port; a node on which another tool configures it as well is refused.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FOREIGN: Final = (
     "/run/NetworkManager/system-connections/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
     "/etc/sysconfig/network-scripts/ifcfg-*", "/etc/systemd/network/*",
 )  # fmt: skip
-"""Where somebody else may say something about a port. Files of the kit say so in their first lines."""
+"""Where other tools configure ports. Files of the kit name it in their first lines."""
 WAIT_S: Final = 30
 RULE_PRIORITY: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RailRoute:
-    """What leaves with a rail's address leaves by that rail: a table of its own, and the rule that leads there."""
+    """Routing table of a rail, with the rule that sends packets with its address there."""
 
     table: int
     source: str
@@ -46,7 +46,7 @@ class RailRoute:
 
 
 def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
-    """Subnets that more than one port is in, with the ports' names."""
+    """Names of the ports by subnet, for subnets with more than one port."""
     by_subnet: dict[str, list[str]] = {}
     for port in ports:
         by_subnet.setdefault(str(IPv4Interface(port.address).network), []).append(port.name)
@@ -86,7 +86,7 @@ def rail_routes(
 
 
 def missing_routes(wanted: Mapping[str, RailRoute], rules: Sequence[Rule], routes: Sequence[Route]) -> dict[str, str]:
-    """Port: what the kernel does not have of its table."""
+    """Port: routes and rules of its table that the kernel lacks."""
     missing = {}
     for port, route in wanted.items():
         rule = next((rule for rule in rules if rule.source == route.source), None)
@@ -104,7 +104,7 @@ def missing_routes(wanted: Mapping[str, RailRoute], rules: Sequence[Rule], route
 
 
 def apply_routes(missing: Mapping[str, str], wanted: Mapping[str, RailRoute], manager: Manager) -> str:
-    """Have ports configured again from their files, and wait for their rules."""
+    """Reconfigure ports from their files, and wait for their rules."""
     lines = ["set -eu", "nmcli connection reload" if manager == "NetworkManager" else "networkctl reload"]
     for port in missing:
         if manager == "NetworkManager":
@@ -125,7 +125,7 @@ def connection_id(name: str) -> str:
 
 
 def connection_uuid(name: str) -> str:
-    """NetworkManager wants one; the same name has the same one on every run."""
+    """Connection UUID for NetworkManager: the same for a name on every run."""
     return str(uuid5(NAMESPACE_URL, f"rackproof:{name}"))
 
 
@@ -138,7 +138,7 @@ def vlans_of(stack: NicStack, parent: str) -> tuple[str, ...]:
 
 
 def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
-    """Raises ValueError, one line: a VLAN on nothing, or a bond called like a rail."""
+    """Raises ValueError, one line: a VLAN without a parent, or a bond with a rail's name."""
     rails = {port.name for port in ports}
     known = {*rails, *stack.bonds, *stack.ports}
     for name in (*stack.bonds, *stack.vlans):
@@ -156,7 +156,7 @@ def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upper:
-    """A bond or a VLAN as it shall be."""
+    """Desired state of one bond or VLAN."""
 
     name: str
     mtu: int | None
@@ -164,13 +164,13 @@ class Upper:
     members: tuple[tuple[str | None, str | None], ...] = ()
     """MAC address or path of each member of a bond."""
     mode: str | None = None
-    """Of a bond."""
+    """Mode of a bond."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Of a bond, in the words of the kernel's driver."""
+    """Settings of a bond, named as the kernel's driver does."""
 
 
 def uppers(stack: NicStack) -> tuple[Upper, ...]:
-    """Bonds first: VLANs stand on them."""
+    """Bonds first, because VLANs are built on them."""
     bonds = (_bond(name, bond, stack.members(name)) for name, bond in stack.bonds.items())
     parents: dict[str, int | None] = {name: port.mtu for name, port in stack.ports.items()}
     parents |= {name: bond.mtu for name, bond in stack.bonds.items()}
@@ -193,17 +193,17 @@ MODES: Final = {
     "active-backup": "fault-tolerance (active-backup)",
     "balance-xor": "load balancing (xor)",
 }
-"""Mode, and how the kernel's bonding driver reports it."""
+"""Report of the kernel's bonding driver by mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpperChange:
     upper: Upper
     members: tuple[str, ...]
-    """Names that the kernel has for them now."""
+    """Present names of the members."""
     reasons: tuple[str, ...]
     anew: bool = False
-    """A bond that is there keeps its mode, its settings and others' members whatever its file says."""
+    """An existing bond keeps its mode, its settings and foreign members whatever its file says."""
 
 
 def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
 def plan_uppers(
     wanted: Sequence[Upper], links: Sequence[Link], bonds: Mapping[str, BondState]
 ) -> tuple[UpperChange, ...]:
-    """What differs. Raises PortProblem when a member is missing or belongs to another bond."""
+    """Differences from the desired state. Raises PortProblem when a member is missing or belongs to another bond."""
     by_name = {link.name: link for link in links}
     changes = []
     for upper in wanted:
@@ -259,7 +259,7 @@ def plan_uppers(
 
 
 def _other_settings(upper: Upper, bond: BondState) -> list[str]:
-    """How a bond differs from its file; what its driver does not report is not compared."""
+    """Differences between a bond and its file; settings that its driver does not report are not compared."""
     differences = [] if bond.mode == MODES[upper.mode or ""] else [f"mode is {bond.mode}"]
     for key, value in upper.settings:
         actual = bond.settings.get(key)
@@ -270,7 +270,7 @@ def _other_settings(upper: Upper, bond: BondState) -> list[str]:
 
 
 def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
-    """Bring bonds and VLANs up from the files that are there already, and wait until the kernel shows them."""
+    """Bring bonds and VLANs up from existing files, and wait until the kernel has them."""
     lines = ["set -eu", *(f"ip link delete dev {shlex.quote(change.upper.name)}" for change in changes if change.anew)]
     lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
     for change in changes:
@@ -322,7 +322,7 @@ def _wait(test: str, name: str, problem: str) -> str:
 
 
 def foreign_command(names: Mapping[str, Sequence[str]]) -> str:
-    """Ask who else speaks of these ports: port, and the words that stand for it (names, MAC address)."""
+    """Command that searches other tools' files for these ports: port, and its names and MAC address."""
     lines = []
     for port, words in names.items():
         patterns = " ".join(f"-e {shlex.quote(word)}" for word in words)
@@ -345,7 +345,7 @@ def parse_foreign(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def foreign_problem(pairs: Sequence[tuple[str, str]]) -> str | None:
-    """One line that names ports and files; None where nobody else manages them."""
+    """One line that names ports and files; None if no other tool manages them."""
     if not pairs:
         return None
     files: dict[str, list[str]] = {}

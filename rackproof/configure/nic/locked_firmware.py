@@ -1,4 +1,4 @@
-"""Firmware of a version set: which of its entries an adapter is meant by, and whether it runs that. Pure."""
+"""Firmware of a version set: which entry applies to an adapter, and whether the adapter runs it. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rackproof.configure.nic.inputs import Image
 from rackproof.core.versions.models import Firmware
 
 REASON = "NIC firmware of "
-"""What marks of adapters whose flash has the version begin with, after ``reboot:``."""
+"""Beginning, after ``reboot:``, of marks for adapters whose flash has the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """What is locked about the adapters of one node."""
+    """Locked firmware of one node's adapters."""
 
     entries: tuple[Firmware, ...] = ()
     images: Mapping[str, Image] = field(default_factory=dict)
-    """By PSID: may be written. That of the inventory goes before the set's version."""
+    """By PSID: may be written. The inventory's image takes precedence over the set's version."""
     kinds: Mapping[str, str] = field(default_factory=dict)
-    """PCI ids of the inventory's own adapters: what they are."""
+    """Kinds of the inventory's own adapters, by PCI ids."""
     proxy: str | None = None
 
     def __bool__(self) -> bool:
@@ -43,7 +43,7 @@ def _plain(kind: str) -> str:
 
 
 def unknown_models(locked: Locked) -> tuple[str, ...]:
-    """Models that no adapter is called by: nothing would ever be compared with their entries."""
+    """Models without any adapter of that name: their entries would never be compared."""
     known = {_plain(kind) for kind in (*KINDS.values(), *locked.kinds.values())}
     return tuple(entry.model for entry in locked.entries if entry.model and _plain(entry.model) not in known)
 
@@ -61,12 +61,12 @@ def devices_of(adapters: Iterable[Adapter]) -> dict[str, Adapter]:
 
 
 def may_be_meant(kind: str, locked: Locked) -> bool:
-    """Whether an adapter has to be asked: its PSID only its firmware says."""
+    """Whether an adapter's firmware has to be queried: only the firmware knows its PSID."""
     return any(entry.psid is not None or _plain(entry.model or "") == _plain(kind) for entry in locked.entries)
 
 
 def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
-    """Its PSID's entry goes before its model's. None where the set says nothing about such an adapter."""
+    """The entry for its PSID, else for its model; None where the set has neither."""
     of_psid = (entry for entry in locked.entries if psid is not None and entry.psid == psid)
     of_model = (entry for entry in locked.entries if entry.model and _plain(entry.model) == _plain(kind))
     entry = next(of_psid, None) or next(of_model, None)
@@ -77,7 +77,7 @@ def locked_version(psid: str | None, kind: str, locked: Locked) -> str | None:
 
 
 def asked(chosen: Sequence[WantedFirmware], adapters: Iterable[Adapter], locked: Locked) -> list[WantedFirmware]:
-    """What the architecture declares, and all other adapters that the set may mean."""
+    """Declared adapters, and all others that the set may apply to."""
     declared = {adapter.slot.rpartition(".")[0] for adapter in chosen}
     further = (
         WantedFirmware(adapter.slot, f"{adapter.kind} {adapter.slot}")
@@ -90,9 +90,9 @@ def asked(chosen: Sequence[WantedFirmware], adapters: Iterable[Adapter], locked:
 def with_locked(
     wanted: Sequence[WantedFirmware], state: FirmwareState, adapters: Iterable[Adapter], locked: Locked
 ) -> list[WantedFirmware]:
-    """The same with the set's version where an image brings it, or the flash has it and waits for a reset.
+    """The declarations with the set's version where an image brings it, or the flash has it and waits for a reset.
 
-    An adapter that has neither is for ``compare`` to name, at the end. Raises SharedAdapter.
+    Adapters that have neither are reported by ``compare``, at the end. Raises SharedAdapter.
     """
     kinds = {device: adapter.kind for device, adapter in devices_of(adapters).items()}
     return [
@@ -123,12 +123,12 @@ class Compared:
 
     right: tuple[str, ...]
     waiting: tuple[str, ...]
-    """The flash has it, and a reboot that will reset the adapter is asked for."""
+    """The flash has it, and a reboot that resets the adapter is marked."""
     wrong: tuple[str, ...]
 
 
 def compare(adapters: Sequence[Adapter], state: FirmwareState, locked: Locked) -> Compared:
-    """Firmware that runs, with what is locked. An adapter that does not say what it has is wrong."""
+    """Running firmware compared with the locked one. An adapter that does not report its firmware is wrong."""
     right, waiting, wrong = [], [], []
     for adapter in devices_of(adapters).values():
         if not may_be_meant(adapter.kind, locked):

@@ -10,7 +10,7 @@ SUBNET_MANAGER = ("opensm",)
 
 
 def inbox_packages(declared: Declared) -> tuple[str, ...]:
-    """By the names of the node's family; nothing where the drivers are NVIDIA's."""
+    """By the names of the node's family; empty where the drivers are NVIDIA's."""
     if declared.nvidia:
         return ()
     return names_for((*INBOX, *(SUBNET_MANAGER if declared.stack.subnet_manager else ())), declared.family)

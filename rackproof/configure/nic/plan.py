@@ -29,14 +29,14 @@ def why_nothing(site: Site) -> str | None:
 
 
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
-    """What ports, and bonds that RoCE runs over, forget at boot, by name; those that forget something only.
+    """Settings, by name, that ports and bonds that RoCE runs over forget at boot; those without any are left out.
 
     Raises DeployError where architecture and inventory contradict.
     """
     fabric = site.fabric
     runs = declared.stack.subnet_manager
     if fabric.subnet_manager is not None and fabric.subnet_manager != runs and (site.ports or runs):
-        # Where it runs is the inventory's business; that it runs nowhere, or everywhere, the architecture's.
+        # The inventory decides where it runs; the architecture only that it runs nowhere, or everywhere.
         raise DeployError(
             f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
             f" nic_stack.subnet_manager {str(runs).lower()}: correct one"
@@ -48,12 +48,12 @@ def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
 
 
 def rdma_ports(declared: Declared) -> tuple[Port, ...]:
-    """Those whose RDMA device gets a name."""
+    """Ports whose RDMA device is named."""
     return tuple(declared_port.port for declared_port in declared.ports if declared_port.port.rdma)
 
 
 def acs_unit(site: Site, declared: Declared) -> str | None:
-    """What the unit has to do about PCIe access control; None where nobody asked, or the kernel's command line does.
+    """What the unit does about PCIe access control; None where nothing is declared, or the kernel command line does it.
 
     ``disable_acs_redir`` takes away redirection only: an architecture that wants all of it off gets the unit, too.
     """
@@ -64,11 +64,11 @@ def acs_unit(site: Site, declared: Declared) -> str | None:
 
 
 def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
-    """What drivers read when they are loaded, and what must not be there before their packages are."""
+    """Files that drivers read when they are loaded, and that must not exist before their packages."""
     is_infiniband = any(declared_port.infiniband for declared_port in declared.ports)
     modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))
     entries: list[Entry] = [
-        # No restart: while other drivers wait for the reboot, these would not fit to what is loaded.
+        # No restart: while other drivers wait for the reboot, these settings would not fit the loaded ones.
         RemoteFile(
             "/etc/modules-load.d/rackproof-rdma.conf",
             templates.text("/etc/modules-load.d/rackproof.conf", purpose="RDMA", modules=modules),
@@ -98,7 +98,7 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 
 def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
-    """What lands together with the fabric's own files."""
+    """Files that are written together with the fabric's own."""
     entries: list[Entry] = [RemoteDirectory("/etc/rackproof"), RemoteDirectory(ports.DECLARED)]
     settings = port_settings(site, declared)
     if settings:
@@ -144,7 +144,7 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
 
 
 def units(site: Site, declared: Declared) -> tuple[Unit, ...]:
-    """All are enabled here; ports and names are started by operations of their own, which say what differs."""
+    """All are enabled here; ports and names are started by operations of their own, which log the differences."""
     all_units: list[Unit] = []
     if declared.stack.rdma_names and rdma_ports(declared):
         all_units.append(Unit(NAMES_UNIT, running=None))

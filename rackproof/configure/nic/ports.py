@@ -1,4 +1,4 @@
-"""What a port shall be beyond its name and address, and what it is: the words of ``rackproof-port``."""
+"""Settings of a port beyond its name and address, and its state: the vocabulary of ``rackproof-port``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackproof.errors import DeclarationError
 
 SCRIPT: Final = "/usr/local/sbin/rackproof-port"
 DECLARED: Final = "/etc/rackproof/ports"
-"""One file a port with what ``rackproof-port`` sets, ``key=value`` a line."""
+"""One file a port with the settings for ``rackproof-port``, ``key=value`` a line."""
 
 DATAGRAM_MTU_MAX: Final = 4092
 CONNECTED_MTU_MAX: Final = 65520
@@ -33,7 +33,7 @@ def script(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port in the words of the script: ``trust``, ``pfc``, ``dscp.26``, ``max_read_request`` …"""
+    """State of a port in the vocabulary of the script: ``trust``, ``pfc``, ``dscp.26``, ``max_read_request`` …"""
 
     name: str
     values: Mapping[str, str]
@@ -53,7 +53,7 @@ class PortState:
 
 
 def state_command(ports: Sequence[str]) -> str:
-    """Ask for all ports in one go; nothing of the kit's needs to be installed."""
+    """Command that reads all ports; nothing of the kit needs to be installed."""
     names = " ".join(shlex.quote(port) for port in ports)
     return f"sh -c {shlex.quote(script('port'))} rackproof-port state {names}"
 
@@ -77,9 +77,10 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
 
 
 def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
-    """What every RoCE rail shall have, in the order in which it is set. ``nvidia``: drivers of NVIDIA's packages.
+    """Settings of every RoCE rail, in the order in which they are set.
 
-    Raises DeclarationError where the driver cannot do what the architecture says.
+    ``nvidia``: drivers of NVIDIA's packages. Raises DeclarationError where the driver cannot do what the architecture
+    declares.
     """
     values = lossless_settings(fabric.lossless, stack, nvidia)
     for key, ring in (("ring_rx", stack.ring_rx), ("ring_tx", stack.ring_tx)):
@@ -140,14 +141,14 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
 
 
 def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
-    """What every InfiniBand rail shall have. Raises DeclarationError for a mode or an MTU that cannot be."""
+    """Settings of every InfiniBand rail. Raises DeclarationError for a mode or an MTU that does not exist."""
     values = ipoib_settings("fabric.mtu", fabric.mtu, ipoib_mode(stack, nic), nvidia)
     values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
     return values | pcie_settings(stack, nic)
 
 
 def ipoib_settings(key: str, mtu: int, mode: str, nvidia: bool) -> dict[str, str]:
-    """Of an InfiniBand port's interface; ``key`` says the MTU. Raises DeclarationError."""
+    """MTU of an InfiniBand port's interface; ``key`` names it in errors. Raises DeclarationError."""
     connected = mode == "connected"
     if connected and not nvidia:
         raise DeclarationError(
@@ -178,12 +179,12 @@ def pcie_values(request: int | None, ordering: bool | None) -> dict[str, str]:
 
 
 def ipoib_mode(stack: NicStack, nic: Nic | None) -> str:
-    """What the architecture promises goes before the inventory."""
+    """The architecture's value takes precedence over the inventory's."""
     return (nic.ipoib_mode if nic else None) or stack.ipoib_mode
 
 
 def full_key(pkey: int) -> str:
-    """As the kernel names children: with full membership, ``8001``."""
+    """Name of a child interface as the kernel forms it: with full membership, ``8001``."""
     return f"{pkey | 0x8000:04x}"
 
 
@@ -195,7 +196,7 @@ def declaration(values: Mapping[str, str]) -> str:
 
 
 def differences(port: str, wanted: Mapping[str, str], state: PortState | None) -> list[str]:
-    """What is not in force, for people; empty when everything is."""
+    """Settings that are not in force, one line each; empty if all are."""
     if state is None or not state.present:
         return [f"{port}: there is no such port"]
     return [
@@ -215,7 +216,7 @@ def unit_of(port: str, infiniband: bool) -> str:
 
 
 def apply_script(ports: Sequence[str], infiniband: bool) -> str:
-    """Set ports through their units, and say what could not be set."""
+    """Set ports through their units, and report what could not be set."""
     lines = ["set -u", "status=0", "mkdir -p /run/rackproof/pending"]
     for port in ports:
         unit, name = shlex.quote(unit_of(port, infiniband)), shlex.quote(port)

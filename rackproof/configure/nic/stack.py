@@ -1,4 +1,5 @@
-"""Drivers of adapters: the distribution's, or NVIDIA's (DOCA-OFED), and whether what runs is what is installed."""
+"""Drivers of adapters: the distribution's, or NVIDIA's (DOCA-OFED), and whether the running ones are the installed
+ones."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Source = Literal["doca", "mlnx_ofed", "inbox"]
 
 MODULES: Final = ("mlx5_core", "mlx5_ib", "ib_core", "ib_ipoib", "rdma_cm")
 REMOTE: Final = ("lustre", "beegfs", "wekafs", "gpfs")
-"""File systems whose client may use RDMA without saying so in the mount table."""
+"""File systems whose client may use RDMA without showing it in the mount table."""
 DKMS: Final = ("mlnx-ofed-kernel",)
 """Must be built for the running kernel where NVIDIA's packages build by DKMS; iser, isert and srp with them."""
 
@@ -30,13 +31,13 @@ OPENIB: Final = "/etc/infiniband/openib.conf"
 
 
 class StackProblem(Refused):
-    """Why drivers cannot be had as declared; one line for a person."""
+    """Drivers cannot be brought to what is declared; one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
     loaded: str | None
-    """``srcversion`` of what runs; None where it is not loaded (or built in)."""
+    """``srcversion`` of the running module; None where it is not loaded (or built in)."""
     installed: str | None
     """``srcversion`` of the file that would be loaded."""
     path: str
@@ -51,7 +52,7 @@ class Module:
 @dataclass(frozen=True, slots=True)
 class StackState:
     ofed: str | None
-    """What ``ofed_info -n`` says: ``25.10-1.7.1``; None without an OFED."""
+    """Output of ``ofed_info -n``: ``25.10-1.7.1``; None without an OFED."""
     kernel: str
     modules: Mapping[str, Module]
     dkms: tuple[Dkms, ...]
@@ -59,7 +60,7 @@ class StackState:
     users: tuple[str, ...]
     """Mounts and drives that would lose their connection: ``/mnt/vast (nfs over RDMA)``."""
     openibd: bool
-    """Whether there is such a service."""
+    """Whether the service exists."""
     pending: frozenset[str]
 
 
@@ -110,7 +111,7 @@ def _text(word: str) -> str | None:
 
 
 def _user(fields: str) -> str | None:
-    """Mount point, type and options of a mount that RDMA may carry; None for any other."""
+    """Mount point, type and options of a mount that RDMA may carry; None for any other mount."""
     (mount,) = parse_proc_mounts(f"none {fields} 0 0\n")
     if mount.fstype in ("nfs", "nfs4") and mount.option("proto") == "rdma":
         return f"{mount.mountpoint} (NFS over RDMA)"
@@ -135,8 +136,8 @@ class StackPlan:
 def plan_removal(source: Source, version: str | None, state: StackState, allowed: bool) -> StackPlan:
     """Remove an OFED that is not the declared one, before anything else is installed.
 
-    ``version`` is that of the OFED inside what is declared (``25.10``), None where nobody says. Raises StackProblem
-    where that was not declared, or something mounted is in the way.
+    ``version`` is that of the declared OFED (``25.10``), None where none is declared. Raises StackProblem where removal
+    is not allowed, or a mount prevents it.
     """
     if state.ofed is None or (source != "inbox" and version is not None and _same_release(state.ofed, version)):
         return StackPlan()
@@ -167,7 +168,7 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
 
 
 def _same_release(installed: str, wanted: str) -> bool:
-    """``25.10-1.7.1`` is of the release ``25.10`` as well as itself."""
+    """Whether ``25.10-1.7.1`` belongs to the release ``25.10``, or is it."""
     actual = re.sub(r"^[^0-9]*", "", installed)
     return actual == wanted or actual.startswith((f"{wanted}-", f"{wanted}."))
 
@@ -228,7 +229,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
 
 
 def stale_modules(state: StackState) -> tuple[str, ...]:
-    """Modules that run and are no longer what is installed."""
+    """Running modules that differ from the installed ones."""
     return tuple(name for name, module in state.modules.items() if module.loaded and module.installed != module.loaded)
 
 
@@ -238,9 +239,10 @@ def restarts(source: Source, state: StackState, restart: bool) -> bool:
 
 
 def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
-    """DKMS modules that are not installed for the running kernel. Packages' scripts hide that they failed to build.
+    """DKMS modules that are not installed for the running kernel.
 
-    A stack without any DKMS entry is built for its kernel by the vendor; then mlx5_core's own path tells enough.
+    Packages' scripts hide that they failed to build. A stack without any DKMS entry is built for its kernel by the
+    vendor; then mlx5_core's own path is sufficient.
     """
     if not state.dkms:
         return ()
@@ -250,5 +252,5 @@ def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
 
 
 def openibd_conf(infiniband: bool) -> dict[str, str]:
-    """Keys of ``openib.conf``: IPoIB is loaded where there is InfiniBand and nowhere else."""
+    """Keys of ``openib.conf``: IPoIB is loaded only where there is InfiniBand."""
     return {"IPOIB_LOAD": "yes" if infiniband else "no"}

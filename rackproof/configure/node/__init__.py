@@ -1,1 +1,1 @@
-"""Settings of a machine that are no package and no network: command line, idle states, interrupts, scratch, users."""
+"""A node beside packages and network: kernel arguments, idle states, interrupts, scratch array, accounts."""

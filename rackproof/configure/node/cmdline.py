@@ -1,8 +1,8 @@
-"""Arguments of the kernel: what was promised, what the running one has, and what the boot loader says for the next.
+"""Kernel arguments: declared ones, those of the running kernel, and those of the boot loader's entries.
 
 Debian and Ubuntu: one drop-in of ``/etc/default/grub.d`` that filters and adds, then ``update-grub``. RHEL and its
-kin: ``grubby`` for all kernels, and a note of what was added, so that it can be taken out again. Nothing is appended
-to anything that somebody else wrote, so nothing can be there twice.
+rebuilds: ``grubby`` for all kernels, and a note of what was added, so that it can be removed again. Nothing is appended
+to other tools' files, so no argument is written twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rackproof.core.machine import Machine
 from rackproof.errors import Refused
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
-"""Last in the order of the names: what packages and clouds put there is read before."""
+"""Sorts last: what packages and clouds put there is read before."""
 NOTE = "/etc/rackproof/kernel-arguments"
 REASON = "kernel arguments"
 MARK = f"{PENDING}/{REBOOT}{REASON}"
-"""Lists what was taken out and is in force until then."""
+"""Lists removed arguments that are in force until the reboot."""
 GPU_VENDOR = "10de"
 
 _REPEATED = frozenset({"console", "earlycon", "hugepages", "hugepagesz", "modprobe.blacklist", "pci", "memmap"})
@@ -31,7 +31,7 @@ _HUGE = ("hugepagesz", "hugepages")
 
 @dataclass(frozen=True, slots=True)
 class WantedArguments:
-    """What the kernel shall be started with, and without. Ordered: hugepagesz and hugepages belong together."""
+    """Arguments that the kernel is started with, and without. Ordered: hugepagesz and hugepages belong together."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
@@ -41,19 +41,19 @@ class WantedArguments:
 
 
 def name_of(argument: str) -> str:
-    """Of an argument, as the kernel compares it: dashes are underscores."""
+    """Name of an argument, as the kernel compares it: dashes are underscores."""
     return argument.partition("=")[0].replace("-", "_")
 
 
 def _is(argument: str, pattern: str) -> bool:
-    """Whether an argument is the one that is meant: a name alone means every value of it."""
+    """Whether two arguments match: a name alone matches every value of it."""
     if name_of(argument) != name_of(pattern):
         return False
     return "=" not in pattern or argument.partition("=")[2] == pattern.partition("=")[2]
 
 
 def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...]:
-    """What a command line lacks or has too much, in words."""
+    """Arguments that a command line lacks or must not have, as texts."""
     problems = [
         argument for argument in wanted.required if name_of(argument) not in _HUGE and not _in(argument, arguments)
     ]
@@ -65,14 +65,14 @@ def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...
 
 
 def _in(wanted: str, arguments: Sequence[str]) -> bool:
-    """Of a name that is there several times the kernel takes the last, unless it takes all."""
+    """Of a repeated name the kernel takes the last value, unless it takes all."""
     values = [argument.partition("=")[1:] for argument in arguments if name_of(argument) == name_of(wanted)]
     expected = wanted.partition("=")[1:]
     return expected in values if name_of(wanted) in _REPEATED else values[-1:] == [expected]
 
 
 def proposals(machine: Machine, chosen: Sequence[str]) -> tuple[str, ...]:
-    """Arguments that machines with GPUs are proposed, by platform; none for a machine without NVIDIA GPUs."""
+    """Proposed arguments for machines with NVIDIA GPUs, by platform; none for other machines."""
     if not machine.devices(GPU_VENDOR, "03"):
         return ()
     arm = machine.arch == "aarch64"
@@ -86,7 +86,7 @@ def proposals(machine: Machine, chosen: Sequence[str]) -> tuple[str, ...]:
 
 
 def hugepage_arguments(hugepages_kib: dict[int, int]) -> tuple[str, ...]:
-    """Pages of a GiB and more have to be reserved at boot; smaller ones are found later as well."""
+    """Pages of a GiB and more have to be reserved at boot; smaller ones can be allocated later."""
     arguments: list[str] = []
     for size_kib, count in sorted(hugepages_kib.items()):
         if size_kib >= 1 << 20:
@@ -97,16 +97,16 @@ def hugepage_arguments(hugepages_kib: dict[int, int]) -> tuple[str, ...]:
 def wanted(
     required: Sequence[str], forbidden: Sequence[str], proposed: Sequence[str], huge: Sequence[str] = ()
 ) -> WantedArguments:
-    """What was promised, and of the proposals those that contradict no promise.
+    """Declared arguments, and proposals that contradict none of them.
 
-    Raises ValueError when something is promised and forbidden.
+    Raises ValueError when an argument is required and forbidden.
     """
     for argument in (*required, *huge):
         if clash := next((other for other in forbidden if _is(argument, other)), None):
             raise ValueError(f"kernel argument {argument} is required, and {clash} is forbidden")
     groups = {"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu"}
     taken = {name_of(argument) for argument in (*required, *forbidden)}
-    if taken & groups:  # whoever says something about the IOMMU decides about it
+    if taken & groups:  # an argument about the IOMMU replaces all proposals about it
         taken |= groups
     kept = [
         argument
@@ -116,7 +116,7 @@ def wanted(
     return WantedArguments(tuple(dict.fromkeys((*required, *kept))) + tuple(huge), tuple(forbidden))
 
 
-# What the node says
+# State of the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +130,17 @@ class BootLoader:
     note: tuple[str, ...] = ()
     marked: bool = False
     gone: tuple[str, ...] = ()
-    """What was taken out of the entries since the last boot."""
+    """Removed from the entries since the last boot."""
 
 
 def state_command() -> str:
-    """Ask for the command line, the boot loader, what it would start, and what the kit has put there."""
+    """Command that reads the command line, the boot loader, its entries, and the kit's own files."""
     state = shell.script(__name__, "cmdline_state", dropin=DROPIN, note=NOTE, mark=MARK)
     return f"{state}\n{pending_command().replace('%s', 'mark %s')}"
 
 
 def parse_state(lines: Sequence[str]) -> BootLoader:
-    """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
+    """Answer of ``state_command``. Raises ValueError on any other line."""
     answers: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
@@ -149,7 +149,7 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
         answers.setdefault(key, []).append(value)
     if len(answers.get("running", ())) != 1:
         raise ValueError("no command line of the running kernel")
-    # The recovery entry starts a shell for one person: it says nothing about the next boot.
+    # The recovery entry starts a single-user shell and is no choice for the next boot.
     entries = [tuple(value.split()) for value in answers.get("entry", ())]
     return BootLoader(
         tool=answers.get("tool", [""])[0],
@@ -162,20 +162,20 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
     )
 
 
-# What has to be done
+# Plan
 
 
 @dataclass(frozen=True, slots=True)
 class CmdlinePlan:
     script: str = ""
-    """Empty when nothing is to do."""
+    """Empty when nothing differs."""
     reasons: tuple[str, ...] = ()
     reboot: bool = False
     """The running kernel does not have what the next one will."""
 
 
 def dropin_text(want: WantedArguments) -> str:
-    """Shell text that grub-mkconfig reads: words of ours and forbidden ones go out, then what is required comes in."""
+    """Shell text that grub-mkconfig reads: removes own and forbidden arguments, then appends required ones."""
     patterns = [*want.forbidden, *_replaced(want.required)]
     cases = "|".join(
         f"{shlex.quote(name)}|{shlex.quote(name)}=*" if "=" not in pattern else shlex.quote(pattern)
@@ -195,7 +195,7 @@ def dropin_text(want: WantedArguments) -> str:
         if cases
         else []
     )
-    # In the last place: of a name that is there twice the kernel takes the last.
+    # Appended, because of a repeated name the kernel takes the last value.
     added = (
         [f'GRUB_CMDLINE_LINUX_DEFAULT="${{GRUB_CMDLINE_LINUX_DEFAULT:-}} "{shlex.quote(" ".join(want.required))}']
         if want.required
@@ -210,7 +210,7 @@ def _spellings(argument: str) -> tuple[str, ...]:
 
 
 def _replaced(required: Sequence[str]) -> tuple[str, ...]:
-    """Names whose other values must go, and arguments whose second appearance must."""
+    """Names whose other values are removed, and arguments that are removed where they are repeated."""
     names = [
         argument if name_of(argument) in _REPEATED and name_of(argument) not in _HUGE else argument.partition("=")[0]
         for argument in required
@@ -219,9 +219,9 @@ def _replaced(required: Sequence[str]) -> tuple[str, ...]:
 
 
 def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
-    """What differs, for the next boot and now.
+    """Differences, for the next boot and for the running kernel.
 
-    Raises Refused when something has to be changed and nobody knows how.
+    Raises Refused when a change is needed and the boot loader is unknown.
     """
     now = missing(want, loader.running)
     menu = tuple(dict.fromkeys(argument for entry in loader.entries for argument in missing(want, entry)))
@@ -250,7 +250,7 @@ def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
 
 
 def _owned(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
-    """Whether what the kit has put there is something else than it would put there now."""
+    """Whether the kit's own file differs from what it would write now."""
     if loader.tool == "grub":
         expected = dropin_text(want) if want else None
         return () if loader.dropin == expected else (DROPIN,)
@@ -258,7 +258,7 @@ def _owned(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
 
 
 def _stale(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
-    """What the kit had put there, is no longer wanted, and is in force still."""
+    """Arguments of an earlier deploy that are no longer declared and are still in force."""
     if loader.tool == "grubby":
         gone = [argument for argument in loader.note if argument not in want.required]
     else:
@@ -269,9 +269,9 @@ def _stale(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
 
 
 def _grub(want: WantedArguments) -> list[str]:
-    """The file is written beside and moved; when no menu can be made of it, the file is again as it was.
+    """The file is replaced atomically; when update-grub fails, it gets its old content back.
 
-    The menu itself is replaced by update-grub, or stays.
+    update-grub replaces the menu, or leaves it.
     """
     old, new, log = "/run/rackproof-grub.old", f"{DROPIN}.rackproof-new", "/run/rackproof-grub.log"
     lines = [
@@ -291,7 +291,7 @@ def _grub(want: WantedArguments) -> list[str]:
 
 
 def _grubby(want: WantedArguments, loader: BootLoader) -> list[str]:
-    """All kernels, and what new ones inherit. What the kit added before and is not wanted now goes out first."""
+    """All kernels, and what new ones inherit. Arguments of an earlier deploy are removed first."""
     gone = [argument for argument in loader.note if argument not in want.required]
     out = tuple(dict.fromkeys((*gone, *want.forbidden, *(x for x in _replaced(want.required) if "=" not in x))))
     command = "grubby --update-kernel=ALL"

@@ -1,4 +1,4 @@
-"""Questions about a node's own settings."""
+"""Facts about a node's own settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackproof.configure.node import cmdline, scratch, settings, users
 
 
 class BootLoader(Answer[cmdline.BootLoader]):
-    """The running command line, and what the boot loader has for the next start."""
+    """The running command line, and the boot loader's for the next start."""
 
     def command(self) -> str:
         return complete(cmdline.state_command())
@@ -19,7 +19,7 @@ class BootLoader(Answer[cmdline.BootLoader]):
 
 
 class NodeSettings(Answer[settings.SettingsState]):
-    """Swap, time zone, tuned, modules, huge pages, interrupts: those that are wanted."""
+    """Swap, time zone, tuned, modules, huge pages and interrupts, as far as they are declared."""
 
     def command(self, wanted: settings.Settings) -> str:
         return complete(settings.state_command(wanted))

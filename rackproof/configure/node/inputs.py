@@ -1,4 +1,4 @@
-"""What the inventory may say about a node's own settings: the mapping ``node`` in group or host data."""
+"""Inputs of a node's own settings: the mapping ``node`` in group or host data."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _HASH = re.compile(r"^\$(?:y|gy|7|2[abxy]|6|5)\$[./A-Za-z0-9$,=+-]+$")
 
 
 class User(Inputs):
-    """One account. What it has besides (files, further groups) is left alone."""
+    """One account. Its files and further groups are left alone."""
 
     name: Name
     """Of the account."""
     uid: int | None = Field(default=None, ge=1000, lt=65534)
-    """The same number on every node, or files on shared storage belong to somebody else. Default: the next free one."""
+    """The same number on every node, or files on shared storage change their owner. Default: the next free one."""
     groups: tuple[Name, ...] = ()
-    """Added to those that it has; a group that is not there is made."""
+    """Added to its groups; a missing group is made."""
     shell: Path = "/bin/bash"
-    """Default: what distributions give a person."""
+    """Login shell. Default: the distribution's."""
     ssh_keys: tuple[Line, ...] = ()
     """Public keys, one line each. Empty leaves the user's file alone."""
     password_from: str | None = None
@@ -40,7 +40,7 @@ class User(Inputs):
     """Rights after the name in sudoers: ``ALL=(ALL) NOPASSWD: ALL``. Default: none."""
 
     def password_hash(self) -> str | None:
-        """Raises InventoryError when the variable is unset, or holds something that is no hash."""
+        """Raises InventoryError when the variable is unset, or holds something else than a hash."""
         if self.password_from is None:
             return None
         value = os.environ.get(self.password_from)
@@ -61,11 +61,11 @@ class NodeInputs(Inputs):
         "init_on_alloc",
         "acs_redirection",
     )
-    """Arguments for machines with NVIDIA GPUs where the architecture says nothing else: ``iommu=pt`` (on arm
+    """Arguments for machines with NVIDIA GPUs where the architecture has none of that name: ``iommu=pt`` (on arm
     ``iommu.passthrough=1``), ``numa_balancing=disable``, ``init_on_alloc=0``, ``pci=disable_acs_redir=pci:0:0``.
     Source: NVIDIA's DGX OS (nv-iommu-pt, nvidia-acs-disable) and NVIDIA's tuned profiles. Empty: none.
-    ``mitigations=off``, ``mce=ignore_ce`` and ``iommu=off`` are never proposed: the first is a decision about
-    security, the second hides what an acceptance test looks for, the third breaks other drivers."""
+    ``mitigations=off``, ``mce=ignore_ce`` and ``iommu=off`` are never proposed: the first is a decision about security,
+    the second hides what an acceptance test looks for, the third breaks other drivers."""
     idle_limit: Literal["none", "latency", "cmdline"] = "none"
     """Keep processors out of deep idle states: ``latency`` asks the kernel at run time (a service holds
     ``/dev/cpu_dma_latency``), ``cmdline`` at boot (``processor.max_cstate=1``, on Intel ``intel_idle.max_cstate=1``).
@@ -75,8 +75,8 @@ class NodeInputs(Inputs):
     smt: bool | None = None
     """Several threads a core. Default: as the firmware has it."""
     nofile: int | None = Field(default=1048576, gt=0)
-    """Open files of a login and of a service, where ``system.limits`` says nothing.
-    Source: AzHPC images and Google's Cluster Toolkit use 1048576."""
+    """Open files of a login and of a service, where ``system.limits`` has no value. Source: AzHPC images and Google's
+    Cluster Toolkit use 1048576."""
     nproc: Limit | None = None
     """Processes of a login and of a service. Default: the distribution's."""
     stack: Limit | None = None
@@ -89,19 +89,19 @@ class NodeInputs(Inputs):
     timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$")] | None = None
     """As timedatectl lists them: ``Etc/UTC``. Default: as it is."""
     irq_affinity: bool = True
-    """Interrupts of network cards on processors beside them; only where the architecture says
-    ``system.irqbalance: false``, or they would be moved again. ``system.irq_affinity: local`` goes before it.
-    Source: NVIDIA's set_irq_affinity scripts."""
+    """Whether interrupts of network adapters are moved to processors beside them; only where the architecture has
+    ``system.irqbalance: false``, or they would be moved again. ``system.irq_affinity: local`` takes precedence. Source:
+    NVIDIA's set_irq_affinity scripts."""
     users: tuple[User, ...] = ()
     """Accounts of this node, beside the architecture's ``system.users``; of those only what the architecture leaves
     open, like ``password_from``. Default: none are touched."""
     passthrough: bool = False
-    """Whether GPUs or ports of this node are given to virtual machines, which needs ACS. Nothing is set by it:
-    preflight looks for what cannot be had beside it (GPUDirect Storage). Default: no; ``vfio-pci.ids=`` among
-    ``kernel_arguments`` says so, too."""
+    """Whether GPUs or ports of this node are passed to virtual machines, which needs ACS. It sets nothing: preflight
+    reports what contradicts it (GPUDirect Storage). Default: no; ``vfio-pci.ids=`` among ``kernel_arguments`` means the
+    same."""
     scratch_path: Path = "/scratch"
-    """Where the array of ``scratch_drives`` (host data: paths by id) is mounted. What the role's ``scratch`` promises
-    in the architecture is set instead of this and the three below."""
+    """Mount point of the array of ``scratch_drives`` (host data: paths by id). The architecture's promise for the
+    role's ``scratch`` takes precedence over this and the three below."""
     scratch_fstype: Literal["xfs", "ext4"] = "xfs"
     """Source: AzHPC images and Oracle's stack use XFS."""
     scratch_label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,12}$")] = "rp-scratch"

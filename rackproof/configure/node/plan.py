@@ -23,11 +23,11 @@ IRQ_SERVICE = "rackproof-irq-affinity.service"
 IDLE_SERVICE = "rackproof-idle-limit.service"
 IDLE_SCRIPT = "/usr/local/sbin/rackproof-idle-limit"
 TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned.conf")
-"""Where tuned looks for profiles, before 2.23 and since."""
+"""Directories of tuned's profiles, before 2.23 and since."""
 
 
 def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
-    """With the users that the architecture promises. Raises DeployError when they contradict each other."""
+    """The inputs with the users that the architecture promises. Raises DeployError when they contradict each other."""
     try:
         return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
     except InventoryError as error:
@@ -35,7 +35,7 @@ def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
 
 
 def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """Raises DeployError when one is not to be had."""
+    """Password hashes by user. Raises DeployError when one cannot be read."""
     try:
         hashes = {user.name: user.password_hash() for user in inputs.users}
     except InventoryError as error:
@@ -44,7 +44,7 @@ def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
 
 
 def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.WantedArguments:
-    """Raises DeployError when something is required and forbidden."""
+    """Raises DeployError when an argument is required and forbidden."""
     system = site.architecture.system
     required = [*system.cmdline_required, *inputs.kernel_arguments]
     if inputs.idle_limit == "cmdline":
@@ -140,7 +140,7 @@ def units(site: Site, inputs: NodeInputs) -> tuple[Unit, ...]:
 
 
 def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
-    """None where there is none: no ``scratch_drives`` and no promise. Raises DeployError when they cannot be used."""
+    """None without ``scratch_drives`` and without a promise. Raises DeployError when the drives cannot be used."""
     drives = site.settings.scratch_drives
     name = site.node.name
     role = role_with(site.architecture, site.node.groups, "scratch")
@@ -162,7 +162,7 @@ def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
 
 
 def scratch_mount(array: Scratch) -> DesiredMount:
-    """By label; a machine whose array is broken still boots, and says so."""
+    """By label, with nofail: a machine whose array is broken still boots."""
     options = ("noatime", "nofail", "x-systemd.device-timeout=90")
     return DesiredMount(
         name="scratch",

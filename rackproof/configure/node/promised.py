@@ -1,6 +1,6 @@
-"""What the architecture promises of a node, joined with what the inventory says about how. Pure.
+"""The architecture's promises about a node, joined with the inventory's settings. Pure.
 
-The promise is what is set. The inventory fills in what the architecture leaves open, and must not contradict it.
+The promise is set. The inventory fills in what the architecture leaves open, and must not contradict it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rackproof.errors import InventoryError
 
 
 def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
-    """Name in limits.conf: value, None to leave it alone. Raises InventoryError for a contradiction."""
+    """Value by name in limits.conf; None leaves a limit alone. Raises InventoryError for a contradiction."""
     promised = system.limits or Limits.model_construct()
     limits: dict[str, int | str | None] = {"memlock": system.limits_memlock}
     for name in ("nofile", "nproc", "stack"):
@@ -72,8 +72,8 @@ def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], inputs: No
 def checked_only(
     system: System, packages: Collection[str], files: Collection[str], dkms: Collection[str]
 ) -> str | None:
-    """One line that names what is promised and checked, and set by nobody here: all but what the version set brings
-    and, of DKMS, the driver's own."""
+    """One line that names promises that are checked and not set: all but what the version set brings and, of DKMS, the
+    driver's own."""
     left = {
         "package_versions": [name for name in system.package_versions or {} if name not in packages],
         "files": [path for path in system.files or {} if path not in files],
@@ -86,7 +86,7 @@ def checked_only(
 
 
 def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key: str) -> Any:
-    """What is promised, else what the inventory says."""
+    """The promised value, else the inventory's."""
     given = getattr(inputs, key)
     if promised in NOTHING:
         return given

@@ -1,8 +1,7 @@
 """A fast local file system over several drives: mdadm RAID0, mounted by label.
 
-As with single drives, only blank ones are taken. An array is *ours* when every member carries the array's name and the
-file system its label; it is assembled again after a reboot, or when somebody has stopped it. Nothing is ever formatted
-twice.
+Only blank drives are used. An array is the kit's when every member carries the array's name and the file system its
+label; it is assembled again after a reboot, or when it was stopped. Nothing is ever formatted twice.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BLANK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The array as it shall be."""
+    """Desired state of the array."""
 
     drives: tuple[str, ...]
     """By id; each names exactly one whole drive."""
@@ -38,19 +37,19 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One drive of the list and what is on it."""
+    """One drive of the list with its content."""
 
     asked: str
     state: drives.DriveState
     array: str = ""
-    """Name of the array that it is a member of, without the host's name."""
+    """Name of its array, without the host's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchState:
     members: tuple[Member, ...]
     active: bool
-    """The array runs."""
+    """Whether the array runs."""
     type: str = ""
     label: str = ""
     zero: bool = False
@@ -58,7 +57,7 @@ class ScratchState:
 
 
 def state_command(scratch: Scratch) -> str:
-    """Ask for every drive, the array and its file system. Reads only."""
+    """Command that reads every drive, the array and its file system."""
     members = "\n".join(f"echo member {drive}\ndrive_state {drive}" for drive in map(shlex.quote, scratch.drives))
     array = shell.script(__name__, "scratch_state", array=scratch.array, blank_bytes=_BLANK_BYTES)
     return f"export LC_ALL=C\n{drives.functions()}\n{members}\n{array}"
@@ -99,9 +98,9 @@ def parse_state(lines: Sequence[str]) -> ScratchState:
 
 
 def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
-    """Steps in order, of ``create``, ``assemble``, ``mkfs``; empty when the array is there.
+    """Steps in order, of ``create``, ``assemble``, ``mkfs``; empty when the array is complete.
 
-    Raises ForeignDrive when a drive is missing, used twice or carries something else.
+    Raises ForeignDrive when a drive is missing, used twice or carries other data.
     """
     devices = [drives.usable_device(member.asked, member.state) for member in state.members]
     if doubled := next((device for device in devices if devices.count(device) > 1), None):
@@ -137,7 +136,7 @@ def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
 
 
 def script(scratch: Scratch, steps: Sequence[str], state: ScratchState) -> str:
-    """Shell script for the steps. It looks at every drive once more before it writes."""
+    """Shell script for the steps. It checks every drive again before it writes."""
     array, label = shlex.quote(scratch.array), shlex.quote(scratch.label)
     members = " ".join(shlex.quote(member.state.devices[0]) for member in state.members)
     fstype = {

@@ -1,4 +1,4 @@
-"""Settings that one question answers: swap, time zone, tuned, modules, huge pages, interrupts of network cards."""
+"""Settings that one question reads: swap, time zone, tuned, modules, huge pages, interrupts of network adapters."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rackproof.errors import Refused
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
 FORBIDDEN = "forbidden modules"
-"""The reason of a plan that writes the list, and the initial file systems with it."""
+"""Reason of a plan that writes the list of forbidden modules and rebuilds the initial file systems."""
 NOT_REBUILT = "# The initial file system is not rebuilt with this yet.\n"
 MODULES_LOAD = "/etc/modules-load.d/rackproof-node.conf"
 IRQ_SCRIPT = "/usr/local/sbin/rackproof-irq-affinity"
 HUGE_REASON = "huge pages"
 
 Record = Callable[..., None]
-"""Takes a reason and the shell lines for it."""
+"""Takes a reason and its shell lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What shall be; None and empty leave a matter alone."""
+    """Desired settings; None and empty leave one alone."""
 
     swap_off: bool = False
     timezone: str | None = None
@@ -47,12 +47,12 @@ class SettingsState:
     blacklist: str | None = None
     hugepages: Mapping[int, int] = field(default_factory=dict)
     irq_strays: tuple[str, ...] = ()
-    """Interrupts of network cards that are on far processors."""
+    """Interrupts of network adapters on processors of another NUMA node."""
     marks: frozenset[str] = frozenset()
 
 
 def state_command(wanted: Settings) -> str:
-    """Ask only for what is wanted."""
+    """Command that reads what is declared, and nothing else."""
     parts = ["export LC_ALL=C; "]
     if wanted.swap_off:
         parts.append(
@@ -70,7 +70,7 @@ def state_command(wanted: Settings) -> str:
     if wanted.modules or wanted.forbidden:
         parts.append('while read -r name rest; do echo "module $name"; done </proc/modules; ')
         parts.append("sed -n 's/.*[/]\\(.*\\)[.]ko.*/module \\1/p' \"/lib/modules/$(uname -r)/modules.builtin\"; ")
-    # Also when nothing is forbidden any more: what the kit put there goes.
+    # Also when nothing is forbidden any more: the kit's own file is removed.
     parts.append(f"[ ! -e {BLACKLIST} ] || sed 's/^/blacklist /' {BLACKLIST}; ")
     for size in wanted.hugepages:
         path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
@@ -82,7 +82,7 @@ def state_command(wanted: Settings) -> str:
 
 
 def parse_state(lines: Sequence[str]) -> SettingsState:
-    """Answer of ``state_command``. Raises ValueError on a line that is none of its."""
+    """Answer of ``state_command``. Raises ValueError on any other line."""
     answers: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
@@ -118,7 +118,7 @@ def module_reason(name: str) -> str:
 
 
 def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
-    """What differs. Raises Refused when something cannot be done here."""
+    """Differences. Raises Refused when a setting is impossible on this node."""
     lines: list[str] = []
     reasons: list[str] = []
 
@@ -127,7 +127,7 @@ def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
         lines.extend(commands)
 
     if wanted.swap_off and (actual.swap or not actual.swap_masked):
-        # Everything that makes swap at boot is wanted by this target: fstab, partitions, zram.
+        # fstab, partitions and zram all start swap through this target at boot.
         gone = "[ \"$(wc -l </proc/swaps)\" -le 1 ] || { echo 'swap is still in use after swapoff' >&2; exit 1; }"
         do("swap off", "systemctl mask swap.target", "timeout 600 swapoff -a", gone)
     if wanted.timezone and actual.timezone != wanted.timezone:
@@ -148,7 +148,7 @@ def _tuned(profile: str) -> list[str]:
         "command -v tuned-adm >/dev/null || { echo 'tuned is not installed: add it to the architecture' >&2; exit 1; }",
         "systemctl enable --now tuned.service >&2",
         f"timeout 300 tuned-adm profile {quoted} >&2",
-        # tuned-adm says yes to profiles that it then fails to read.
+        # tuned-adm succeeds with profiles that tuned then fails to load.
         f'actual=$(cat /etc/tuned/active_profile); [ "$actual" = {quoted} ]'
         f' || {{ echo tuned: expected {quoted}, actual "$actual" >&2; exit 1; }}',
     ]
@@ -167,7 +167,7 @@ def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
     for name in wanted.forbidden:
         plain = name.replace("-", "_")
         if plain in actual.loaded and f"{REBOOT}{module_reason(name)}" not in actual.marks:
-            # In use: it goes with the next boot, which the blacklist is for.
+            # In use: it is not loaded at the next boot.
             record(
                 f"module {name} out",
                 f"timeout 60 modprobe -r -- {name} 2>/dev/null || {{ {reboot_mark(module_reason(name))}; }}",
@@ -182,9 +182,9 @@ def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
 
 
 def _blacklist(text: str | None) -> list[str]:
-    """The image that the kernel starts from has its own copy of this file, and of the modules.
+    """The initial file systems have copies of this file and of the modules.
 
-    Until that is rebuilt the file has one line more, so that a run that was cut off, or failed, is continued.
+    Until they are rebuilt the file has one line more, so that a run that was cut off, or failed, is continued.
     """
     new = f"{BLACKLIST}.rackproof-new"
 
@@ -209,7 +209,7 @@ def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> N
     if actual == count or f"{REBOOT}{HUGE_REASON}" in state.marks:
         return
     path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
-    # Memory that is in pieces already gives fewer; early at boot there is enough.
+    # Fragmented memory yields fewer pages; early at boot there is enough.
     record(
         f"{count} huge pages of {size} KiB",
         f'echo {count} >{path}; read -r n <{path}; [ "$n" = {count} ] || {{ {reboot_mark(HUGE_REASON)}; }}',
@@ -217,7 +217,7 @@ def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> N
 
 
 def hugepages_at_boot(hugepages: Mapping[int, int]) -> dict[str, str]:
-    """Files below /sys for pages that the command line does not reserve, and their values."""
+    """Files below /sys for pages that the command line does not reserve, with their values."""
     return {
         f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages": str(count)
         for size, count in sorted(hugepages.items())

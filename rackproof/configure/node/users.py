@@ -18,7 +18,7 @@ SUDOERS = "/etc/sudoers.d"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account as it is. ``password`` is the sha256 of the stored hash: the hash itself stays on the node."""
+    """State of one account. ``password`` is the sha256 of the stored hash: the hash itself stays on the node."""
 
     uid: int
     home: str
@@ -38,12 +38,12 @@ def sudo_text(user: User) -> str | None:
 
 
 def state_command(names: Sequence[str]) -> str:
-    """Ask for accounts, groups, keys and rights. Hashes of passwords do not leave the node."""
+    """Command that reads accounts, groups, keys and rights. Hashes of passwords do not leave the node."""
     return shell.script(__name__, "users", *names, sudoers=SUDOERS)
 
 
 def parse_state(lines: Sequence[str]) -> dict[str, Account]:
-    """Answer of ``state_command``; an account that is not there is not in it. Raises ValueError on anything else."""
+    """Answer of ``state_command``, without accounts that do not exist. Raises ValueError on anything else."""
     blocks: list[tuple[str, dict[str, list[str]]]] = []
     for line in lines:
         key, _, value = line.partition(" ")
@@ -83,7 +83,7 @@ class UserPlan:
 
 
 def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, Account]) -> UserPlan:
-    """What differs. ``hashes`` by user. Raises Refused when a name has another number than declared."""
+    """Differences. ``hashes`` by user. Raises Refused when an account has another uid than declared."""
     lines: list[str] = []
     reasons: list[str] = []
     passwords: list[str] = []
@@ -140,13 +140,13 @@ def _account(user: User, has: Account | None) -> list[str]:
 
 
 def _keys(name: str, absent: Sequence[str]) -> list[str]:
-    """Added behind those that are there; the file is written beside and moved."""
+    """Appended to the existing keys; the file is replaced atomically."""
     quoted = shlex.quote(name)
     text = shlex.quote("".join(f"{key}\n" for key in absent))
     return [
         f'h=$(getent passwd {quoted} | cut -d: -f6); g=$(id -gn {quoted}); f="$h/.ssh/authorized_keys"',
         f'install -d -m 700 -o {quoted} -g "$g" "$h/.ssh"',
-        # Never through a link that its owner has put there.
+        # Never through a symlink of the account's owner.
         'rm -f "$f.rackproof-new"; set -C',
         f'{{ [ ! -e "$f" ] || sed -e "\\$a\\\\" "$f"; printf %s {text}; }} >"$f.rackproof-new"; set +C',
         f'chmod 600 "$f.rackproof-new" && chown -h {quoted}:"$g" "$f.rackproof-new" && mv -f "$f.rackproof-new" "$f"',
@@ -154,11 +154,11 @@ def _keys(name: str, absent: Sequence[str]) -> list[str]:
 
 
 def _sudo(user: User) -> list[str]:
-    """A rule that sudo cannot read locks everybody out of it, so it is checked before it is there."""
+    """A rule that sudo cannot parse disables sudo for all users, so it is checked before it is installed."""
     path, text = sudo_file(user.name), sudo_text(user)
     if text is None:
         return [f"rm -f -- {path}"]
-    # visudo and sudo pass over names with a dot, so the half-made file counts for nothing.
+    # visudo and sudo ignore names with a dot, so an incomplete file has no effect.
     new = f"{SUDOERS}/.rackproof-{user.name}.new"
     message = shlex.quote(f"user {user.name}: sudo: visudo does not accept the rule; nothing was changed")
     return [

@@ -13,11 +13,11 @@ from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
 
 SPARE_S = 900
-"""Of pyinfra's limit for the whole operation: what reading and giving back take beside the waiting."""
+"""Added to pyinfra's limit for the whole operation: reading, and giving nodes back to Slurm."""
 
 
 def arguments(site: Site, inputs: RebootInputs, mode: object) -> dict[str, Any]:
-    """Of ``operations.reboot``. Raises DeployError for a mode that is none."""
+    """Arguments of ``operations.reboot``. Raises DeployError for an unknown mode."""
     slurm, works = site.architecture.slurm, site.in_slurm
     return {
         "mode": mode_of(site, mode),
@@ -31,7 +31,7 @@ def arguments(site: Site, inputs: RebootInputs, mode: object) -> dict[str, Any]:
 
 
 def mode_of(site: Site, word: object) -> Mode:
-    """Raises DeployError for a word that is none."""
+    """Raises DeployError for an unknown mode."""
     try:
         return Mode(word)
     except ValueError:
@@ -39,7 +39,7 @@ def mode_of(site: Site, word: object) -> Mode:
 
 
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
-    """Raises DeployError when the inventory cannot be used, or says different things about the batches."""
+    """Raises DeployError when the inventory cannot be used, or has different batches for different nodes."""
     try:
         inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
         own = read_inputs(site.node, "rebooting", RebootInputs)

@@ -13,7 +13,7 @@ from rackproof.errors import InventoryError
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Everything that slurm.conf says, except for what the nodes have."""
+    """Contents of slurm.conf, except for the nodes' hardware."""
 
     declared: Slurm
     inputs: SlurmInputs
@@ -21,13 +21,13 @@ class Cluster:
     controller_address: str | None
     """On rail 0, where every node of the cluster has one; None: it is reached by its name."""
     nodes: tuple[str, ...]
-    """Those that run slurmd, in inventory order."""
+    """Nodes that run slurmd, in inventory order."""
     mig: bool = False
     """GPUs are given to jobs in partitions of MIG."""
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Every node that has a part in it."""
+        """The controller and all nodes."""
         return tuple(dict.fromkeys((self.controller, *self.nodes)))
 
     @property
@@ -36,14 +36,14 @@ class Cluster:
 
     @property
     def health_check(self) -> str | None:
-        """The program, where it runs at all."""
+        """Path of the program, where it runs at all."""
         return self.declared.health_check if self.inputs.health_check_interval_s else None
 
 
 def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> Cluster | None:
-    """The cluster of a rack; None where the architecture has none, or leaves its controller to somebody else.
+    """The cluster of a rack; None where the architecture has none, or its controller is outside the rack.
 
-    Raises InventoryError, one line, when the architecture asks for what this rack cannot have.
+    Raises InventoryError, one line, when the architecture demands what this rack cannot have.
     """
     declared = architecture.slurm
     if declared is None or declared.controller_role is None:
@@ -88,9 +88,10 @@ def _check_gpus(architecture: Architecture, wanted: int) -> None:
 
 
 def check_mig(cluster: Cluster, node: str) -> None:
-    """Raises InventoryError where no way to find the partitions of MIG is left. Of a node with real GPUs.
+    """Raises InventoryError where no method is left to find MIG devices.
 
-    ``nvidia`` finds whole GPUs only, and ``off`` counts /dev/nvidiaN, of which partitions have none (gres.conf(5)).
+    For a node with real GPUs. ``nvidia`` finds whole GPUs only, and ``off`` counts /dev/nvidiaN, which MIG devices lack
+    (gres.conf(5)).
     """
     method = cluster.inputs.gres_autodetect
     if cluster.mig and method not in ("auto", "nvml"):
@@ -105,7 +106,7 @@ def is_member(cluster: Cluster, node: Node) -> bool:
 
 
 def package_names(cluster: Cluster, node: Node, family: str) -> tuple[str, ...]:
-    """What a node needs, by the names of its distribution's family (``debian`` or ``rhel``)."""
+    """Packages of a node, by the names of its distribution's family (``debian`` or ``rhel``)."""
     controller, worker = node.name == cluster.controller, node.name in cluster.nodes
     debian = family == "debian"
     names = ["munge", "slurm-client"] if debian else ["munge", "slurm"]

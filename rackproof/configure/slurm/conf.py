@@ -23,24 +23,24 @@ RESTART_KEYS = frozenset(
     )
 )  # fmt: skip
 """Keys that a daemon reads when it starts (slurm.conf(5)). Everything else takes ``scontrol reconfigure``; so does,
-from 23.11 on, a changed set of nodes, for which older daemons have to be started anew. Jobs outlive either."""
+from 23.11 on, a changed set of nodes, for which older daemons have to be restarted. Jobs outlive either."""
 
 
 class NoPartitions(Refused):
-    """Slurm's package cannot find the partitions of MIG that it is to give to jobs."""
+    """Slurm's package cannot find the MIG devices that are declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """slurm.conf as it stands in a file."""
+    """slurm.conf as parsed from a file."""
 
     ours: bool
     values: Mapping[str, str]
-    """By key in lower case; nodes and partitions are not in it."""
+    """By key in lower case, without nodes and partitions."""
     nodes: Mapping[str, NodeLine]
     partitions: tuple[str, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
-    """Node: its CpuSpecList, where it has one."""
+    """CpuSpecList by node, where it has one."""
 
     @property
     def controller(self) -> str | None:
@@ -103,7 +103,7 @@ def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
 
 
 def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
-    """Raises Refused for processors that a node does not have, and where none is left for jobs: slurmd ends."""
+    """Raises Refused for processors that a node does not have, and where jobs have none: slurmd would exit."""
     kept = cluster.inputs.cpu_spec_list
     for names, line in folded(lines):
         threads = line.sockets * line.cores * line.threads
@@ -126,13 +126,13 @@ def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]
 
 
 def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
-    """gres.conf of one node. Raises NoPartitions, one line, for partitions of MIG without the NVML plugin."""
+    """gres.conf of one node. Raises NoPartitions, one line, for MIG devices without the NVML plugin."""
     lines = [f"{HEADER}. What this node has to give to jobs beside processors and memory."]
     for name, count in cluster.declared.gres.items():
         if name != "gpu":
             lines.append(f"Name={name} Count={count}")
         elif simulated:
-            # slurmd leaves out GPUs without a device, whatever their number.
+            # slurmd ignores GPUs without a device, whatever their number.
             lines += ["# Simulated: devices with nothing behind them.", "AutoDetect=off", _of_devices(DEVICE, count)]
         else:
             if cluster.mig and cluster.inputs.gres_autodetect != "nvml" and not nvml:
@@ -154,14 +154,14 @@ def _gpus(method: str, count: int, nvml: bool) -> list[str]:
 
 
 def needs_restart(before: Conf | None, after: Conf) -> bool:
-    """Whether daemons must start anew for a changed slurm.conf; else they read it again."""
+    """Whether daemons have to restart for a changed slurm.conf; otherwise they reread it."""
     if before is None or set(before.nodes) != set(after.nodes) or before.kept != after.kept:
         return True
     return any(before.values.get(key) != after.values.get(key) for key in RESTART_KEYS)
 
 
 def check_ours(node: str, before: Conf | None, cluster: Cluster) -> None:
-    """Raises OtherCluster: two controllers that know nothing of each other give the same node to two jobs."""
+    """Raises OtherCluster: two independent controllers would give the same node to two jobs."""
     if before is None:
         return
     if not before.ours:

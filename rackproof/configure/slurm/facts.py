@@ -1,4 +1,4 @@
-"""One question a node."""
+"""Facts about Slurm, one question a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlurmNodeState(Answer[nodes.NodeState]):
 
 
 class SlurmRegistration(Answer[registration.Registration]):
-    """How the controller has this node, where the kit changed its part of Slurm."""
+    """The controller's state of this node, where the kit changed its part of Slurm."""
 
     def command(self, node: str) -> str:
         return complete(registration.state_command(node))

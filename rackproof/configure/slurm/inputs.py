@@ -1,4 +1,4 @@
-"""How a site runs Slurm. What is promised (roles, resources, partitions, version) stands in the architecture."""
+"""Inputs of Slurm. The architecture has what is promised (roles, resources, partitions, version)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_KEYS = frozenset(
         "NodeName", "PartitionName", "Include",
     )
 )  # fmt: skip
-"""Keys of slurm.conf that the kit writes itself, in lower case: Slurm does not mind the case."""
+"""Keys of slurm.conf that the kit writes itself, in lower case: Slurm ignores case."""
 
 
 class SlurmInputs(Inputs):
@@ -35,8 +35,8 @@ class SlurmInputs(Inputs):
     state_directory: str = Field(default="/var/lib/slurm", pattern=r"^/[A-Za-z0-9._/-]+$")
     """Absolute path below which the controller keeps jobs and a node its spool. Default: Debian's packages."""
     return_to_service: Literal[0, 1, 2] = 1
-    """ReturnToService. 1: a node that was only silent comes back by itself, one that rebooted unasked waits for
-    somebody to look. Slurm's own default, 0, needs a hand after every pause of the network."""
+    """ReturnToService. 1: a node that only stopped answering comes back by itself, one that rebooted unexpectedly waits
+    for an operator. With Slurm's own default, 0, an operator is needed after every network outage."""
     select_parameters: str = Field(default="CR_Core_Memory", pattern=r"^[A-Za-z_,]+$")
     """SelectTypeParameters of select/cons_tres. Cores and memory, as most GPU clusters share nodes between jobs."""
     memory_reserved_mib: int = Field(default=0, ge=0)
@@ -73,8 +73,8 @@ class SlurmInputs(Inputs):
     """TCP port of slurmdbd. Source: slurm.conf(5)."""
     gres_autodetect: Literal["auto", "nvml", "nvidia", "rsmi", "off"] = "auto"
     """AutoDetect of gres.conf. auto: nvml where Slurm's package has that plugin, else the devices /dev/nvidiaN by
-    number. Partitions of MIG are found by nvml only (gres.conf(5)): anything else is refused with ``gpu.mig: Enabled``.
-    Simulated GPUs are counted only, whatever stands here."""
+    number. MIG devices are found by nvml only (gres.conf(5)): anything else is refused with ``gpu.mig: Enabled``.
+    Simulated GPUs are only counted, whatever the value."""
     partition_options: dict[str, dict[str, str]] = Field(default_factory=dict)
     """By partition: keys of its line, e.g. ``{gpu: {MaxTime: 2-00:00:00}}``. The first partition is the default."""
     extra: dict[str, str] = Field(default_factory=dict)
@@ -84,8 +84,8 @@ class SlurmInputs(Inputs):
     repository_key_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
     """URL of the key that its packages are signed with."""
     repository_key_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """Of the key's file, as the repository's owner publishes it. There is no default and no way without: a key that
-    changed stops the run on its node."""
+    """sha256 of the key's file, as the repository's owner publishes it. Required: a changed key stops the run on its
+    node."""
 
     @field_validator("extra")
     @classmethod
@@ -123,7 +123,7 @@ class SlurmInputs(Inputs):
 
     @property
     def daemons_off_spec(self) -> bool:
-        """Whether TaskPluginParam is to be written: by default slurmd sits on the very processors that are kept."""
+        """Whether TaskPluginParam is written: by default slurmd runs on the very processors that are reserved."""
         return bool(self.cpu_spec_list) and self._task_parameters is None
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What a node of the cluster has, as Slurm will be told: one question a node, one line for nodes that are alike."""
+"""Hardware and state of Slurm's nodes: one question a node, one line of slurm.conf for equal nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackproof.parse.slurm import Found, parse_slurmd_c
 CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"
 CHANGED = f"{PENDING}/slurm-changed"
-"""This node's part of Slurm was changed by the kit, and nobody has looked yet whether it came back."""
+"""Mark: the kit changed this node's part of Slurm, and has not verified since that it registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class NodeState:
     clock: float
     """Seconds since 1970, by its own clock."""
     hardware: Found | None
-    """None when it cannot be told."""
+    """None when it is not readable."""
     key: tuple[str, str, str] | None
-    """sha256, mode and owner of the munge key; None when there is none."""
+    """sha256, mode and owner of the munge key; None without one."""
     conf: str | None
-    """slurm.conf as it is there."""
+    """Content of slurm.conf."""
     nvml: bool
     changed: bool
 
@@ -67,21 +67,21 @@ def _key(lines: Sequence[str]) -> tuple[str, str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One node as slurm.conf has it."""
+    """One node in slurm.conf."""
 
     sockets: int
     cores: int
-    """Of one socket."""
+    """Per socket."""
     threads: int
     memory_mib: int
 
 
 def node_line(hardware: Found, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
-    """What to write for a node that has this.
+    """Line for a node with this hardware.
 
-    Memory is rounded down to whole multiples of about a 64th: nodes that are alike differ by a few MiB, and by a few
-    more after every new kernel. What is written already stays as long as it is within the tolerance: a configuration
-    that changed at every start of a node would be no configuration.
+    Memory is rounded down to whole multiples of about a 64th: equal nodes differ by a few MiB, and by a few more after
+    every new kernel. An existing value stays as long as it is within the tolerance, or slurm.conf would change at every
+    reboot of a node.
     """
     step = 1 if tolerance_pct < 2 else 1 << max(0, (hardware.memory_mib // 64).bit_length() - 1)
     memory = max(1, hardware.memory_mib // step * step)
@@ -107,7 +107,7 @@ def _set(names: Sequence[str]) -> str:
 
 
 def skew_s(node: float, node_asked: tuple[float, float], other: float, other_asked: tuple[float, float]) -> float:
-    """Seconds that two clocks are apart at least. Each was read between two times of the controller's own clock."""
+    """Minimal difference of two clocks, in seconds. Each was read between two times of a third clock."""
 
     def offset(clock: float, asked: tuple[float, float]) -> tuple[float, float]:
         return clock - asked[1], clock - asked[0]

@@ -30,7 +30,7 @@ from rackproof.remote.pyinfra_recording import RecordingConnector
 
 GRES = "/etc/slurm/gres.conf"
 Render = Callable[[list[str], list[str]], str]
-"""Lines of nodes and of partitions in, slurm.conf out."""
+"""Takes lines of nodes and of partitions, returns slurm.conf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def bring_munge_key(controller: str) -> Commands:
         elif host.state.is_executing:
             host.noop(f"{controller} does not answer; the key that is there stays")
         elif seen.state.key and seen.state.key == _key_of(controller):
-            # A recording has no secrets, and it has their digests.
+            # A recording has digests of secrets, not the secrets.
             host.noop("the munge key is the controller's")
         else:
             # Planned: the same run makes the key.
@@ -214,7 +214,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     here = required(look(host.name), "the state of Slurm")
     own = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
     conf.check_ours(host.name, own, cluster)
-    # All nodes start from what the controller has: what is kept of it must be the same everywhere.
+    # All nodes start from the controller's file, so that they keep the same of it.
     seen_there = look(cluster.controller)
     served = conf.parse_conf(seen_there.state.conf) if seen_there and seen_there.state.conf is not None else None
     lines, unknown = hardware(cluster, served or own)

@@ -56,7 +56,7 @@ def configuration(site: Site, cluster: Cluster, nodes: list[str], partitions: li
 
 
 def files(site: Site, cluster: Cluster) -> tuple[Entry, ...]:
-    """Everything but what another node has to answer for."""
+    """All files but those that depend on other nodes' answers."""
     base = cluster.inputs.state_directory
     cgroup, limits = "/etc/slurm/cgroup.conf", "/etc/systemd/system/slurmd.service.d/rackproof.conf"
     entries: list[Entry] = [RemoteDirectory("/etc/slurm"), RemoteDirectory(base)]
@@ -83,6 +83,6 @@ def node_units() -> tuple[Unit, ...]:
 
 
 def _memlock(site: Site) -> str:
-    """As systemd reads it."""
+    """The limit in systemd's notation."""
     memlock = site.architecture.system.limits_memlock
     return "infinity" if memlock == "unlimited" else f"{memlock}K"

@@ -1,7 +1,7 @@
-"""Whether a node came back to its controller after the kit changed something, and what to do when it did not.
+"""Registration of a node with its controller after a change of the kit, and recovery when it fails.
 
-A node that somebody drained stays drained, and a node that is down for a reason of its own stays down: only what the
-kit itself may have caused is undone, once, after the change.
+A node that an operator drained stays drained, and a node that is down for another reason stays down: only what the kit
+itself may have caused is undone, once, after the change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WAIT_S = 120
 @dataclass(frozen=True, slots=True)
 class Registration:
     changed: bool
-    """The kit changed this node's Slurm since it was last seen to be well."""
+    """The kit changed this node's Slurm since it last registered."""
     state: str | None
     reason: str | None
 
 
 def state_command(node: str) -> str:
-    """The controller is only asked where there is a mark: it takes no question from a node that nothing changed."""
+    """The controller is asked only where there is a mark, so unchanged nodes put no load on it."""
     name = shlex.quote(node)
     return (
         f"if [ -e {CHANGED} ]; then echo changed; "
@@ -40,8 +40,8 @@ def parse_state(lines: Sequence[str]) -> Registration:
 
 
 def settle_script(node: str) -> str:
-    """Wait until the node has registered, take it back where Slurm itself put it down, and say where it stands.
+    """Wait until the node has registered, resume it where Slurm itself put it down, and report its state.
 
-    Fails when it has not registered, or is refused; the mark stays then, and the next run tries again.
+    Fails when it has not registered, or is refused; the mark stays, and the next run tries again.
     """
     return shell.script(__name__, "registration", node=node, changed=CHANGED, wait_s=WAIT_S)

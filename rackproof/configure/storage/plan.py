@@ -40,7 +40,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def client_here(site: Site) -> Client:
-    """The clients of the node at hand, with the packages of its version set.
+    """Client software of the node at hand, with the packages of its version set.
 
     Raises DeclarationError where there is none for the node's operating system, DeployError when an input is missing.
     """
@@ -58,7 +58,7 @@ def client_here(site: Site) -> Client:
 def built_for_what_runs() -> bool:
     """Asked during the run. False while another kernel, or other drivers of the adapters, wait for the reboot.
 
-    A vendor's client would be built for what goes, and a node that fails here would never get to its reboot.
+    A vendor's client would be built for the old ones, and a node that fails here would never get to its reboot.
     """
     marks = host.get_fact(Marks) or frozenset()
     waiting = [mark for mark in marks if mark.startswith((f"{REBOOT}kernel ", f"{REBOOT}{DRIVERS}"))]
@@ -78,7 +78,7 @@ def ceph_server(site: Site) -> Node | None:
 def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | None = None) -> Client:
     """``locked``: package and version of what a version set brings.
 
-    Raises DeployError when an input is missing: nothing has been touched then.
+    Raises DeployError when an input is missing: nothing has been changed then.
     """
     around = replace(site.storage_around, locked=dict(locked or {}))
     try:
@@ -109,7 +109,7 @@ def local_drive(site: Site) -> Drive | None:
 
 
 def modules(site: Site) -> tuple[str, ...]:
-    """Kernel modules of the network file systems, loaded at boot; now, the first mount loads them."""
+    """Kernel modules of the network file systems, loaded at boot; until then the first mount loads them."""
     return client_of(site).modules
 
 
@@ -144,7 +144,7 @@ def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | No
 
 
 def read_ahead_steps(site: Site) -> tuple[Step, ...]:
-    """What udev does at every mount, for those that are there already."""
+    """What udev does at every mount, for existing mounts."""
     if all(mount.read_ahead_kib is None for mount in site.client_mounts()):
         return ()
     return (
@@ -181,12 +181,12 @@ def _unit_file(mount: DesiredMount, timeout_s: int) -> RemoteFile:
 
 
 def early_units(client: Client) -> tuple[Unit, ...]:
-    """Services that must be there before anything can be mounted."""
+    """Services that run before anything can be mounted."""
     return tuple(unit for unit in client.units if unit.name != TARGET)
 
 
 def units(site: Site) -> tuple[Unit, ...]:
-    """After the mounts: the retry service has nothing to wait for then and is up at once."""
+    """After the mounts, so that the retry service has nothing to wait for."""
     mounts = site.client_mounts()
     wanted = [Unit(mount.unit, running=None) for mount in mounts if not mount.network]
     if any(storage.class_ == "nfs" for storage in site.client_storage().values()):
@@ -197,7 +197,7 @@ def units(site: Site) -> tuple[Unit, ...]:
 
 
 def kept_mounts(site: Site, names: str) -> tuple[DesiredMount, ...]:
-    """Network mounts that stay when these are unmounted: names of storage divided by commas, or all.
+    """Network mounts that are kept when these are unmounted: names of storage divided by commas, or all.
 
     Raises DeployError for a storage that no node of the rack mounts.
     """

@@ -21,12 +21,12 @@ def why_nothing(site: Site) -> str | None:
 
 
 def export_paths(site: Site) -> tuple[str, ...]:
-    """What this node exports, sorted."""
+    """Exported paths of this node, sorted."""
     return tuple(sorted({storage.source for storage in site.served("nfs").values()}))
 
 
 def export_path(site: Site) -> str:
-    """Where its drive is mounted: the exported path that all others are below.
+    """Mount point of the node's drive: the exported path that all others are below.
 
     Raises DeployError when there is none: a drive has one mount point.
     """
@@ -40,20 +40,20 @@ def export_path(site: Site) -> str:
 
 
 def version_3(site: Site) -> bool:
-    """Whether a client is declared to speak it."""
+    """Whether a client is declared to use NFS 3."""
     wanted = {"vers=3", "nfsvers=3"}
     return any(wanted & set(storage.options) for storage in site.served("nfs").values())
 
 
 def second_addresses(site: Site) -> dict[str, str]:
-    """Port and its further address, with prefix length."""
+    """Further address by port, with prefix length."""
     addresses = site.node.data.get("fabric_second_addresses") or ()
     several = any((storage.mounts_per_client or 1) > 1 for storage in site.served("nfs").values())
     return {port.name: str(address) for port, address in zip(site.ports, addresses, strict=False)} if several else {}
 
 
 def address_steps(site: Site) -> tuple[Step, ...]:
-    """Now; at boot systemd-networkd gives the port both."""
+    """Second addresses of the running node; at boot systemd-networkd sets both."""
     return tuple(
         Step(
             name=f"Second address of {port}",
@@ -93,7 +93,7 @@ def export_mount(site: Site) -> DesiredMount:
 
 
 def export_subnets(site: Site) -> tuple[str, ...]:
-    """Raises DeployError where there are none: nobody could mount."""
+    """Raises DeployError where there are none: no client could mount."""
     if not site.fabric_subnets:
         raise DeployError(
             f"{site.node.name}: fabric_addresses: NFS is exported to the networks of its rails, the inventory has none"

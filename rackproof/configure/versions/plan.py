@@ -33,7 +33,7 @@ FREEZE_UNITS = {
     "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
     "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer"),
 }
-"""What upgrades a node behind everybody's back."""
+"""What upgrades packages by itself."""
 
 
 def why_nothing(site: Site) -> str | None:
@@ -44,7 +44,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
-    """Files of the components that this node gets. Raises DeployError for a draft."""
+    """Files of the components of this node. Raises DeployError for a draft."""
     try:
         return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
     except ValueError as error:
@@ -73,7 +73,7 @@ def dkms_here(machine: Machine) -> tuple[str, ...]:
 
 
 def compares_firmware(site: Site, machine: Machine) -> bool:
-    """Whether the node has adapters whose firmware the kit looks at. Raises DeployError."""
+    """Whether the node has adapters whose firmware the kit compares. Raises DeployError."""
     return bool(machine.devices(ADAPTERS)) and uses_adapters_here(site)
 
 
@@ -93,7 +93,7 @@ def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
-    """None without a version set, and on a node that cannot be read, whose first operation says so.
+    """None without a version set, and on a node that cannot be read, which its first operation refuses.
 
     Raises DeployError where the set contradicts itself or has nothing for the operating system.
     """
