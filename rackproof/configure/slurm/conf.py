@@ -161,7 +161,7 @@ def needs_restart(before: Conf | None, after: Conf) -> bool:
 
 
 def check_ours(node: str, before: Conf | None, cluster: Cluster) -> None:
-    """Raises OtherCluster: two independent controllers would give the same node to two jobs."""
+    """Raises Refused: two independent controllers would give the same node to two jobs."""
     if before is None:
         return
     if not before.ours:
