@@ -134,13 +134,13 @@ def _checked(document: Document | Merged) -> Architecture:
 
 
 def _index(search: Sequence[Path] | None) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in default_search() if search is None else search:
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 if path.suffix in _SUFFIXES and path.is_file():
-                    found.setdefault(path.stem, path)
-    return found
+                    files.setdefault(path.stem, path)
+    return files
 
 
 def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | None) -> LoadedArchitecture:

@@ -25,7 +25,7 @@ def load_rack(inventory: str) -> Rack:
     """
     inventory_file(inventory)
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "rackproof.inventory_reader", inventory],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -36,7 +36,7 @@ def load_rack(inventory: str) -> Rack:
         raise InventoryError(
             f"{inventory}: still loading after {TIMEOUT_S} s: it waits for something, or this machine has no time"
         ) from None
-    answer = _answer(inventory, done)
+    answer = _answer(inventory, completed)
     if "error" in answer:
         raise InventoryError(f"{inventory}: {answer['error']}")
     nodes = tuple(Node(n["name"], tuple(n["groups"]), n["data"]) for n in answer["nodes"])
@@ -45,11 +45,11 @@ def load_rack(inventory: str) -> Rack:
     return Rack(inventory, nodes)
 
 
-def _answer(inventory: str, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+def _answer(inventory: str, completed: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
     """The reader's last line; everything before it was printed by the inventory itself."""
     try:
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(completed.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        lines = completed.stderr.decode(errors="replace").strip().splitlines()
         raise InventoryError(f"{inventory}: {lines[-1] if lines else 'it ended without a word'}") from None
     return answer

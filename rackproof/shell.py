@@ -29,7 +29,7 @@ def script(module: str, name: str, *arguments: str, **values: str | int) -> str:
     declared, body = _parts(module.rpartition(".")[0], name)
     if set(declared) != set(values):
         raise TypeError(f"{name}.sh declares ({', '.join(declared)}), actual ({', '.join(values)})")
-    head = [assignments(**{each: values[each] for each in declared})] if declared else []
+    head = [assignments(**{name: values[name] for name in declared})] if declared else []
     head += [f"set -- {' '.join(map(shlex.quote, arguments))}"] if arguments else []
     return "\n".join([*head, body])
 

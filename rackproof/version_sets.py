@@ -26,7 +26,7 @@ def lock_path(node: Node, inventory: str = "") -> Path | None:
         raise InventoryError(f"{node.name}: {LOCK_KEY}: expected the path of a versions.lock.yaml, actual {named!r}")
     path = Path(named)
     beside = Path(inventory) if Path(inventory).is_dir() else Path(inventory).parent
-    return next((each for each in (path, beside / path) if each.is_file()), path)
+    return next((candidate for candidate in (path, beside / path) if candidate.is_file()), path)
 
 
 def load_versions(path: Path, locked: bool = True) -> VersionSet:

@@ -112,11 +112,11 @@ def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str) -> str:
 
 def sizes(profile: CollectiveProfile) -> list[int]:
     """Message sizes in bytes, as both engines step through them."""
-    found, size = [], profile.min_bytes
+    sizes, size = [], profile.min_bytes
     while size <= profile.max_bytes:
-        found.append(size)
+        sizes.append(size)
         size *= profile.factor
-    return found
+    return sizes
 
 
 def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:

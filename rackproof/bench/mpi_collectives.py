@@ -50,8 +50,8 @@ def measure(op, comm, size, iterations, warmup):
         comm.Barrier()
         began = time.perf_counter()
         call()
-        mine = time.perf_counter() - began
-        samples.append(comm.allreduce(mine, MPI.MAX) * 1e6)
+        elapsed = time.perf_counter() - began
+        samples.append(comm.allreduce(elapsed, MPI.MAX) * 1e6)
         wrong += int(comm.allreduce(int(np.count_nonzero(recv != expected)), MPI.SUM))
     mean = sum(samples) / len(samples)
     alg = count * 4 / mean / 1e3

@@ -39,14 +39,16 @@ def run_steps(
             if step.id in done:
                 continue
             began = time.monotonic()
-            found, reason = _attempt(context, step)
+            measurements, reason = _attempt(context, step)
             missing = 0
             for place in step.expects:
-                measurement = found.get(key_of(place)) or unmeasured(place, reason or "the step gave no number for it")
+                measurement = measurements.get(key_of(place)) or unmeasured(
+                    place, reason or "the step gave no number for it"
+                )
                 missing += not measurement.samples
                 session.measured(measurement)
             planned = {key_of(place) for place in step.expects}
-            for measurement in (m for k, m in found.items() if k not in planned):  # e.g. a sum over fewer nodes
+            for measurement in (m for k, m in measurements.items() if k not in planned):  # e.g. a sum over fewer nodes
                 session.measured(measurement)
             status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
             body = {"step": step.id, "status": status, "elapsed_s": round(time.monotonic() - began, 3)}
@@ -59,15 +61,15 @@ def run_steps(
 
 
 def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement], str | None]:
-    found: dict[Key, Measurement] = {}
+    measurements: dict[Key, Measurement] = {}
     try:
         for measurement in step.execute(context):
-            found[key_of(measurement)] = measurement
+            measurements[key_of(measurement)] = measurement
     except RemoteError as error:
-        return found, str(error)
+        return measurements, str(error)
     except ParseError as error:
-        return found, f"unreadable output: {error}"
-    return found, None
+        return measurements, f"unreadable output: {error}"
+    return measurements, None
 
 
 def _tidy(context: BenchContext) -> None:

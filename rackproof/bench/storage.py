@@ -215,16 +215,16 @@ class _StorageStep:
 
     def _beside(self, entry: fio.JobResult, node: str) -> dict[str, float]:
         """What the same run says about itself: Little's law needs the whole latency, from submission on."""
-        done = entry.write if self.job.rw == "write" else entry.read
-        found = dict(self.memory.get(node, {}))
-        found["dataset_bytes"] = float(self.job.file_bytes * self.job.numjobs)
-        found["outstanding"] = float(self.job.iodepth * self.job.numjobs)
-        if done is not None:
-            found["application_bytes"] = float(done.io_bytes)
-            found["iops"] = done.iops
-            if done.lat is not None:
-                found["latency_s"] = done.lat.mean_ns / 1e9
-        return found
+        direction = entry.write if self.job.rw == "write" else entry.read
+        conditions = dict(self.memory.get(node, {}))
+        conditions["dataset_bytes"] = float(self.job.file_bytes * self.job.numjobs)
+        conditions["outstanding"] = float(self.job.iodepth * self.job.numjobs)
+        if direction is not None:
+            conditions["application_bytes"] = float(direction.io_bytes)
+            conditions["iops"] = direction.iops
+            if direction.lat is not None:
+                conditions["latency_s"] = direction.lat.mean_ns / 1e9
+        return conditions
 
     def _companions(self, node: str) -> dict[str, list[float]]:
         """Of one client; of all of them together only what adds up."""
@@ -250,9 +250,9 @@ class _StorageStep:
 
 def _memory(text: str) -> dict[str, float]:
     """Lines such as ``client_ram_bytes 1026392064``; one that says anything else is not there."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for line in text.splitlines():
         name, _, number = line.partition(" ")
         if name in ("client_ram_bytes", "cached_bytes_start") and number.strip().isdecimal():
-            found[name] = float(number)
-    return found
+            values[name] = float(number)
+    return values

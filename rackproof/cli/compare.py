@@ -51,14 +51,14 @@ def compare(
     folder, other = find_run(output, run_a), find_run(output, run_b)
     (before, warnings), (after, more) = _read("A", folder), _read("B", other)
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info_of(before))
-    found = compared(reference.model, before, after, threshold, (*warnings, *more))
+    comparison = compared(reference.model, before, after, threshold, (*warnings, *more))
     if as_json:
-        click.echo(to_json(found), nl=False)
+        click.echo(to_json(comparison), nl=False)
     else:
         from rich.console import Console
 
-        show(found, Console(), everything)
-    raise click.exceptions.Exit(found.exit_status)
+        show(comparison, Console(), everything)
+    raise click.exceptions.Exit(comparison.exit_status)
 
 
 def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:

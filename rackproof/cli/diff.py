@@ -39,7 +39,7 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
     if after is None:
         recordings = _read(before)
         drifted = deviations(recordings)
-        pairs = _peers(recordings, {name for found in drifted for name in found.nodes})
+        pairs = _peers(recordings, {name for deviation in drifted for name in deviation.nodes})
     elif before.is_file() and after.is_file():
         pairs = [(read_recording(before), read_recording(after), ())]
     else:
@@ -51,13 +51,15 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
             folded.setdefault((against, difference), []).append(b.node.name)
     for line in alone:
         click.echo(line)
-    for found in drifted:
-        click.secho(found.line, fg="yellow")
+    for deviation in drifted:
+        click.secho(deviation.line, fg="yellow")
     for (against, difference), nodes in folded.items():
         click.secho(f"{fold(nodes)}{against}: {difference.command}", bold=True)
         for line in difference.lines:
             click.secho(f"  {line}", fg=_COLOURS.get(line[:1]))
-    different = {name for names in folded.values() for name in names} | {n for found in drifted for n in found.nodes}
+    different = {name for names in folded.values() for name in names} | {
+        n for deviation in drifted for n in deviation.nodes
+    }
     click.echo(f"{len(pairs)} compared, " + (f"{fold(sorted(different))} differ" if different else "no difference"))
     ctx.exit(EXIT_FAILED if folded or alone or drifted or not pairs else EXIT_OK)
 
@@ -87,6 +89,6 @@ def _peers(recordings: list[Recording], drifted: Set[str]) -> list[Pair]:
         groups.setdefault(recording.node.groups, []).append(recording)
     pairs: list[Pair] = []
     for same in groups.values():
-        rule = next((each for each in same if each.node.name not in drifted), same[0])
+        rule = next((recording for recording in same if recording.node.name not in drifted), same[0])
         pairs += [(rule, other, tuple(same)) for other in same if other is not rule]
     return pairs

@@ -23,14 +23,14 @@ def inputs(keys: tuple[str, ...], as_json: bool) -> None:
     for key in keys:
         if key not in MODELS:
             raise click.UsageError(f"{key}: no such mapping; {suggestion(key, MODELS)}")
-    found = [] if keys else list(plain_inputs())
+    entries = [] if keys else list(plain_inputs())
     for key in keys or sorted(MODELS):
-        found += described(key)
+        entries += described(key)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=1))
+        click.echo(json.dumps([asdict(entry) for entry in entries], indent=1))
         return
-    for each in found:
-        default = f" = {each.default}" if each.default else ""
-        click.secho(f"{each.key}: {each.type}{default}" if each.type else each.key, bold=True)
-        if each.text:
-            click.echo(textwrap.indent(textwrap.fill(" ".join(each.text.split()), 112), "    "))
+    for entry in entries:
+        default = f" = {entry.default}" if entry.default else ""
+        click.secho(f"{entry.key}: {entry.type}{default}" if entry.type else entry.key, bold=True)
+        if entry.text:
+            click.echo(textwrap.indent(textwrap.fill(" ".join(entry.text.split()), 112), "    "))

@@ -38,7 +38,7 @@ def local_run(
             raise RunError(f"--unmeasured-ok: no check '{name}'; {suggestion(name, sorted(checks))}")
     results = excused(list(survey(context, checks)), declared)
     if junit is not None:
-        write_junit(junit, results, context.rack.source, context.arch.metadata, selection.said)
+        write_junit(junit, results, context.rack.source, context.arch.metadata, selection.description)
     if brief:
         if line := brief_line(results):
             click.echo(line)
@@ -46,7 +46,7 @@ def local_run(
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{node.name} ({', '.join(node.groups)}) against {arch.id} {arch.version}")
-    tell(results, selection.said, "this machine; nothing was kept", as_json)
+    tell(results, selection.description, "this machine; nothing was kept", as_json)
 
 
 def tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -> NoReturn:

@@ -61,34 +61,34 @@ def list_(
         return load(str(named))
 
     items = merged(items_of_rack(rack, architecture_of, lambda node: versions_of(node, rack.source), machine_of))
-    platforms = sorted({each.platform for each in items if each.platform})
+    platforms = sorted({item.platform for item in items if item.platform})
     if platform is not None:
         if platform not in platforms:
             raise InventoryError(f"--platform {platform}: {suggestion(platform, platforms)}")
-        items = tuple(each for each in items if each.platform in ("", platform))
-    listed = [each for each in items if each.kind != "unlisted"]
-    open_ = [each for each in items if each.kind == "unlisted"]
+        items = tuple(item for item in items if item.platform in ("", platform))
+    listed = [item for item in items if item.kind != "unlisted"]
+    open_ = [item for item in items if item.kind == "unlisted"]
     if as_json:
         document = {
             "schema": SCHEMA,
             "inventory": inventory,
-            "items": [each.as_json() for each in listed],
-            "unlisted": [each.as_json() for each in open_],
+            "items": [item.as_json() for item in listed],
+            "unlisted": [item.as_json() for item in open_],
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     kind = ""
-    for each in listed:
-        if each.kind != kind:
-            kind = each.kind
+    for item in listed:
+        if item.kind != kind:
+            kind = item.kind
             click.echo(f"{kind}:")
-        words = (each.name, each.version, each.platform, each.repository, each.url, _digest(each.sha256, each.kind))
-        click.echo(f"  {'  '.join(word for word in words if word)}  ({each.needed_by})")
+        words = (item.name, item.version, item.platform, item.repository, item.url, _digest(item.sha256, item.kind))
+        click.echo(f"  {'  '.join(word for word in words if word)}  ({item.needed_by})")
     if open_:
         click.echo("not listed:")
-    for each in open_:
-        click.echo(f"  {each.name}{f'  {each.platform}' if each.platform else ''}  ({each.needed_by})")
-    unpinned = sum(each.kind in ("key", "file") and not each.sha256 for each in listed)
+    for item in open_:
+        click.echo(f"  {item.name}{f'  {item.platform}' if item.platform else ''}  ({item.needed_by})")
+    unpinned = sum(item.kind in ("key", "file") and not item.sha256 for item in listed)
     click.echo(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(open_)}")
 
 

@@ -66,10 +66,10 @@ def judged(
 
 
 def _broken(why: str | None, lost: Sequence[str]) -> Verdict:
-    said = [f"{why}; everything from there on is left out"] if why is not None else []
+    problems = [f"{why}; everything from there on is left out"] if why is not None else []
     if lost:
         count = f"{len(lost)} outputs do not stand as they were recorded, the first: " if len(lost) > 1 else ""
-        said.append(f"{count}{lost[0]}")
+        problems.append(f"{count}{lost[0]}")
     return Verdict(
         id="run.evidence",
         kind="check",
@@ -77,7 +77,7 @@ def _broken(why: str | None, lost: Sequence[str]) -> Verdict:
         subject="rack",
         status=Status.INVALID,
         required=True,
-        message="; ".join(said),
+        message="; ".join(problems),
         reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it;"
         " a number whose output is gone cannot be checked.",
         hint="Find out who changed the files; restore them from a copy, or measure again.",
@@ -119,11 +119,11 @@ def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
     """What the page shows; an output that is lost or was changed is not shown, and ``judged`` says so."""
-    found = {}
+    texts = {}
     for entry in certificate.evidence.raw:
         with contextlib.suppress(RunError):
-            found[entry.sha256] = read_raw(folder, entry.sha256)
-    return found
+            texts[entry.sha256] = read_raw(folder, entry.sha256)
+    return texts
 
 
 def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:

@@ -34,10 +34,10 @@ class Plain:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = self._said = time.monotonic()
+        self._began = self._last_sign = time.monotonic()
 
     def _say(self, text: str) -> None:
-        self._said = time.monotonic()
+        self._last_sign = time.monotonic()
         self._console.print(
             f"[{clock(time.monotonic() - self._began):>5}] {text}", markup=False, highlight=False, soft_wrap=True
         )
@@ -48,7 +48,7 @@ class Plain:
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         if total:
             self._say(f"  {index}/{total} {title}" + (f", about {clock(left_s)} left" if left_s is not None else ""))
-        elif time.monotonic() - self._said >= SIGN_OF_LIFE_S:
+        elif time.monotonic() - self._last_sign >= SIGN_OF_LIFE_S:
             self._say(f"  {title}")
 
     def line(self, text: str) -> None:

@@ -101,12 +101,12 @@ def recordings_of(context: Context) -> list[Recording]:
 
 def losses(context: Context) -> dict[str, str | None]:
     """Why a selected node could not be asked to the end, by node; None where it could."""
-    found = {}
+    recordings = {}
     for recording in recordings_of(context):
         name = recording.node.name
         nothing = None if recording.results else "no check of the architecture asks it anything"
-        found[name] = context.readers[name].lost or nothing
-    return found
+        recordings[name] = context.readers[name].lost or nothing
+    return recordings
 
 
 def report(context: Context) -> list[str]:

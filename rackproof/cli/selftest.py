@@ -47,13 +47,13 @@ def selftest(
     if list_only:
         click.echo("\n".join(listing(material.catalogue)))
         return
-    found = detect(material, check, healthy, lambda line: click.echo(line, err=True))
+    detection = detect(material, check, healthy, lambda line: click.echo(line, err=True))
     if json_file is not None:
         try:
-            json_file.write_text(json.dumps(as_json(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            json_file.write_text(json.dumps(as_json(detection), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         except OSError as error:
             raise RunError(f"{json_file}: cannot be written: {error.strerror or error}") from None
-    for lines in (detection_table(found), complaints(found), summary(found)):
+    for lines in (detection_table(detection), complaints(detection), summary(detection)):
         if lines:
             click.echo("\n".join(lines) + "\n")
-    ctx.exit(EXIT_OK if found.good else EXIT_FAILED)
+    ctx.exit(EXIT_OK if detection.good else EXIT_FAILED)

@@ -84,7 +84,7 @@ def validate(
     run = prepare(inventory, architecture, output, None, None, ("connect", "validate"))
     run.selection = selected(run.rack, limit, tags, expression)
     refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder()).values()))
-    if run.selection.said:
+    if run.selection.description:
         _part(run, junit, quiet, as_json)
     finish(run, quiet, as_json, only="check", on_records=lambda records: _junit(run, results_of(records), junit))
 
@@ -94,11 +94,11 @@ def _offline(context: Context, recordings: str, junit: Path | None, as_json: boo
     refuse_unknown(context.selection.tags, (check for check, _ in checks.values()))
     results = list(survey(context, checks))
     if junit is not None:
-        write_junit(junit, results, context.rack.source, context.arch.metadata, context.selection.said)
+        write_junit(junit, results, context.rack.source, context.arch.metadata, context.selection.description)
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
-    tell(results, context.selection.said, f"from recordings in {recordings}; no node was asked", as_json)
+    tell(results, context.selection.description, f"from recordings in {recordings}; no node was asked", as_json)
 
 
 def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
@@ -108,7 +108,7 @@ def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
     _junit(run, results, junit)
     if all(result.check == REACHABLE for result in results):
         results = []
-    tell(results, run.selection.said, f"evidence in {run.folder}", as_json)
+    tell(results, run.selection.description, f"evidence in {run.folder}", as_json)
 
 
 def results_of(records: Sequence[Record]) -> list[CheckResult]:
@@ -119,4 +119,4 @@ def results_of(records: Sequence[Record]) -> list[CheckResult]:
 def _junit(run: Run, results: Sequence[CheckResult], junit: Path | None) -> None:
     if junit is not None:
         metadata = run.architecture.model.metadata
-        write_junit(junit, results, run.rack.source, metadata, run.selection.said, run.folder.name)
+        write_junit(junit, results, run.rack.source, metadata, run.selection.description, run.folder.name)

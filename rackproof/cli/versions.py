@@ -37,17 +37,19 @@ def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
     from rackproof.core.versions.document import unpinned
     from rackproof.version_sets import load_versions
 
-    found = load_versions(file, locked=False)
+    version_set = load_versions(file, locked=False)
     arch = architectures.load(architecture).model if architecture else None
-    _table(found)
-    problems = [each.sentence for each in contradictions(found)]
+    _table(version_set)
+    problems = [contradiction.sentence for contradiction in contradictions(version_set)]
     if arch is not None:
-        for name, platform in found.platforms.items():
-            problems += [f"{name}: conflict {each.sentence}" for each in find_conflicts(arch, platform.components)]
+        for name, platform in version_set.platforms.items():
+            problems += [
+                f"{name}: conflict {conflict.sentence}" for conflict in find_conflicts(arch, platform.components)
+            ]
     for problem in problems:
         click.echo(problem, err=True)
-    missing = unpinned(found)
-    state = "locked" if found.locked else f"a draft ({len(missing)} digests of downloads are open)"
+    missing = unpinned(version_set)
+    state = "locked" if version_set.locked else f"a draft ({len(missing)} digests of downloads are open)"
     click.echo(f"{file}: {state}, {len(problems)} problem(s)")
     ctx.exit(EXIT_FAILED if problems else EXIT_OK)
 
@@ -87,11 +89,11 @@ def _lock_file(file: Path, output: Path | None) -> None:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise VersionSetError(f"{file}: cannot be read ({error})") from None
-    found = sealed(text, str(file))
-    problems = contradictions(read_versions(found, str(file)))
+    sealed_text = sealed(text, str(file))
+    problems = contradictions(read_versions(sealed_text, str(file)))
     if problems:
         raise VersionSetError(f"{file}: {problems[0].sentence}; a set that contradicts itself is not locked")
-    _write(output or file, found)
+    _write(output or file, sealed_text)
     click.echo(f"{output or file}: locked")
 
 
@@ -127,29 +129,33 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         return EXIT_INCOMPLETE
     try:
         others = differing(captures)
-        found = None if others else assemble(name, captures, known)
+        version_set = None if others else assemble(name, captures, known)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise VersionSetError(f"what is installed makes no set: {first['loc']}: {first['msg']}") from None
     except ValueError as error:
         raise VersionSetError(f"what is installed makes no set: {error}") from None
-    for each in others:
-        click.echo(each.sentence, err=True)
-    if found is None:
-        click.echo(f"nothing is locked: {fold({each.node for each in others})} differ from their peers", err=True)
+    for deviation in others:
+        click.echo(deviation.sentence, err=True)
+    if version_set is None:
+        click.echo(
+            f"nothing is locked: {fold({deviation.node for deviation in others})} differ from their peers", err=True
+        )
         return EXIT_FAILED
-    problems = contradictions(found)
+    problems = contradictions(version_set)
     for problem in problems:
         click.echo(problem.sentence, err=True)
-    text = to_text(found)
-    pinned = not unpinned(found) and not problems
+    text = to_text(version_set)
+    pinned = not unpinned(version_set) and not problems
     _write(output, sealed(text, str(output)) if pinned else text)
-    _table(found)
+    _table(version_set)
     if problems:
         click.echo(f"{output}: written as a draft: it contradicts itself")
         return EXIT_FAILED
     if not pinned:
-        click.echo(f"{output}: a draft; fill in {', '.join(unpinned(found))}, then rackproof versions lock {output}")
+        click.echo(
+            f"{output}: a draft; fill in {', '.join(unpinned(version_set))}, then rackproof versions lock {output}"
+        )
         return EXIT_INCOMPLETE
     click.echo(f"{output}: locked, from {fold(captures)}")
     return EXIT_OK
@@ -162,11 +168,11 @@ def _write(path: Path, text: str) -> None:
         raise VersionSetError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _table(found: VersionSet) -> None:
-    for name, platform in found.platforms.items():
+def _table(version_set: VersionSet) -> None:
+    for name, platform in version_set.platforms.items():
         click.echo(f"{name}:")
-        for key, each in platform.components.named():
-            source = "" if each.repository == "distribution" else f" from {each.repository}"
-            click.echo(f"  {key:<20} {each.version:<28} {len(each.packages)} package(s){source}")
+        for key, component in platform.components.named():
+            source = "" if component.repository == "distribution" else f" from {component.repository}"
+            click.echo(f"  {key:<20} {component.version:<28} {len(component.packages)} package(s){source}")
         for firmware in platform.components.nic_firmware:
             click.echo(f"  {'firmware':<20} {firmware.version:<28} {firmware.psid or firmware.model}")

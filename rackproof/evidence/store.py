@@ -195,7 +195,7 @@ def read_raw(folder: Path, name: str) -> bytes:
 
 def named_outputs(records: Iterable[Record]) -> dict[str, str]:
     """Every output that a record rests on, with what named it first: ``the measurement in record 7``."""
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for record in records:
         match record.kind:
             case Kind.COMMAND:
@@ -205,8 +205,8 @@ def named_outputs(records: Iterable[Record]) -> dict[str, str]:
             case _:
                 continue
         for name in names:
-            found.setdefault(name, f"the {record.kind.value} in record {record.seq}")
-    return found
+            outputs.setdefault(name, f"the {record.kind.value} in record {record.seq}")
+    return outputs
 
 
 def lost_outputs(folder: Path, records: Iterable[Record]) -> list[str]:

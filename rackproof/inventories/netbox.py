@@ -45,9 +45,9 @@ def from_netbox(
         primary = device.get("primary_ip4") or device.get("primary_ip")
         if isinstance(primary, dict) and primary.get("address"):
             node_data["ssh_hostname"] = str(primary["address"]).split("/")[0]
-        for key, found in (("fabric_macs", macs.get(name)), ("fabric_addresses", ips.get(name))):
-            if found:
-                node_data[key] = [found[rail] for rail in sorted(found)]
+        for key, values in (("fabric_macs", macs.get(name)), ("fabric_addresses", ips.get(name))):
+            if values:
+                node_data[key] = [values[rail] for rail in sorted(values)]
         custom = device.get("custom_fields") or {}
         for key, named in (fields or {}).items():
             if named not in custom:
@@ -72,12 +72,12 @@ def _objects(path: str | Path) -> list[tuple[str, dict[str, Any]]]:
         results = document
     else:
         raise SourceError(f"{path}: expected a list of objects, or a page of NetBox's API with results")
-    found = []
-    for index, each in enumerate(results, 1):
-        if not isinstance(each, dict):
-            raise SourceError(f"{path}: object {index}: expected a mapping, actual {type(each).__name__}")
-        found.append((f"{path}: object {index} (id {each.get('id', 'unknown')})", each))
-    return found
+    objects = []
+    for index, result in enumerate(results, 1):
+        if not isinstance(result, dict):
+            raise SourceError(f"{path}: object {index}: expected a mapping, actual {type(result).__name__}")
+        objects.append((f"{path}: object {index} (id {result.get('id', 'unknown')})", result))
+    return objects
 
 
 def _pattern(path: str | Path, rails: str | None) -> re.Pattern[str] | None:
@@ -98,7 +98,7 @@ def _rail(pattern: re.Pattern[str] | None, interface: str, where: str) -> int | 
 
 
 def _macs(path: str | Path, pattern: re.Pattern[str] | None) -> dict[str, dict[int, str]]:
-    found: dict[str, dict[int, str]] = {}
+    macs: dict[str, dict[int, str]] = {}
     for where, interface in _objects(path):
         name, device = str(interface.get("name") or ""), _word(interface.get("device"), "name")
         rail = _rail(pattern, name, where)
@@ -108,29 +108,29 @@ def _macs(path: str | Path, pattern: re.Pattern[str] | None) -> dict[str, dict[i
         mac = _word(interface.get("primary_mac_address"), "mac_address") or interface.get("mac_address")
         if not mac:
             raise SourceError(f"{where}: {device} {name}: no MAC address; enter it in NetBox, or use fabric_paths")
-        _put(found, device, rail, str(mac).lower(), f"{where}: {device} {name}")
-    return found
+        _put(macs, device, rail, str(mac).lower(), f"{where}: {device} {name}")
+    return macs
 
 
 def _addresses(path: str | Path, pattern: re.Pattern[str] | None) -> dict[str, dict[int, str]]:
-    found: dict[str, dict[int, str]] = {}
-    for where, each in _objects(path):
-        assigned = each.get("assigned_object")
-        if not isinstance(assigned, dict) or each.get("assigned_object_type", "dcim.interface") != "dcim.interface":
+    addresses: dict[str, dict[int, str]] = {}
+    for where, entry in _objects(path):
+        assigned = entry.get("assigned_object")
+        if not isinstance(assigned, dict) or entry.get("assigned_object_type", "dcim.interface") != "dcim.interface":
             continue
         name, device = str(assigned.get("name") or ""), _word(assigned.get("device"), "name")
         rail = _rail(pattern, name, where)
-        if rail is None or _word(each.get("family"), "value") == "6" or ":" in str(each.get("address")):
+        if rail is None or _word(entry.get("family"), "value") == "6" or ":" in str(entry.get("address")):
             continue
-        _put(found, device, rail, str(each.get("address") or ""), f"{where}: {device} {name}")
-    return found
+        _put(addresses, device, rail, str(entry.get("address") or ""), f"{where}: {device} {name}")
+    return addresses
 
 
-def _put(found: dict[str, dict[int, str]], device: str, rail: int, value: str, where: str) -> None:
-    mine = found.setdefault(device, {})
-    if rail in mine:
-        raise SourceError(f"{where}: rail {rail} has {mine[rail]} already, and {value}; one of them is too much")
-    mine[rail] = value
+def _put(devices: dict[str, dict[int, str]], device: str, rail: int, value: str, where: str) -> None:
+    rails = devices.setdefault(device, {})
+    if rail in rails:
+        raise SourceError(f"{where}: rail {rail} has {rails[rail]} already, and {value}; one of them is too much")
+    rails[rail] = value
 
 
 def _word(value: Any, key: str) -> str:

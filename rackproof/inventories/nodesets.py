@@ -28,23 +28,23 @@ def nodes(
         raise SourceError(f"nodes({nodeset!r}): no set of nodes: {error}") from None
     if not names:
         raise SourceError(f"nodes({nodeset!r}): no node in it")
-    found = []
+    nodes = []
     for place, name in enumerate(names, 1):
-        each = {key: _filled(nodeset, value, name, place) for key, value in data.items()}
+        own_data = {key: _filled(nodeset, value, name, place) for key, value in data.items()}
         if address is not None:
-            each["ssh_hostname"] = _filled(nodeset, address, name, place)
+            own_data["ssh_hostname"] = _filled(nodeset, address, name, place)
         if fabric:
-            each["fabric_addresses"] = [_filled(nodeset, rail, name, place) for rail in fabric]
-        found.append((name, each))
-    _check_addresses(nodeset, found)
-    return found
+            own_data["fabric_addresses"] = [_filled(nodeset, rail, name, place) for rail in fabric]
+        nodes.append((name, own_data))
+    _check_addresses(nodeset, nodes)
+    return nodes
 
 
 def _filled(nodeset: str, value: Any, name: str, place: int) -> Any:
     if isinstance(value, list | tuple):
-        return [_filled(nodeset, each, name, place) for each in value]
+        return [_filled(nodeset, entry, name, place) for entry in value]
     if isinstance(value, Mapping):
-        return {key: _filled(nodeset, each, name, place) for key, each in value.items()}
+        return {key: _filled(nodeset, entry, name, place) for key, entry in value.items()}
     if type(value) is not str or "{" not in value:  # a secret is no text to be filled in
         return value
     numbers = re.findall(r"\d+", name)
@@ -65,5 +65,5 @@ def _filled(nodeset: str, value: Any, name: str, place: int) -> Any:
     return filled
 
 
-def _check_addresses(nodeset: str, found: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    grouped([Record(f"nodes({nodeset!r})", name, "group", data) for name, data in found], nodeset)
+def _check_addresses(nodeset: str, nodes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    grouped([Record(f"nodes({nodeset!r})", name, "group", data) for name, data in nodes], nodeset)

@@ -138,6 +138,6 @@ def listed(value: Any) -> list[str]:
 
 def with_rails(data: dict[str, Any], rails: Sequence[Any], key: str) -> None:
     """Put the entries of all rails under one key; nothing where none has any."""
-    found = [str(entry).strip() for entry in rails if entry not in (None, "")]
-    if found:
-        data[key] = found
+    entries = [str(entry).strip() for entry in rails if entry not in (None, "")]
+    if entries:
+        data[key] = entries

@@ -29,13 +29,13 @@ def from_slurm(
     Raises SourceError.
     """
     text = read_text(path)
-    found = _of_json(path) if text.lstrip().startswith("{") else _of_text(path, text)
-    known = sorted({word for _, _, words in found for word in words})
+    nodes = _of_json(path) if text.lstrip().startswith("{") else _of_text(path, text)
+    known = sorted({word for _, _, words in nodes for word in words})
     for word in groups or {}:
         if word not in known:
             raise SourceError(f"{path}: no partition or feature {word!r}; {suggestion(word, known)}")
     records = []
-    for name, reached, words in found:
+    for name, reached, words in nodes:
         group = role if groups is None else next((groups[word] for word in groups if word in words), None)
         if group is None:
             continue
@@ -85,7 +85,7 @@ def _of_json(path: str | Path) -> _Found:
 
 def _words(value: Any) -> Sequence[str]:
     if isinstance(value, list):
-        return [str(each) for each in value]
+        return [str(entry) for entry in value]
     return [word for word in str(value or "").split(",") if word not in _EMPTY]
 
 

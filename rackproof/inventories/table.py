@@ -81,14 +81,14 @@ def _header(path: str | Path, line: int, cells: list[str], name: str, role: str,
     return cells
 
 
-def _data(found: Mapping[str, str], name: str, role: str, columns: Columns | None) -> dict[str, Any]:
-    chosen: Columns = columns or {key: key for key in found if key not in (name, role) and key}
+def _data(row: Mapping[str, str], name: str, role: str, columns: Columns | None) -> dict[str, Any]:
+    chosen: Columns = columns or {key: key for key in row if key not in (name, role) and key}
     data: dict[str, Any] = {}
     for key, given in chosen.items():
         if isinstance(given, str):
-            if not found[given]:
+            if not row[given]:
                 continue
-            data[key] = listed(found[given]) if key in LISTS else found[given]
+            data[key] = listed(row[given]) if key in LISTS else row[given]
         else:
-            with_rails(data, [found[column] for column in given], key)
+            with_rails(data, [row[column] for column in given], key)
     return data

@@ -31,21 +31,21 @@ def from_terraform(
         raise SourceError(f"{path}: no output {output!r}; {suggestion(output, document)}")
     value = document[output]["value"]
     if isinstance(value, dict):
-        value = [{name: key, **each} if isinstance(each, dict) else each for key, each in value.items()]
+        value = [{name: key, **entry} if isinstance(entry, dict) else entry for key, entry in value.items()]
     if not isinstance(value, list):
         raise SourceError(f"{path}: {output}: expected a list or a mapping of nodes, actual {type(value).__name__}")
     records = []
-    for index, each in enumerate(value, 1):
+    for index, entry in enumerate(value, 1):
         where = f"{path}: {output}[{index}]"
-        if not isinstance(each, dict):
-            raise SourceError(f"{where}: expected an object, actual {type(each).__name__}")
+        if not isinstance(entry, dict):
+            raise SourceError(f"{where}: expected an object, actual {type(entry).__name__}")
         for needed in (name, role, *(keys or {}).values()):
-            if needed not in each:
-                raise SourceError(f"{where}: no attribute {needed!r}; {suggestion(needed, each)}")
-        chosen = keys or {key: key for key in each if key not in (name, role)}
+            if needed not in entry:
+                raise SourceError(f"{where}: no attribute {needed!r}; {suggestion(needed, entry)}")
+        chosen = keys or {key: key for key in entry if key not in (name, role)}
         node_data = dict(data or {})
         for key, attribute in chosen.items():
-            if each[attribute] is not None:
-                node_data[key] = listed(each[attribute]) if key in LISTS else each[attribute]
-        records.append(Record(where, str(each[name]), str(each[role] or ""), node_data))
+            if entry[attribute] is not None:
+                node_data[key] = listed(entry[attribute]) if key in LISTS else entry[attribute]
+        records.append(Record(where, str(entry[name]), str(entry[role] or ""), node_data))
     return grouped(records, path, roles)

@@ -64,20 +64,20 @@ class LiveFault:
 @cache
 def _document() -> dict[str, Any]:
     text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
 
 
 @cache
 def live_faults() -> dict[str, LiveFault]:
     """Every fault by name, in the order of the file."""
-    found = {}
+    faults = {}
     for plain in _document()["faults"]:
         several = {key: tuple(plain[key]) for key in ("also", "monitor_inject", "monitor_heal") if key in plain}
         outcome = CheckOutcome(plain.get("outcome", CheckOutcome.FAILED))
         fault = LiveFault(**{**plain, **several, "outcome": outcome})
-        found[fault.name] = fault
-    return found
+        faults[fault.name] = fault
+    return faults
 
 
 def live_fault(name: str) -> LiveFault:
@@ -171,12 +171,12 @@ def _apply(lab: Lab, fault: LiveFault, node: str, state: str) -> None:
     if not (fault.inject if state == "on" else fault.heal):
         return
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*lab.ssh_command(lab.require_node(node), node), "sh", "-s"],
             input=script_of(fault, state), text=True, capture_output=True, timeout=SCRIPT_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise LabError(f"{fault.name} {state}: {node} does not end it within {SCRIPT_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise LabError(f"{fault.name} {state}: {node}: {said}")
+    if completed.returncode != 0:
+        reason = (completed.stderr.strip().splitlines() or [f"exit status {completed.returncode}"])[-1]
+        raise LabError(f"{fault.name} {state}: {node}: {reason}")

@@ -185,13 +185,13 @@ def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -
     say(f"  {what}")
     with log.open("wb") as handle:
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=handle, stderr=subprocess.STDOUT,
                 timeout=BUILD_TIMEOUT_S, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise LabError(f"building the image: {what} took more than {BUILD_TIMEOUT_S} s") from None
-    if done.returncode != 0:
+    if completed.returncode != 0:
         tail = log.read_text(errors="replace").strip().splitlines()[-12:]
         raise LabError(f"building the image: {what} failed:\n  " + "\n  ".join(tail))
 

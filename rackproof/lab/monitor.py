@@ -24,8 +24,8 @@ def ask(folder: Path, request: dict[str, Any]) -> None:
             keeper.connect_in(sock, folder, SOCKET)
             with sock.makefile("rwb") as stream:
                 stream.readline()
-                for each in ({"execute": "qmp_capabilities"}, request):
-                    stream.write(json.dumps(each).encode() + b"\n")
+                for message in ({"execute": "qmp_capabilities"}, request):
+                    stream.write(json.dumps(message).encode() + b"\n")
                     stream.flush()
                     answer = _answer(stream)
     except (OSError, ValueError) as error:
@@ -37,7 +37,7 @@ def ask(folder: Path, request: dict[str, Any]) -> None:
 def _answer(lines: Iterable[bytes]) -> dict[str, Any]:
     """The next line that is an answer; events come in between. Raises OSError, ValueError."""
     for line in lines:
-        said: dict[str, Any] = json.loads(line)
-        if "return" in said or "error" in said:
-            return said
+        answer: dict[str, Any] = json.loads(line)
+        if "return" in answer or "error" in answer:
+            return answer
     raise OSError("it hung up")

@@ -185,7 +185,7 @@ class Lab:
         except OSError:
             return False
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*self.ssh_command(spec, name), "true"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -194,7 +194,7 @@ class Lab:
             )
         except subprocess.TimeoutExpired:
             return False  # a guest that has only just begun to answer, on a busy machine: it is asked again
-        return done.returncode == 0
+        return completed.returncode == 0
 
     def _tail(self, name: str) -> str:
         folder = self.node_folder(name)
@@ -319,12 +319,12 @@ def _need(tools: dict[str, str]) -> None:
 
 
 def _overlay(path: Path, base: Path) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base), str(path)],
         stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
-    if done.returncode != 0:
-        raise LabError(f"{path}: qemu-img failed: {done.stderr.decode(errors='replace').strip()}")
+    if completed.returncode != 0:
+        raise LabError(f"{path}: qemu-img failed: {completed.stderr.decode(errors='replace').strip()}")
 
 
 def _free(port: int, kind: socket.SocketKind) -> bool:

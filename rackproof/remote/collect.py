@@ -225,19 +225,19 @@ class Gathering:
             for group in groups:
                 commands = self._missing(group[0], open_)
                 for node in group:
-                    mine = [command for command in commands if not self._readers[node].has(command)]
-                    if mine and self._readers[node].lost is None:
-                        wanted[node] = tuple(mine)
+                    missing = [command for command in commands if not self._readers[node].has(command)]
+                    if missing and self._readers[node].lost is None:
+                        wanted[node] = tuple(missing)
             if not wanted:
                 break
-            learnt = self._fetch(wanted)
-            answered |= learnt
-            if not learnt:
+            fetched = self._fetch(wanted)
+            answered |= fetched
+            if not fetched:
                 break
             # Where the first one cannot be asked, the next one tries.
             for group in groups:
-                if group[0] not in learnt and any(node in learnt for node in group):
-                    group.sort(key=lambda node: node not in learnt)
+                if group[0] not in fetched and any(node in fetched for node in group):
+                    group.sort(key=lambda node: node not in fetched)
                     open_[group[0]] = list(self._questions[group[0]])
         return answered
 

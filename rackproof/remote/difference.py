@@ -40,15 +40,17 @@ def differences(
     known = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
     shared = before.results.keys() & after.results.keys()
     left, right = (_answers(side, _speaker(side, known.values()), shared, everything) for side in (before, after))
-    found = []
+    differences = []
     for key, (command, texts) in left.items():
         other = right.get(key)
         if other is None:
-            found.append(Difference(command, ("- asked here only",)))
+            differences.append(Difference(command, ("- asked here only",)))
         elif not _same(before, after, command) and texts != other[1]:
-            found.append(Difference(command, _diff(texts, other[1])))
-    found += [Difference(command, ("+ asked here only",)) for key, (command, _) in right.items() if key not in left]
-    return found
+            differences.append(Difference(command, _diff(texts, other[1])))
+    differences += [
+        Difference(command, ("+ asked here only",)) for key, (command, _) in right.items() if key not in left
+    ]
+    return differences
 
 
 def _same(before: Recording, after: Recording, command: str) -> bool:
@@ -88,11 +90,11 @@ def _words(recording: Recording) -> list[str]:
 
 def _own_addresses(recording: Recording) -> list[str]:
     """What the node itself was recorded to have, loopback and link-local addresses aside."""
-    found = []
+    addresses = []
     for command, result in recording.results.items():
         if command.startswith("ip -j addr"):
-            found += re.findall(r'"local": ?"([^"]+)"', result.text)
-    return [address for address in found if not address.startswith(("127.", "::1", "fe80:"))]
+            addresses += re.findall(r'"local": ?"([^"]+)"', result.text)
+    return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))]
 
 
 def _speaker(own: Recording, known: Iterable[Recording]) -> _Names | None:

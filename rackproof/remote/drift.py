@@ -59,7 +59,7 @@ def deviations(recordings: Sequence[Recording]) -> list[Deviation]:
     groups: dict[tuple[str, ...], dict[str, Mapping[str, Mapping[str, str]]]] = {}
     for recording in recordings:
         groups.setdefault(recording.node.groups, {})[recording.node.name] = facts_of(recording)
-    return [found for members in groups.values() if len(members) > 1 for found in _of_peers(members)]
+    return [deviation for members in groups.values() if len(members) > 1 for deviation in _of_peers(members)]
 
 
 def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Deviation]:
@@ -67,8 +67,8 @@ def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterato
     kinds = dict.fromkeys(kind for kinds in members.values() for kind in kinds)
     for kind in kinds:
         asked = {name: kinds_[kind] for name, kinds_ in members.items() if kind in kinds_}
-        for what in dict.fromkeys(what for each in asked.values() for what in each):
-            values = {name: each.get(what, ABSENT) for name, each in asked.items()}
+        for what in dict.fromkeys(what for facts in asked.values() for what in facts):
+            values = {name: facts.get(what, ABSENT) for name, facts in asked.items()}
             # Of equally many the first: somebody has to be the rule.
             rule = Counter(values.values()).most_common(1)[0][0]
             for name, value in values.items():
@@ -136,8 +136,8 @@ def _port_firmware(_: re.Match[str], text: str) -> Facts:
 
 
 def _ethtool_firmware(asked: re.Match[str], text: str) -> Facts:
-    if said := re.search(r"(?m)^firmware-version: ?(\S.*)$", text):
-        yield f"firmware of {asked['port']}", said[1].strip()
+    if version := re.search(r"(?m)^firmware-version: ?(\S.*)$", text):
+        yield f"firmware of {asked['port']}", version[1].strip()
 
 
 def _drive_firmware(_: re.Match[str], text: str) -> Facts:

@@ -71,10 +71,10 @@ class RecordingConnector(BaseConnector):
             yield from _written_nodes(Path(name))
             return
         try:
-            found = read_files(Path(name))
+            recordings = read_files(Path(name))
         except RackproofError as error:
             raise InventoryError(str(error)) from None
-        for path, recording in found.items():
+        for path, recording in recordings.items():
             node = recording.node
             yield node.name, {**node.data, "recording_file": str(path)}, list(node.groups)
 

@@ -100,10 +100,10 @@ class _Edited(Exception):
 
 def by_command(results: Iterable[CommandResult]) -> dict[str, CommandResult]:
     """Index results; of two answers to one command the first counts, as it does for a reader."""
-    found: dict[str, CommandResult] = {}
+    results_by_command: dict[str, CommandResult] = {}
     for result in results:
-        found.setdefault(result.command, result)
-    return found
+        results_by_command.setdefault(result.command, result)
+    return results_by_command
 
 
 def public_data(data: Mapping[str, Any]) -> dict[str, Any]:

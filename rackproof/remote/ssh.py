@@ -137,8 +137,8 @@ class Connection:
             self.open()  # raises the reason when it is the connection
             raise NodeUnreachable(self.node.name, result.why)
         if result.rc != 0 or not result.stdout.endswith(_MARK) or not result.stderr.endswith(_MARK):
-            said = [*result.stderr.decode(errors="replace").split("\n"), *result.text.split("\n")]
-            line = next((line.strip() for line in reversed(said) if line.strip()), f"exit status {result.rc}")
+            lines = [*result.stderr.decode(errors="replace").split("\n"), *result.text.split("\n")]
+            line = next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {result.rc}")
             line = line.removeprefix("sudo: ")
             what = "sudo is refused" if self._sudo else "its login shell runs no commands"
             self._failure = NodeUnreachable(self.node.name, f"{what}: {line}")

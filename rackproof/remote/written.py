@@ -100,8 +100,8 @@ class Answers:
                 return CommandResult(self.node, command, answer.rc, stdout, answer.stderr, timeout_s=timeout_s)
         if self._like is not None:
             return self._of_another(self._like, command, timeout_s)
-        said = f"sh: 1: {command.split()[0] if command.split() else command}: not found\n"
-        return CommandResult(self.node, command, _NOT_FOUND, b"", said.encode(), timeout_s=timeout_s)
+        message = f"sh: 1: {command.split()[0] if command.split() else command}: not found\n"
+        return CommandResult(self.node, command, _NOT_FOUND, b"", message.encode(), timeout_s=timeout_s)
 
     def _of_another(self, like: Answers, command: str, timeout_s: float) -> CommandResult:
         theirs = like.run(command.replace(self.node, like.node), timeout_s)
@@ -114,7 +114,7 @@ class Answers:
 
 def read_answers(folder: Path) -> tuple[WrittenAnswer, ...]:
     """Answers of one node in the order in which they are tried; none where there is no folder."""
-    found = []
+    answers = []
     for path in sorted(folder.glob("*.yaml")):
         plain = load_yaml(path)
         if not isinstance(plain, list):
@@ -122,10 +122,10 @@ def read_answers(folder: Path) -> tuple[WrittenAnswer, ...]:
         for index, item in enumerate(plain):
             name = item.get("match", f"entry {index + 1}") if isinstance(item, dict) else f"entry {index + 1}"
             entry = as_model(Entry, item, f"{path}: {name}")
-            found.append(
+            answers.append(
                 WrittenAnswer(entry.match, _stdout(path, entry), entry.stderr.encode(), entry.rc, path, entry.table)
             )  # fmt: skip
-    return tuple(found)
+    return tuple(answers)
 
 
 def _stdout(path: Path, entry: Entry) -> bytes:

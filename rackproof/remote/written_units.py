@@ -41,8 +41,8 @@ class UnitTable:
             raise ValueError(f"no question about units: {command[:80]}")
         names = shlex.split(asked["names"])
         properties = dict(self.manager)
-        manager = [key for found in _MANAGER.finditer(script) for key in found["keys"].split(",")]
-        proofs = [shlex.split(found["name"])[0] for found in _PROOF.finditer(script)]
+        manager = [key for match in _MANAGER.finditer(script) for key in match["keys"].split(",")]
+        proofs = [shlex.split(match["name"])[0] for match in _PROOF.finditer(script)]
         active = {name: self._of(name)[1] == "active" for name in names}
         return "\n".join(
             (
@@ -55,8 +55,8 @@ class UnitTable:
         )  # fmt: skip
 
     def _of(self, name: str) -> Sequence[str]:
-        said = next((state for pattern, state in self.states if fnmatchcase(name, pattern)), NOT_FOUND)
-        return (*said.split(), "", "")[:3]
+        state_text = next((state for pattern, state in self.states if fnmatchcase(name, pattern)), NOT_FOUND)
+        return (*state_text.split(), "", "")[:3]
 
     def _shown(self, name: str) -> tuple[str, ...]:
         load, active, file = self._of(name)

@@ -30,15 +30,15 @@ def claims_table(rows: Sequence[ClaimRow], console: Console) -> None:
     for title, ratio in (("says", 3), ("criterion or check", 3), ("measured by", 5), ("virtual rack", 3)):
         table.add_column(title, ratio=ratio)
     for row in rows:
-        says = Text(row.says)
+        claim_text = Text(row.says)
         if row.figure:
-            says.append(f"\n{row.figure}", style="bold")
+            claim_text.append(f"\n{row.figure}", style="bold")
         if row.not_checkable is not None:
-            table.add_row(row.claim, says, Text("not checkable", style="dim"), Text(row.not_checkable), "")
+            table.add_row(row.claim, claim_text, Text("not checkable", style="dim"), Text(row.not_checkable), "")
         for index, way in enumerate(row.ways):
             table.add_row(
                 row.claim if index == 0 else "",
-                says if index == 0 else "",
+                claim_text if index == 0 else "",
                 Text(f"{row.architecture}\n", style="dim").append(way.what, style=""),
                 _how(way),
                 _lab(way),

@@ -45,7 +45,7 @@ _STYLE = {
     Change.BETTER: "green",
 }
 
-Said = Callable[[str], str]
+Encode = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Line:
     verdicts: tuple[VerdictChange, ...]
     worst: NumberChange | ValueChange | None
     """A value where the line is about one that is made of several numbers."""
-    who: str
+    subject: str
     """Whose number ``worst`` is, with the labels that tell it from the others of the line."""
 
     def statuses(self, after: bool) -> str:
         """``2 PASS, 1 FAIL``, the worst last."""
-        found = Counter(verdict.after if after else verdict.before for verdict in self.verdicts)
-        named = ((status, found[status]) for status in sorted(Status, key=lambda status: status.rank))
+        counts = Counter(verdict.after if after else verdict.before for verdict in self.verdicts)
+        named = ((status, counts[status]) for status in sorted(Status, key=lambda status: status.rank))
         return ", ".join(f"{count} {status}" for status, count in named if count) or ABSENT
 
 
@@ -82,8 +82,8 @@ def lines(comparison: Comparison) -> tuple[Line, ...]:
         for id_ in dict.fromkeys(map(_entry, number.criteria)):
             if id_ not in made:  # else the number is but a part of the value
                 numbers.setdefault(id_, []).append(number)
-    found = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
-    return tuple(sorted(found, key=lambda line: (_WORST.index(line.change), line.id)))
+    table_lines = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
+    return tuple(sorted(table_lines, key=lambda line: (_WORST.index(line.change), line.id)))
 
 
 def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberChange | ValueChange]) -> Line:
@@ -97,11 +97,11 @@ def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberC
         change=min(changes, key=_WORST.index),
         verdicts=tuple(verdicts),
         worst=worst,
-        who=_who(worst, numbers) if worst else ABSENT,
+        subject=_subject(worst, numbers) if worst else ABSENT,
     )
 
 
-def _who(worst: NumberChange | ValueChange, numbers: Sequence[NumberChange | ValueChange]) -> str:
+def _subject(worst: NumberChange | ValueChange, numbers: Sequence[NumberChange | ValueChange]) -> str:
     if isinstance(worst, ValueChange):
         item = worst.id.partition("[")[2].removesuffix("]")
         return f"{worst.subject} {item}".rstrip()
@@ -164,37 +164,37 @@ def _named(number: NumberChange | ValueChange) -> dict[str, Any]:
 
 
 def _counts(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> dict[str, int]:
-    found = Counter(item.change for item in items)
-    return {change.value: found[change] for change in _ORDER if found[change]}
+    counts = Counter(item.change for item in items)
+    return {change.value: counts[change] for change in _ORDER if counts[change]}
 
 
 def show(comparison: Comparison, console: Console, everything: bool = False) -> None:
     """Print a line for each criterion, what changed beside, and what it amounts to; ``everything`` adds all numbers."""
 
-    def said(text: str) -> str:
+    def encoded(text: str) -> str:
         # a report must not die of a character that the terminal lacks
         return one_line(text).encode(console.encoding, "replace").decode(console.encoding)
 
     for text in _head(comparison):
-        console.print(Text(said(text)), soft_wrap=True)
+        console.print(Text(encoded(text)), soft_wrap=True)
     for text in comparison.warnings:
-        console.print(Text(said(text), "yellow"), soft_wrap=True)
+        console.print(Text(encoded(text), "yellow"), soft_wrap=True)
     console.print()
     if found := lines(comparison):
-        for part in _criteria(found, said, console.width):
+        for part in _criteria(found, encoded, console.width):
             console.print(part, soft_wrap=isinstance(part, Text))  # an id that is too long runs over the edge, whole
-    _list(console, said, "checks", _checks(comparison), everything)
-    _list(console, said, "numbers that no criterion looks at by themselves", _unasked(comparison), everything)
+    _list(console, encoded, "checks", _checks(comparison), everything)
+    _list(console, encoded, "numbers that no criterion looks at by themselves", _unasked(comparison), everything)
     if everything:
         numbers = sorted(comparison.numbers, key=badness)
         listed = [(_sentence(number), number.change) for number in numbers]
-        _list(console, said, "all numbers", (_summary(numbers), listed), everything)
+        _list(console, encoded, "all numbers", (_summary(numbers), listed), everything)
         made = sorted(comparison.values, key=badness)
         listed = [(_of_value(value), value.change) for value in made]
-        _list(console, said, "values made of several numbers", (_summary(made), listed), everything)
+        _list(console, encoded, "values made of several numbers", (_summary(made), listed), everything)
     console.print()
     for text, style in conclusion(comparison):
-        console.print(Text(said(text), style), soft_wrap=True)
+        console.print(Text(encoded(text), style), soft_wrap=True)
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
@@ -218,9 +218,9 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text.partition(': ')[0]} differs"
 
 
-def _criteria(found: Sequence[Line], said: Said, width: int) -> list[RenderableType]:
+def _criteria(found: Sequence[Line], encode: Encode, width: int) -> list[RenderableType]:
     """A table; on a narrow terminal two lines each: a broken id cannot be found again."""
-    rows = [_row(line, said) for line in found]
+    rows = [_row(line, encode) for line in found]
     if max(map(len, (row[1] for row in rows))) + _BESIDE > width:
         return [part for line, row in zip(found, rows, strict=True) for part in _stacked(line, row)]
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
@@ -236,23 +236,23 @@ def _criteria(found: Sequence[Line], said: Said, width: int) -> list[RenderableT
 
 
 def _stacked(line: Line, row: Sequence[str]) -> Iterator[RenderableType]:
-    change, id_, statuses, who, moved, noise = row
+    change, id_, statuses, subject, moved, noise = row
     yield Text.assemble((change, _STYLE[line.change]), "  ", id_)
-    told = f"{statuses}; {who}: {moved}, noise {noise}" if line.worst else statuses
+    told = f"{statuses}; {subject}: {moved}, noise {noise}" if line.worst else statuses
     yield Padding(Text(told), (0, 0, 0, 4), expand=False)
 
 
-def _row(line: Line, said: Said) -> tuple[str, ...]:
+def _row(line: Line, encode: Encode) -> tuple[str, ...]:
     before, after = line.statuses(after=False), line.statuses(after=True)
     row = (
         line.change.value,
         line.id if line.required else f"{line.id} (advisory)",
         before if before == after else f"{before}, then {after}",
-        line.who,
+        line.subject,
         _change(line.worst) if line.worst else ABSENT,
         _noise(line.worst) if line.worst else ABSENT,
     )
-    return tuple(map(said, row))
+    return tuple(map(encode, row))
 
 
 def _change(number: NumberChange | ValueChange) -> str:
@@ -264,12 +264,12 @@ def _noise(number: NumberChange | ValueChange) -> str:
 
 
 def _checks(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
-    found = [verdict for verdict in comparison.verdicts if verdict.kind == "check"]
+    checks = [verdict for verdict in comparison.verdicts if verdict.kind == "check"]
     changed = sorted(
-        (verdict for verdict in found if verdict.change is not Change.SAME),
+        (verdict for verdict in checks if verdict.change is not Change.SAME),
         key=lambda verdict: (_WORST.index(_urgency(verdict)), verdict.id, verdict.subject),
     )
-    return _summary(found), [(_step(verdict), _urgency(verdict)) for verdict in changed]
+    return _summary(checks), [(_step(verdict), _urgency(verdict)) for verdict in changed]
 
 
 def _step(verdict: VerdictChange) -> str:
@@ -281,13 +281,13 @@ def _step(verdict: VerdictChange) -> str:
 
 def _unasked(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
     made = {_entry(value.id) for value in comparison.values}
-    found = [number for number in comparison.numbers if made.issuperset(map(_entry, number.criteria))]
-    changed = sorted((number for number in found if number.change is not Change.SAME), key=badness)
-    return _summary(found), [(_sentence(number), number.change) for number in changed]
+    numbers_made = [number for number in comparison.numbers if made.issuperset(map(_entry, number.criteria))]
+    changed = sorted((number for number in numbers_made if number.change is not Change.SAME), key=badness)
+    return _summary(numbers_made), [(_sentence(number), number.change) for number in changed]
 
 
-def _summary(found: Iterable[NumberChange | ValueChange | VerdictChange]) -> str:
-    counts = _counts(found)
+def _summary(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> str:
+    counts = _counts(items)
     return ", ".join(f"{counts[change.value]} {change.value}" for change in _ORDER if change.value in counts)
 
 
@@ -307,16 +307,16 @@ def _moved(number: NumberChange | ValueChange) -> str:
 
 
 def _list(
-    console: Console, said: Said, title: str, found: tuple[str, list[tuple[str, Change]]], everything: bool
+    console: Console, encode: Encode, title: str, found: tuple[str, list[tuple[str, Change]]], everything: bool
 ) -> None:
     summary, texts = found
     if not summary:
         return
     console.print()
-    console.print(Text(said(f"{title}: {summary}"), "bold"))
+    console.print(Text(encode(f"{title}: {summary}"), "bold"))
     shown = texts if everything else texts[:SHOWN]
     for text, change in shown:
-        line = Text.assemble((change.value, _STYLE[change]), "  ", said(text))
+        line = Text.assemble((change.value, _STYLE[change]), "  ", encode(text))
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
     if len(texts) > len(shown):
         console.print(Text(f"  and {len(texts) - len(shown)} more (--all)"))

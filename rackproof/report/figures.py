@@ -37,9 +37,9 @@ def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
     return tuple(block for block in blocks if block.rows)
 
 
-def _storage(name: str, class_: str, found: Iterable[MeasurementSummary]) -> Figures:
+def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary]) -> Figures:
     grouped: dict[tuple[str, str, str], list[MeasurementSummary]] = {}
-    for m in found:
+    for m in measurements:
         if m.metric.startswith("storage.") and m.labels.get("storage") == name:
             grouped.setdefault((m.metric, m.unit, m.labels.get("block_bytes", "")), []).append(m)
     order = {metric: i for i, metric in enumerate(METRICS)}

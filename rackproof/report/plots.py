@@ -112,11 +112,11 @@ def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
     """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
-        found = [m for m in certificate.measurements if m.metric == metric]
-        if len({m.subject for m in found if m.scope is Scope.NODE}) > BAR_NODES:
-            found = [m for m in found if m.scope is Scope.NODE]
-        for label, unit in dict.fromkeys((m.labels.get("block_bytes", ""), m.unit) for m in found):
-            series = [m for m in found if (m.labels.get("block_bytes", ""), m.unit) == (label, unit)]
+        selected = [m for m in certificate.measurements if m.metric == metric]
+        if len({m.subject for m in selected if m.scope is Scope.NODE}) > BAR_NODES:
+            selected = [m for m in selected if m.scope is Scope.NODE]
+        for label, unit in dict.fromkeys((m.labels.get("block_bytes", ""), m.unit) for m in selected):
+            series = [m for m in selected if (m.labels.get("block_bytes", ""), m.unit) == (label, unit)]
             block = f", {size(int(label))} blocks" if label.isdecimal() else ""
             if any(m.median is not None for m in series):
                 plots.append(_bar_plot(certificate, f"{short_name(metric).capitalize()}{block}", unit, series))

@@ -123,12 +123,12 @@ def _environment() -> Environment:
 
 def _stage_row(phase: Phase, stage: Stage) -> StageRow:
     remark = stage.unused or ("unknown: " + "; ".join(stage.missing) if stage.missing else "")
-    each = _bytes_per_sample(phase, stage)
+    sample_bytes = _bytes_per_sample(phase, stage)
     planned = stage.planned
     return StageRow(
         title_of(stage),
         "" if planned is None else words.number(planned),
-        "" if planned is None or each is None else words.bandwidth(planned * each),
+        "" if planned is None or sample_bytes is None else words.bandwidth(planned * sample_bytes),
         "" if stage.utilisation is None else words.percent(stage.utilisation),
         words.percent(stage.ceiling),
         stage in phase.binding,
@@ -154,13 +154,13 @@ def _latency_picture(curve: LatencyCurve) -> Picture:
         marks.append((curve.here, f"here {words.percent(curve.here)}"))
     unit = "milliseconds a read" if in_time else "times the unloaded latency"
     at_planned = 1 / (1 - curve.planned) if curve.planned < 1 else None
-    said = f"Latency of a read against the load of the storage, in {unit}: it has doubled at half load"
-    said += f" and is {words.number(at_planned)} times the unloaded one at the planned load." if at_planned else "."
+    caption = f"Latency of a read against the load of the storage, in {unit}: it has doubled at half load"
+    caption += f" and is {words.number(at_planned)} times the unloaded one at the planned load." if at_planned else "."
     return _picture(
         "Latency against load",
         unit,
         "load of the storage, M/M/1",
-        said,
+        caption,
         x_values=[(x / 10, f"{x * 10} %") for x in range(0, 11, 2)],
         y_values=y_values,
         series={"open loop": values},
@@ -177,13 +177,13 @@ def _scale_picture(curve: ScaleCurve) -> Picture | None:
     last = curve.points[-1]
     y_values = nice_ticks(max(y for points in series.values() for _, y in points))
     x_values = [(x, f"{x:,.0f}") for x in nice_ticks(last.gpus) if x <= last.gpus]
-    said = f"Samples a second against the number of GPUs, up to {last.gpus}"
-    said += f"; at the end {last.stage} set the pace." if last.stage else "."
+    caption = f"Samples a second against the number of GPUs, up to {last.gpus}"
+    caption += f"; at the end {last.stage} set the pace." if last.stage else "."
     return _picture(
         "Throughput against GPUs",
         "samples/s, caches cold",
         "GPUs",
-        said,
+        caption,
         x_values=x_values,
         y_values=y_values,
         series=series,

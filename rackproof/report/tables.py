@@ -198,10 +198,10 @@ def _matrix(
     for name in names:
         line = []
         for key in columns:
-            found = cells[name].get(key, [])
-            line.append(_cell(found, about))
+            summaries = cells[name].get(key, [])
+            line.append(_cell(summaries, about))
             what = " ".join(part for part in key[:2] if part)
-            remarks += [f"{subject_text(name)}, {what}: {m.reason}" for m in found if m.median is None]
+            remarks += [f"{subject_text(name)}, {what}: {m.reason}" for m in summaries if m.median is None]
         rows.append(Row(subject_text(name), tuple(line)))
         statuses[subject_text(name)] = max((c.status for c in line if c.status), key=lambda s: s.rank, default=None)
     shown, omitted = limited(rows, lambda r: statuses[r.title])
@@ -216,15 +216,15 @@ def _matrix(
     )
 
 
-def _cell(found: Sequence[MeasurementSummary], about: Callable[[MeasurementSummary], list[Verdict]]) -> Cell:
-    if not found:
+def _cell(summaries: Sequence[MeasurementSummary], about: Callable[[MeasurementSummary], list[Verdict]]) -> Cell:
+    if not summaries:
         return Cell(ABSENT)
     return Cell(
-        text="; ".join("unmeasured" if m.median is None else significant(m.median) for m in found),
-        note="" if len(found) > 1 else _spread(found[0]),
-        status=worst(v for m in found for v in about(m)),
-        raw=tuple(dict.fromkeys(sha for m in found for sha in m.raw)),
-        simulated=any(m.simulated for m in found),
+        text="; ".join("unmeasured" if m.median is None else significant(m.median) for m in summaries),
+        note="" if len(summaries) > 1 else _spread(summaries[0]),
+        status=worst(v for m in summaries for v in about(m)),
+        raw=tuple(dict.fromkeys(sha for m in summaries for sha in m.raw)),
+        simulated=any(m.simulated for m in summaries),
     )
 
 

@@ -34,22 +34,22 @@ _OUTCOME_STYLE = {Outcome.CERTIFIED: "green", Outcome.NOT_CERTIFIED: "red", Outc
 def summary(certificate: Certificate, console: Console, page: str | PathLike[str] | None = None) -> None:
     """Print counts by area, the worst findings and the outcome. ``page`` is where the certificate can be read, if any.
 
-    Everything is built from ``Text``: what a node said is never taken for markup.
+    Everything is built from ``Text``: what a node encode is never taken for markup.
     """
-    said = _Said(console.encoding)
-    console.print(_counts(certificate, said))
+    encode = _Encoder(console.encoding)
+    console.print(_counts(certificate, encode))
     console.print()
     shown = [f for f in findings(certificate.verdicts) if f.required or f.status is Status.FAIL]
     for finding in shown[:FINDINGS]:
-        _print_finding(console, finding, said)
+        _print_finding(console, finding, encode)
     if len(shown) > FINDINGS:
         console.print(Text(f"and {len(shown) - FINDINGS} more{' in the page' if page else ''}\n"))
-    console.print(_verdict(certificate, said))
+    console.print(_verdict(certificate, encode))
     if page:
-        console.print(Text.assemble(("page  ", "dim"), said(fspath(page))), soft_wrap=True)
+        console.print(Text.assemble(("page  ", "dim"), encode(fspath(page))), soft_wrap=True)
 
 
-class _Said:
+class _Encoder:
     """Text as one line that this terminal can print: a report must not die of a missing character."""
 
     def __init__(self, encoding: str) -> None:
@@ -67,7 +67,7 @@ class _Said:
 _ASCII = str.maketrans({"≥": ">=", "≤": "<=", "↔": "<->", "·": ".", "–": "-", "−": "-", "×": "x", "µ": "u", "…": "..."})
 
 
-def _counts(certificate: Certificate, said: _Said) -> Table:
+def _counts(certificate: Certificate, encode: _Encoder) -> Table:
     classes = {s.name: s.class_ for s in certificate.architecture.storages}
     areas: dict[str, Counter[Status]] = {}
     for v in certificate.verdicts:
@@ -78,28 +78,28 @@ def _counts(certificate: Certificate, said: _Said) -> Table:
         table.add_column(status.value, justify="right", no_wrap=True)
     for area in sorted(areas, key=area_order):
         counts = areas[area]
-        cells = (Text(str(counts[s]), _STYLE[s]) if counts[s] else Text(said("·"), "dim") for s in Status)
-        table.add_row(Text(said(area)), *cells)
+        cells = (Text(str(counts[s]), _STYLE[s]) if counts[s] else Text(encode("·"), "dim") for s in Status)
+        table.add_row(Text(encode(area)), *cells)
     return table
 
 
-def _print_finding(console: Console, finding: Finding, said: _Said) -> None:
-    head = Text.assemble((finding.status.value, _STYLE[finding.status]), " ", (said(finding.title), "bold"))
-    head.append(f" on {said(finding.subjects)}")
+def _print_finding(console: Console, finding: Finding, encode: _Encoder) -> None:
+    head = Text.assemble((finding.status.value, _STYLE[finding.status]), " ", (encode(finding.title), "bold"))
+    head.append(f" on {encode(finding.subjects)}")
     if not finding.required:
         head.append(" (advisory)", style="dim")
     console.print(head)
-    lines = _messages(finding, said)
+    lines = _messages(finding, encode)
     if finding.hint:
-        lines.append(Text.assemble(("do: ", "dim"), said(finding.hint)))
+        lines.append(Text.assemble(("do: ", "dim"), encode(finding.hint)))
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 5), expand=False))
     console.print()
 
 
-def _messages(finding: Finding, said: _Said, limit: int = 3) -> list[Text]:
+def _messages(finding: Finding, encode: _Encoder, limit: int = 3) -> list[Text]:
     lines = [
-        Text(said(f"{where}: {message}" if finding.says_where else message))
+        Text(encode(f"{where}: {message}" if finding.says_where else message))
         for where, message in finding.messages[:limit]
         if message
     ]
@@ -107,17 +107,17 @@ def _messages(finding: Finding, said: _Said, limit: int = 3) -> list[Text]:
     return [*lines, Text(f"and {omitted} more", style="dim")] if omitted > 0 else lines
 
 
-def _verdict(certificate: Certificate, said: _Said) -> Panel:
+def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
-    text = Text.assemble((certificate.outcome.value, f"bold {style}"), "\n", said(certificate.statement))
+    text = Text.assemble((certificate.outcome.value, f"bold {style}"), "\n", encode(certificate.statement))
     arch = certificate.architecture
     against = f"{arch.title}, {arch.id} {arch.version}, profile {certificate.profile}"
-    text.append(f"\n{said(against)}", style="dim")
+    text.append(f"\n{encode(against)}", style="dim")
     if arch.changed:
         changed = f"The site's own bars: {', '.join(bar.id for bar in arch.changed)}"
-        text.append(f"\n{said(changed)}", style="yellow")
+        text.append(f"\n{encode(changed)}", style="yellow")
     for line in certificate.sizing.lines if certificate.sizing else ():
-        text.append(f"\n{said(line)}", style="dim")
+        text.append(f"\n{encode(line)}", style="dim")
     for statement in certificate.simulated:
-        text.append(f"\n{said(statement)}", style="yellow")
+        text.append(f"\n{encode(statement)}", style="yellow")
     return Panel(text, border_style=style, padding=(0, 1))

@@ -53,8 +53,8 @@ class _NodeLog:
     unchanged: int = 0
     failed: list[str] = field(default_factory=list)
     reason: str | None = None
-    said: str = ""
-    """Its last line that is no status: what an error that follows is about."""
+    last_line: str = ""
+    """The last line that is not a status; it names the cause of an error that follows."""
     reboot: str | None = None
     rebooted: bool = False
 
@@ -72,7 +72,7 @@ class Transcript:
         if match := _OPERATION.match(line):
             self.operation = match["name"].strip()
             for node in self.nodes.values():
-                node.said = ""
+                node.last_line = ""
             return
         if match := _HOST.match(line):
             log = self.nodes.get(match["node"])
@@ -95,7 +95,7 @@ class Transcript:
             log.connected = True
             if self.operation not in log.failed:
                 log.failed.append(self.operation)
-            log.reason = log.reason or f"{self.operation}: {log.said or text}"
+            log.reason = log.reason or f"{self.operation}: {log.last_line or text}"
         elif CONNECTION_LOST in text:
             # Whatever else went wrong with this node, before and after it, comes from that.
             log.reason = f"{self.operation}: {CONNECTION_LOST}"
@@ -103,10 +103,10 @@ class Transcript:
             log.reason = log.reason or text
         elif text.startswith(REBOOT_REQUIRED):
             log.reboot = text.removeprefix(REBOOT_REQUIRED)
-            log.said = text
+            log.last_line = text
         else:
             log.rebooted = log.rebooted or text.startswith(REBOOTED)
-            log.said = text
+            log.last_line = text
 
 
 @dataclass(frozen=True, slots=True)

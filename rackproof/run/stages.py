@@ -62,8 +62,8 @@ class Run:
             else:
                 store.raw(self.architecture.text.encode())
                 store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
-                if self.selection.said:
-                    store.append(Kind.NOTE, {"text": f"validation {self.selection.said}"})
+                if self.selection.description:
+                    store.append(Kind.NOTE, {"text": f"validation {self.selection.description}"})
             session = Session(self.rack, self.architecture.model, fleet, store)
             work: dict[str, Callable[[Session], bool]] = {
                 "connect": self._connect,

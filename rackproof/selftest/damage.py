@@ -55,13 +55,13 @@ _DECIMAL = re.compile(rb"(?<![\w.,=/+-])(\d+)\.(\d+)(?![\w.+-])")
 """Measured numbers; a locale leaves versions, addresses and settings alone."""
 
 
-def _status(said: bytes, number: int) -> Callable[[CommandResult], CommandResult]:
+def _status(printed: bytes, number: int) -> Callable[[CommandResult], CommandResult]:
     """Commands whose own last words are their exit status."""
 
     def change(result: CommandResult) -> CommandResult:
         if not _STATUS.search(result.stdout):
             return result
-        return replace(result, stdout=said + b"status %d\n" % number)
+        return replace(result, stdout=printed + b"status %d\n" % number)
 
     return change
 

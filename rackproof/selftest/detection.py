@@ -93,23 +93,23 @@ def detect(
     subjects = list(material.subjects.values())
     if only is not None:
         subjects = [_limited(subject, wanted) for subject in subjects]
-    found = Detection(wanted, racks=tuple(material.subjects))
+    detection = Detection(wanted, racks=tuple(material.subjects))
     for file in material.catalogue.values():
         for fault in file.faults:
             if only in (None, fault.check):
-                found.findings.append(try_fault(material.subjects[file.rack], fault))
-    say(f"{len(found.findings)} faults tried")
+                detection.findings.append(try_fault(material.subjects[file.rack], fault))
+    say(f"{len(detection.findings)} faults tried")
     for subject in subjects:
         tried, mishaps = try_damages(subject, DAMAGES)
-        found.damaged += tried
-        found.mishaps += mishaps
-    say(f"{found.damaged} damaged answers tried")
+        detection.damaged += tried
+        detection.mishaps += mishaps
+    say(f"{detection.damaged} damaged answers tried")
     for subject in subjects:
-        found.alarms += [Alarm(subject.name, None, result) for result in subject.false_alarms()]
-        found.alarms += [Alarm(subject.name, moment, result) for moment, result in try_variants(subject, healthy)]
-        found.healthy_runs += 1 + healthy
-    say(f"{found.healthy_runs} healthy runs")
-    return found
+        detection.alarms += [Alarm(subject.name, None, result) for result in subject.false_alarms()]
+        detection.alarms += [Alarm(subject.name, moment, result) for moment, result in try_variants(subject, healthy)]
+        detection.healthy_runs += 1 + healthy
+    say(f"{detection.healthy_runs} healthy runs")
+    return detection
 
 
 def _limited(subject: Subject, checks: Sequence[str]) -> Subject:

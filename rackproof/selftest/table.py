@@ -17,29 +17,30 @@ _OTHERS = 3
 """Further checks that noticed a fault and are named in its row."""
 
 
-def detection_table(found: Detection) -> list[str]:
+def detection_table(detection: Detection) -> list[str]:
     """One line a fault: its name, the expected check, and everybody who noticed."""
     rows = [("FAULT", "EXPECTED", "CAUGHT BY")]
-    rows += [(finding.fault.name, _asked(finding), _caught_by(finding)) for finding in found.findings]
+    rows += [(finding.fault.name, _asked(finding), _caught_by(finding)) for finding in detection.findings]
     return aligned(rows)
 
 
-def complaints(found: Detection) -> list[str]:
+def complaints(detection: Detection) -> list[str]:
     """Everything that is not as it must be, one line each."""
-    lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in found.missed]
-    lines += [f"no fault: {check}: nothing in the catalogue makes it fail" for check in found.untried]
-    lines += [_mishap(several) for several in _alike(found.mishaps, _what_went_wrong)]
-    return lines + [_alarm(several) for several in _alike(found.alarms, _what_rang)]
+    lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in detection.missed]
+    lines += [f"no fault: {check}: nothing in the catalogue makes it fail" for check in detection.untried]
+    lines += [_mishap(several) for several in _alike(detection.mishaps, _what_went_wrong)]
+    return lines + [_alarm(several) for several in _alike(detection.alarms, _what_rang)]
 
 
-def summary(found: Detection) -> list[str]:
+def summary(detection: Detection) -> list[str]:
     """The figures."""
-    faults, checks = len(found.findings), len(found.checks)
+    faults, checks = len(detection.findings), len(detection.checks)
     return [
-        f"{faults - len(found.missed)} of {faults} faults caught by the expected check",
-        f"{checks - len(found.untried)} of {checks} checks have a fault",
-        f"{len(found.mishaps)} of {found.damaged} damaged answers taken for something else",
-        f"{len(found.alarms)} false alarms in {found.healthy_runs} healthy runs of {', '.join(found.racks)}",
+        f"{faults - len(detection.missed)} of {faults} faults caught by the expected check",
+        f"{checks - len(detection.untried)} of {checks} checks have a fault",
+        f"{len(detection.mishaps)} of {detection.damaged} damaged answers taken for something else",
+        f"{len(detection.alarms)} false alarms in {detection.healthy_runs} healthy runs of"
+        f" {', '.join(detection.racks)}",
     ]
 
 
@@ -51,35 +52,35 @@ def listing(catalogue: dict[str, FaultFile]) -> list[str]:
     return aligned(rows)
 
 
-def as_json(found: Detection) -> dict[str, Any]:
+def as_json(detection: Detection) -> dict[str, Any]:
     """The same for programs."""
     return {
         "schema": SCHEMA,
-        "good": found.good,
+        "good": detection.good,
         "faults": [
             {
                 "name": finding.fault.name, "rack": finding.rack, "node": finding.fault.node,
                 "check": finding.fault.check, "item": finding.fault.item, "caught": finding.caught,
                 "problem": finding.problem, "noticed": sorted({result.check for result in finding.noticed}),
             }
-            for finding in found.findings
+            for finding in detection.findings
         ],
-        "untried": found.untried,
+        "untried": detection.untried,
         "damages": {
-            "tried": found.damaged,
+            "tried": detection.damaged,
             "wrong": [
                 {"damage": mishap.damage.name, "rack": mishap.rack, "node": mishap.result.node,
                  "check": mishap.result.check, "item": mishap.result.item, "command": mishap.command,
                  "outcome": mishap.result.outcome.value, "message": mishap.result.message}
-                for mishap in found.mishaps
+                for mishap in detection.mishaps
             ],
         },
         "healthy": {
-            "racks": list(found.racks), "runs": found.healthy_runs,
+            "racks": list(detection.racks), "runs": detection.healthy_runs,
             "alarms": [
                 {"rack": alarm.rack, "moment": alarm.moment, "node": alarm.result.node, "check": alarm.result.check,
                  "item": alarm.result.item, "outcome": alarm.result.outcome.value, "message": alarm.result.message}
-                for alarm in found.alarms
+                for alarm in detection.alarms
             ],
         },
     }  # fmt: skip
@@ -109,10 +110,10 @@ def _caught_by(finding: Finding) -> str:
 
 def _alike(things: Sequence[Thing], key: Callable[[Thing], object]) -> list[list[Thing]]:
     """Things with one key together, in the order of the first of each."""
-    found: dict[object, list[Thing]] = {}
+    groups: dict[object, list[Thing]] = {}
     for thing in things:
-        found.setdefault(key(thing), []).append(thing)
-    return list(found.values())
+        groups.setdefault(key(thing), []).append(thing)
+    return list(groups.values())
 
 
 def _what_went_wrong(mishap: Mishap) -> object:

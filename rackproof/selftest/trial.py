@@ -167,8 +167,8 @@ def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str
     right = [result for result in results if result.outcome is fault.outcome]
     if not right:
         actual = results[0]
-        said = f": {actual.message}" if actual.message else ""
-        return f"{what}: expected {fault.outcome.value}, actual {actual.outcome.value}{said}"
+        detail = f": {actual.message}" if actual.message else ""
+        return f"{what}: expected {fault.outcome.value}, actual {actual.outcome.value}{detail}"
     if fault.says and not any(fault.says in result.message for result in right):
         return f"{what}: expected the words {fault.says!r}, actual {right[0].message!r}"
     return ""
@@ -195,9 +195,9 @@ class Mishap:
     def problem(self) -> str:
         result = self.result
         allowed = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
-        said = f": {result.message}" if result.message else ""
+        detail = f": {result.message}" if result.message else ""
         command = self.command if len(self.command) <= _SHOWN else f"{self.command[:_SHOWN]}…"
-        return f"{result.check}: {command}: expected {allowed}, actual {result.outcome.value}{said}"
+        return f"{result.check}: {command}: expected {allowed}, actual {result.outcome.value}{detail}"
 
 
 def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[Mishap]]:

@@ -41,8 +41,8 @@ PLANNED = "-deploy"
 
 def racks_below(data: Path) -> list[str]:
     """Names of all racks there are for checks."""
-    found = {path.parent.name for path in (data / "written").glob(f"*/{RACK}")}
+    racks = {path.parent.name for path in (data / "written").glob(f"*/{RACK}")}
     if (data / "recordings").is_dir():
         folders = (path for path in (data / "recordings").iterdir() if path.is_dir())
-        found |= {path.name for path in folders if not path.name.endswith(PLANNED)}
-    return sorted(found)
+        racks |= {path.name for path in folders if not path.name.endswith(PLANNED)}
+    return sorted(racks)

@@ -140,7 +140,7 @@ class Validation:
         return [
             f"rack: {rack.source} ({fold(node.name for node in rack.nodes)})",
             f"architecture: {arch.id} {arch.version}",
-            *([self.context.selection.said] if self.context.selection.said else []),
+            *([self.context.selection.description] if self.context.selection.description else []),
         ]
 
     # Which checks there are
@@ -266,7 +266,7 @@ class Validation:
                 terminalreporter.write_line(report.longreprtext)
         for problem in self._broken:
             terminalreporter.write_line(f"ERROR {problem}", red=True)
-        for line, style in terminal.summary(self.results, self.context.selection.said):
+        for line, style in terminal.summary(self.results, self.context.selection.description):
             terminalreporter.write_line(line, **style)
         for line in self.context.reading():
             terminalreporter.write_line(line)
@@ -284,7 +284,7 @@ class Validation:
             try:
                 write_junit(
                     Path(self._config.option.rackproof_junit), self.results,
-                    self.context.rack.source, self.context.arch.metadata, self.context.selection.said,
+                    self.context.rack.source, self.context.arch.metadata, self.context.selection.description,
                 )  # fmt: skip
             except RackproofError as error:
                 self._abort(error)

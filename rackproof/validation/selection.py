@@ -26,7 +26,7 @@ class Selection:
     """pytest's ``-k``, on names of checks, functions, files and nodes."""
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """``limited to gpu-[01-02], tags storage``; empty when nothing is left out."""
         parts = [
             *([self.limit] if self.limit else []),

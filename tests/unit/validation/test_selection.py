@@ -74,9 +74,9 @@ def test_expressions_look_into_every_name() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert EVERYTHING.said == ""
+    assert EVERYTHING.description == ""
     part = Selection("gpu-[01-02]", frozenset({"gpu-01"}), frozenset({"storage", "gpu"}), "x")
-    assert part.said == "limited to gpu-[01-02], tags gpu, storage, -k 'x'"
+    assert part.description == "limited to gpu-[01-02], tags gpu, storage, -k 'x'"
     assert [part.has_node(name) for name in ("gpu-01", "gpu-02")] == [True, False]
 
 
