@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 INVENTORY ?= inventories/lab.py
 
-.PHONY: help setup system lint test test-unit test-lab test-long golden certify lab-up lab-down clean
+.PHONY: help setup system lint test test-unit test-wheel test-lab test-long golden certify lab-up lab-down clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ lint: .venv/.ready ## ruff, mypy and shellcheck
 test-unit: .venv/.ready ## tests without network and rack: two minutes on two cores
 	@$(RUN) pytest tests/unit -q -n auto --dist worksteal
 
+test-wheel: .venv/.ready ## the built wheel, installed in an environment of its own, in an empty folder
+	@$(RUN) pytest tests/wheel -q
+
 LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 
 test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a stopped server, certify killed and resumed
@@ -55,7 +58,7 @@ test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a 
 test-long: setup ## the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks
 	@$(RUN) $(LAB_TESTS) -m long
 
-test: setup test-unit test-lab ## test-unit and test-lab, as CI runs them
+test: setup test-unit test-wheel test-lab ## test-unit, test-wheel and test-lab, as CI runs them
 
 golden: .venv/.ready ## write the expected plans of tests/data/plans anew
 	@$(RUN) python -m tests.unit.plan.golden

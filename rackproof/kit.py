@@ -18,6 +18,7 @@ DATA: Final = "data"
 FOLDERS: Final = ("architectures", "deploys", "inventories", "templates", "validators")
 LOCK: Final = "uv.lock"
 CLUSTER: Final = "deploys/cluster.py"
+PREFLIGHT: Final = "deploys/preflight.py"
 ROLLBACK: Final = "deploys/rollback.py"
 
 

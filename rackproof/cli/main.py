@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": ("rackproof.cli.diff", "diff", "What differs between recordings of nodes or of dates."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
     "inputs": ("rackproof.cli.inputs", "inputs", "What an inventory can say, with every default and its source."),
+    "paths": ("rackproof.cli.paths", "paths", "Where the kit's deploys, validators, templates and architectures are."),
     "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }
 

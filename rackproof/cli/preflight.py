@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
@@ -11,8 +10,8 @@ from rackproof.cli.options import limit_option
 from rackproof.core.plan import RackPlan
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
+from rackproof.kit import PREFLIGHT
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploys" / "preflight.py"
 _RACK = "preflight: "
 _NODE = "not begun: "
 
@@ -34,7 +33,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
     """
     from rackproof.run.plan import plan_deploys
 
-    plan = plan_deploys([inventory], str(DEPLOY), limit=limit, data=data)[0]
+    plan = plan_deploys([inventory], PREFLIGHT, limit=limit, data=data)[0]
     if plan.error is not None and not plan.error.startswith(_RACK):
         raise InventoryError(f"{inventory}: {plan.error}")
     if as_json:
