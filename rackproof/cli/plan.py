@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def plan(
     Exit status 0: every node was planned, whether or not it would change (1 with --exit-code when one would). 2: a
     node was not reached, or would refuse an operation. 3: nothing could be planned.
     """
-    from rackproof.report.plan import overview
+    from rackproof.report.plan import document, overview
     from rackproof.run.plan import plan_deploys
 
     if source is not None:
@@ -65,7 +66,7 @@ def plan(
     if found.error is not None:
         raise InventoryError(f"{inventory}: {found.error}")
     if as_json:
-        click.echo(found.model_dump_json(indent=1, exclude={"nodes": {"__all__": {"identity"}}}))
+        click.echo(json.dumps(document(found), indent=1))
     else:
         for line in overview(found, differences=differences, commands=commands):
             _say(line)

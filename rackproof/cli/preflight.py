@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
 from rackproof.cli.options import limit_option
-from rackproof.core.plan import RackPlan
+from rackproof.core.plan import NodePlan, RackPlan
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
 from rackproof.kit import PREFLIGHT
-
-_RACK = "preflight: "
-_NODE = "not begun: "
 
 
 @click.command()
@@ -34,7 +32,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
     from rackproof.run.plan import plan_deploys
 
     plan = plan_deploys([inventory], PREFLIGHT, limit=limit, data=data)[0]
-    if plan.error is not None and not plan.error.startswith(_RACK):
+    if plan.error is not None and not plan.problems:
         raise InventoryError(f"{inventory}: {plan.error}")
     if as_json:
         click.echo(json.dumps(_document(plan), indent=1))
@@ -46,35 +44,40 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
 
 
 def problems_of(plan: RackPlan) -> dict[str, list[str]]:
-    """Line: nodes that it is about. Of a contradiction in the inventory that is the whole rack."""
-    found: dict[str, list[str]] = {}
+    """Nodes by what stops them: a problem of theirs, or another refusal."""
+    nodes: dict[str, list[str]] = {}
     for node in plan.nodes:
-        for refusal in node.refusals:
-            for line in (refusal.refused or "").removeprefix(_NODE).split(" | "):
-                found.setdefault(line, []).append(node.node)
-    return found
+        for line in _stopping(node):
+            nodes.setdefault(line, []).append(node.node)
+    return nodes
 
 
-def _accepted(plan: RackPlan) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for node in plan.nodes:
-        for operation in node.operations:
-            for note in operation.notes:
-                found.setdefault(note, []).append(node.node)
-    return found
+def _stopping(node: NodePlan) -> list[str]:
+    lines = []
+    for refusal in node.refusals:
+        problems = [problem.line for problem in refusal.problems if problem.accepted is None]
+        lines += problems or [refusal.refused or ""]
+    return lines
+
+
+def _notes(node: NodePlan) -> list[str]:
+    return [note for operation in node.operations for note in operation.notes]
 
 
 def _tell(plan: RackPlan) -> None:
-    for line in (plan.error or "").removeprefix(_RACK).split(" | ") if plan.error else ():
-        click.secho(f"the whole rack: {line}", fg="red")
+    for problem in plan.problems:
+        click.secho(f"the whole rack: {problem.line}", fg="red")
     for line, names in problems_of(plan).items():
         click.secho(f"{fold(names)}: {line}", fg="red")
-    for note, names in _accepted(plan).items():
-        click.secho(f"{fold(names)}: {note}", fg="yellow")
+    noted: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}
     for node in plan.nodes:
+        for text in _notes(node):
+            noted.setdefault(text, []).append(node.node)
         if node.lost:
             lost.setdefault(node.lost, []).append(node.node)
+    for text, names in noted.items():
+        click.secho(f"{fold(names)}: {text}", fg="yellow")
     for why, names in lost.items():
         click.secho(f"{fold(names)}: not asked: {why}", fg="red")
     clear = [node.node for node in plan.nodes if not node.lost and not node.refusals]
@@ -85,13 +88,13 @@ def _tell(plan: RackPlan) -> None:
 def _document(plan: RackPlan) -> dict[str, object]:
     return {
         "inventory": plan.inventory,
-        "rack": plan.error.removeprefix(_RACK).split(" | ") if plan.error else [],
+        "rack": [problem.line for problem in plan.problems],
+        "details": [asdict(problem) for problem in plan.problems],
         "nodes": {
             node.node: {
-                "problems": [
-                    line for each in node.refusals for line in (each.refused or "").removeprefix(_NODE).split(" | ")
-                ],
-                "accepted": [note for each in node.operations for note in each.notes],
+                "problems": _stopping(node),
+                "accepted": _notes(node),
+                "details": [asdict(problem) for operation in node.operations for problem in operation.problems],
                 "lost": node.lost,
             }
             for node in plan.nodes

@@ -108,9 +108,9 @@ def usable_device(device: str, state: DriveState) -> str:
     """
     if len(state.devices) != 1:
         found = ", ".join(state.devices) or "none"
-        raise ForeignDrive(f"{device}: expected exactly one drive, actual {found}")
+        raise ForeignDrive(f"{device}: expected exactly one drive, actual {found}; correct the inventory")
     if state.kind != "disk":
-        raise ForeignDrive(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}")
+        raise ForeignDrive(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}; correct the inventory")
     return state.devices[0]
 
 

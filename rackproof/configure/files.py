@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from rackproof.configure.rollback.journal import Journal, directory_line, file_line, mark_lines
+from rackproof.configure.rollback.journal import Journal, Script, directory_line, file_line, mark_lines
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 PENDING = "/run/rackproof/pending"
@@ -193,12 +194,6 @@ class FilePlan:
             marks.append("daemon-reload")
         return tuple(dict.fromkeys(marks))
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every path that would change, sorted."""
-        entries: list[Entry] = [*self.directories, *(file for file, _ in self.writes), *self.attributes, *self.removals]
-        return tuple(sorted(entry.path for entry in entries))
-
 
 def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> FilePlan:
     """Compare declared with actual states. Raises Refused, MarkersBroken."""
@@ -294,7 +289,7 @@ def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
         path = shlex.quote(file.path)
         lines.append(f"chown {file.owner}:{file.group} -- {path} && chmod {file.mode} -- {path}")
     lines += [f"rm -f -- {_quoted(absent.path)}" for absent in plan.removals]
-    return "\n".join(lines)
+    return Script.of(*lines)
 
 
 def _digest(content: str) -> str:
@@ -315,21 +310,28 @@ def archive(plan: FilePlan) -> str:
     return base64.encodebytes(buffer.getvalue()).decode()
 
 
-def differences(plan: FilePlan, states: Mapping[str, FileState]) -> list[str]:
-    """Unified differences for a person to read; a secret is only named."""
-    lines: list[str] = []
-    for file, content in plan.writes:
-        if file.secret:
-            lines.append(f"{file.path}: changed (secret, not shown)")
-            continue
-        state = states.get(file.path)
-        old = ((state.text if state else None) or "").splitlines()
-        new = content.splitlines()
-        lines += difflib.unified_diff(old, new, file.path, file.path, lineterm="", n=2)
+def changes(plan: FilePlan, states: Mapping[str, FileState], shown: bool = False) -> list[Change]:
+    """What the plan changes, by path. ``shown``: with the differences of contents; a secret is only named."""
+    found = [
+        Change(
+            what=file.path,
+            why="content" if file.path in states else "new",
+            difference=_difference(file, content, states.get(file.path)) if shown else (),
+            reboot=file.reboot,
+        )
+        for file, content in plan.writes
+    ]
     entries: list[RemoteFile | RemoteDirectory] = [*plan.directories, *plan.attributes]
-    lines += [f"{entry.path}: mode {entry.mode}, owner {entry.owner}:{entry.group}" for entry in entries]
-    lines += [f"{absent.path}: removed" for absent in plan.removals]
-    return lines
+    found += [Change(what=e.path, why=f"mode {e.mode}, owner {e.owner}:{e.group}") for e in entries]
+    found += [Change(what=absent.path, why="removed", reboot=absent.reboot) for absent in plan.removals]
+    return sorted(found, key=lambda change: change.what)
+
+
+def _difference(file: RemoteFile, content: str, state: FileState | None) -> tuple[str, ...]:
+    if file.secret:
+        return (f"{file.path}: changed (secret, not shown)",)
+    old = ((state.text if state else None) or "").splitlines()
+    return tuple(difflib.unified_diff(old, content.splitlines(), file.path, file.path, lineterm="", n=2))
 
 
 def _beside(path: str) -> str:

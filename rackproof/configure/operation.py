@@ -6,17 +6,22 @@ fails on the one node concerned, with the reason as its error line. Every other 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import os
+from collections.abc import Callable, Generator, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from pyinfra import logger
 from pyinfra.api.arguments_typed import PyinfraOperation
-from pyinfra.api.command import FunctionCommand, QuoteString, StringCommand
+from pyinfra.api.command import FunctionCommand, PyinfraCommand, QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import operation as pyinfra_operation
+from pyinfra.api.state import State
 from pyinfra.context import host
 
+from rackproof.configure.rollback.journal import Script, shown_form
+from rackproof.core.plan import REPORTS, Change, NodeReport, Problem, Report
 from rackproof.errors import Refused
 
 P = ParamSpec("P")
@@ -41,11 +46,15 @@ def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]
     def decorator(body: Callable[P, Commands | None]) -> PyinfraOperation[P]:
         @wraps(body)
         def framed(*args: P.args, **kwargs: P.kwargs) -> Commands:
+            _keep(Report())
             try:
                 yield from body(*args, **kwargs) or ()
             except Refused as error:
+                _keep(_report().model_copy(update={"refused": str(error)}))
                 host.log(str(error), logger.error)
                 yield StringCommand("echo", QuoteString(str(error)), ">&2;", "exit 1")
+            finally:
+                _publish()
 
         return pyinfra_operation()(framed)
 
@@ -69,3 +78,85 @@ def required(answer: T | None, what: str) -> T:
     if answer is None:
         raise Unreadable(what)
     return answer
+
+
+def shown(command: PyinfraCommand) -> str:
+    """How a plan shows a command."""
+    bits = command.bits if isinstance(command, StringCommand) else ()
+    return shown_form(bits[0]) if len(bits) == 1 and isinstance(bits[0], Script) else str(command)
+
+
+_reports: WeakKeyDictionary[State, dict[tuple[str, str | None], Report]] = WeakKeyDictionary()
+"""Of every operation of a run, by node and hash, as its last pass left it: planning, then carrying out."""
+
+
+def report_of(state: State, node: str, op_hash: str) -> Report:
+    """What an operation of the kit has recorded in its last pass; empty for an operation of pyinfra's."""
+    return _reports.get(state, {}).get((node, op_hash)) or Report()
+
+
+def _key() -> tuple[str, str | None]:
+    return host.name, getattr(host, "current_op_hash", None)  # stand-ins of tests have none
+
+
+def _report() -> Report:
+    return _reports.get(host.state, {}).get(_key()) or Report()
+
+
+def _keep(report: Report) -> None:
+    _reports.setdefault(host.state, {})[_key()] = report
+
+
+def _publish() -> None:
+    """Append the report of this pass to the file that ``rackproof deploy`` reads, where there is one."""
+    path = os.environ.get(REPORTS)
+    op_hash = getattr(host, "current_op_hash", None)
+    report = _report()
+    if not path or op_hash is None or report == Report():
+        return
+    name = ", ".join(sorted(host.state.op_meta[op_hash].names))
+    line = NodeReport(
+        **dict(report), node=host.name, operation=name, executed=host.state.is_executing
+    ).model_dump_json()
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+def record(changes: Iterable[Change]) -> None:
+    """Record what the operation changes on this node. ``--debug`` shows each in a line, ``--diff`` the differences."""
+    new = tuple(changes)
+    report = _report()
+    _keep(report.model_copy(update={"changes": (*report.changes, *new)}))
+    for change in new:
+        logger.debug("%s: %s", host.name, change.line)
+        if host.state.config.DIFF:
+            for line in change.difference or (change.line,):
+                logger.info("  %s", line)
+
+
+def record_reasons(reasons: Iterable[str]) -> None:
+    """``record`` for changes that are one line each."""
+    record(Change(what=reason) for reason in reasons)
+
+
+def note(text: str) -> None:
+    """Record a warning; the operation goes on."""
+    report = _report()
+    _keep(report.model_copy(update={"notes": (*report.notes, text)}))
+    host.log(text, logger.warning)
+
+
+def record_problems(problems: Iterable[Problem]) -> None:
+    """Record what preflight found, accepted problems too."""
+    report = _report()
+    _keep(report.model_copy(update={"problems": (*report.problems, *problems)}))
+
+
+def record_pending_reboot(reasons: Iterable[str]) -> None:
+    """Record why this node needs a reboot that the run may not make."""
+    _keep(_report().model_copy(update={"pending_reboot": tuple(reasons)}))
+
+
+def record_reboot() -> None:
+    """Record that the operation has rebooted this node."""
+    _keep(_report().model_copy(update={"rebooted": True}))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
@@ -20,10 +19,11 @@ from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
 from rackproof.configure.ceph import cluster as ceph
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.rollback.journal import file_line, unit_line, value_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions.site import policy_here
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 
@@ -68,11 +68,7 @@ def write_files(
     if not plan:
         host.noop(f"all {len(entries)} files are as declared")
         return
-    if state.config.DIFF:
-        for line in file_plans.differences(plan, states):
-            logger.info("  %s", line)
-    for path in plan.paths:
-        logger.debug("%s: %s changes", host.name, path)
+    record(file_plans.changes(plan, states, shown=state.config.DIFF))
     yield StringCommand(file_plans.apply_script(plan, journal_here()), _stdin=file_plans.archive(plan))
 
 
@@ -96,8 +92,7 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
     if not plan:
         host.noop(f"all {len(wanted)} units are as declared")
         return
-    for reason in plan.reasons:
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(plan.reasons)
     yield StringCommand(journal_here().before(map(unit_line, plan.touched), plan.script))
 
 
@@ -163,10 +158,8 @@ def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) 
     if not plan:
         host.noop(f"all {len(wanted)} mounts are in force")
         return
-    for mount, reasons in plan.changes:
-        logger.debug("%s: %s: %s", host.name, mount.where, "; ".join(reasons))
-    for where in plan.gone.values():
-        logger.debug("%s: %s: nobody declares it", host.name, where)
+    record(Change(what=mount.where, why="; ".join(reasons)) for mount, reasons in plan.changes)
+    record(Change(what=where, why="not declared") for where in plan.gone.values())
     yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
     # The kernel may have mounted something else than it was asked for.
     table = host.get_fact(facts.MountTable) or mount_plans.Table()
@@ -186,6 +179,7 @@ def unmounted(keep: Sequence[mount_plans.DesiredMount]) -> Commands:
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone
     if gone:
         plan = mount_plans.MountPlan(gone=gone)
+        record(Change(what=where, why="not declared") for where in gone.values())
         yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
     else:
         host.noop("nothing is mounted that should not be")

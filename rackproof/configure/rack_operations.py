@@ -22,7 +22,7 @@ from pyinfra.context import host, inventory
 
 from rackproof.configure import facts, mounts, trust
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile, block_of
-from rackproof.configure.operation import Commands, operation, required
+from rackproof.configure.operation import Commands, note, operation, required
 from rackproof.configure.operations import file_states, write_files
 from rackproof.errors import Refused
 
@@ -122,7 +122,7 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
         entries[2] = RemoteFile(trust.AUTHORIZED_KEYS, lines, mode="600", block=True)
         unknown = tuple(dict.fromkeys((*unknown, *without_key)))
     if unknown and host.state.is_executing:
-        host.log(f"no keys of {', '.join(unknown)}: deploy again when they answer", logger.warning)
+        note(f"no keys of {', '.join(unknown)}: deploy again when they answer")
     yield from write_files(entries, states)
 
 

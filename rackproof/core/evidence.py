@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rackproof.core.plan import Change
+
 SCHEMA = "rackproof.evidence/v1"
 GENESIS = "0" * 64
 
@@ -172,6 +174,13 @@ CONNECTION_LOST: Final = (
 )
 
 
+class OperationChanges(Frozen):
+    """What one operation changed on one node, as it recorded before it did."""
+
+    operation: str
+    changes: tuple[Change, ...]
+
+
 class NodeChanges(Frozen):
     """What one deploy did to one node."""
 
@@ -181,6 +190,8 @@ class NodeChanges(Frozen):
     unchanged: int = 0
     failed: tuple[str, ...] = ()
     reason: str | None = None
+    details: tuple[OperationChanges, ...] = ()
+    """Of ``changed`` operations; those of pyinfra's own record nothing."""
     reboot: str | None = None
     """What only a reboot brings into force; it was not allowed."""
 

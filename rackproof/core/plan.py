@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,22 +17,91 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PlannedOperation(_Model):
-    """One operation on one node."""
+class Change(_Model):
+    """One difference between the declared and the actual state of a node."""
+
+    what: str
+    """A file, unit, package, mount, adapter, …"""
+    why: str = ""
+    """Declared against actual, in a few words."""
+    difference: tuple[str, ...] = ()
+    """Lines of a unified difference; a secret is only named."""
+    reboot: str | None = None
+    """Why the change is in force only after a reboot."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reason not to begin a deploy."""
+
+    id: str
+    what: str
+    """With the expected and the actual state."""
+    remedy: str = ""
+    """Empty where ``what`` ends with it."""
+    accepted: str | None = None
+    """The inventory's reason to begin nevertheless."""
+
+    @property
+    def line(self) -> str:
+        if self.accepted is not None:
+            return f"accepted: {self.what} [{self.id}]: {self.accepted}"
+        return f"{self.what}{'; ' if self.remedy else ''}{self.remedy} [{self.id}]"
+
+
+class Report(_Model):
+    """What one operation found on one node."""
+
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Warnings that do not stop the operation: accepted problems, missing answers of other nodes."""
+    problems: tuple[Problem, ...] = ()
+    """Of preflight, accepted ones too."""
+    refused: str | None = None
+    """Why the operation does not change the node."""
+    pending_reboot: tuple[str, ...] = ()
+    """Why the node needs a reboot that is not allowed in this run."""
+    rebooted: bool = False
+
+
+class NodeReport(Report):
+    """The report of one operation on one node, as a run writes it to the file that ``REPORTS`` names."""
+
+    node: str
+    operation: str
+    executed: bool
+    """False: planned only."""
+
+
+REPORTS: Final = "RACKPROOF_REPORTS"
+"""Environment variable: file to which pyinfra's process appends a ``NodeReport`` a line."""
+
+
+class PlannedOperation(Report):
+    """One operation on one node: what it found, and what it would run."""
 
     name: str
-    changes: tuple[str, ...] = ()
-    """What differs, one line each, as far as the operation says it."""
     commands: tuple[str, ...] = ()
-    """Shell scripts, exactly as they would be run but for what is secret. None: the node is as declared."""
-    differences: tuple[str, ...] = ()
-    """Of files, as unified differences; a secret is only named."""
-    reboots: tuple[str, ...] = ()
-    """Why carrying it out would make a reboot necessary."""
-    notes: tuple[str, ...] = ()
-    """What somebody should know although the operation goes on: what was accepted, what is missing."""
-    refused: str | None = None
-    """Why the node would stop here."""
+    """Shell scripts as they would run, without secrets and without the functions of the rollback journal. None: the
+    node is as declared."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The changes, one line each."""
+        return tuple(change.line for change in self.changes)
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        return tuple(line for change in self.changes for line in change.difference)
+
+    @property
+    def reboots(self) -> tuple[str, ...]:
+        """Why a reboot is needed after this operation."""
+        return tuple(dict.fromkeys(change.reboot for change in self.changes if change.reboot))
 
 
 class NodePlan(_Model):
@@ -66,6 +135,8 @@ class RackPlan(_Model):
     deploy: str
     nodes: tuple[NodePlan, ...] = ()
     error: str | None = None
+    problems: tuple[Problem, ...] = ()
+    """Of the whole rack, when they are the ``error``."""
 
     @property
     def incomplete(self) -> tuple[str, ...]:
@@ -111,26 +182,6 @@ def anonymous(text: str, identity: Sequence[str]) -> str:
     return pattern.sub(lambda match: f"‹{number[match[0]]}›", text)
 
 
-_DIGEST = re.compile(r"^(rp_file \S.*) [0-9a-f]{64} -$", re.MULTILINE)
-"""As ``rackproof.configure.rollback.journal`` writes down what a file becomes."""
-
-
-def _comparable(text: str, identity: Sequence[str]) -> str:
-    """Digests of files go too: they differ with the node's address, and the differences show the content. A secret's
-    digest stays, for its content is not shown."""
-    return anonymous(_DIGEST.sub(r"\1", text), identity)
-
-
-_JOURNAL = re.compile(r"^rp_\w+\(\) [{(]\n(?:.*\n)*?[})]\n+", re.MULTILINE)
-_TAKEN = re.compile(r"^rp_lock .*\n", re.MULTILINE)
-
-
-def without_journal(command: str) -> str:
-    """A command without the functions that keep for a rollback what it changes, and without who takes the node: they
-    are the same before every change. What is kept stays."""
-    return _TAKEN.sub("", _JOURNAL.sub("", command))
-
-
 def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
     """The largest first; of equally large ones the one with the first node."""
     folds: dict[tuple[object, ...], list[NodePlan]] = {}
@@ -142,10 +193,10 @@ def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
 
 def _key(plan: NodePlan) -> tuple[object, ...]:
     def lines(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_comparable(text, plan.identity) for text in texts)
+        return tuple(anonymous(text, plan.identity) for text in texts)
 
     operations = tuple(
-        (each.name, lines(each.changes), lines(each.commands), lines(each.differences), each.reboots, lines(each.notes),
+        (each.name, lines(each.lines), lines(each.commands), lines(each.differences), each.reboots, lines(each.notes),
          anonymous(each.refused or "", plan.identity))
         for each in plan.operations
         if each.commands or each.refused or each.notes
@@ -169,8 +220,7 @@ def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
 
     def said(of: NodePlan) -> dict[str, list[str]]:
         return {
-            each.name: [_comparable(text, of.identity) for text in _lines(each)]
-            for each in (*of.changing, *of.refusals)
+            each.name: [anonymous(text, of.identity) for text in _lines(each)] for each in (*of.changing, *of.refusals)
         }
 
     here, there = said(plan), said(other)
@@ -189,5 +239,5 @@ def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
 
 def _lines(operation: PlannedOperation) -> Iterator[str]:
     """What an operation does, line by line; scripts as well, whose first lines are all alike."""
-    for text in (*operation.changes, *operation.differences, *operation.commands):
+    for text in (*operation.lines, *operation.differences, *operation.commands):
         yield from (line for line in text.splitlines() if line.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rackproof.core.plan import Fold, NodePlan, PlannedOperation, RackPlan, deviation, fold_plans, peers_of
 from rackproof.core.rack import fold
@@ -46,7 +47,7 @@ def _operation(operation: PlannedOperation, differences: bool, commands: bool) -
     yield from (f"      note: {note}" for note in operation.notes)
     if operation.refused:
         return
-    yield from (f"      {line}" for line in operation.changes)
+    yield from (f"      {line}" for line in operation.lines)
     if differences:
         yield from (f"      | {line}" for line in operation.differences)
     if commands:
@@ -91,11 +92,42 @@ def whole(plan: NodePlan) -> str:
             lines.append("no change")
         lines += [f"note: {note}" for note in operation.notes]
         lines += [f"reboot: {reason}" for reason in operation.reboots]
-        lines += [f"  {line}".rstrip() for line in operation.changes]
+        lines += [f"  {line}".rstrip() for line in operation.lines]
         for text in operation.commands:
             lines += [f"$ {line}".rstrip() for line in text.splitlines()]
         lines += [f"| {line}".rstrip() for line in operation.differences]
     return "\n".join(lines) + "\n"
+
+
+def document(plan: RackPlan) -> dict[str, Any]:
+    """The plan as JSON: of each operation the changes in lines, and in ``details`` with their parts."""
+    return {
+        "inventory": plan.inventory,
+        "deploy": plan.deploy,
+        "nodes": [
+            {
+                "node": node.node,
+                "groups": node.groups,
+                "operations": [_operation_document(operation) for operation in node.operations],
+                "lost": node.lost,
+            }
+            for node in plan.nodes
+        ],
+        "error": plan.error,
+    }
+
+
+def _operation_document(operation: PlannedOperation) -> dict[str, Any]:
+    return {
+        "name": operation.name,
+        "changes": operation.lines,
+        "details": [change.model_dump() for change in operation.changes],
+        "commands": operation.commands,
+        "differences": operation.differences,
+        "reboots": operation.reboots,
+        "notes": operation.notes,
+        "refused": operation.refused,
+    }
 
 
 def _counted(count: int, what: str) -> str:

@@ -16,18 +16,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rackproof import kit
-from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, REBOOTED, DeployRecord, NodeChanges
+from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, DeployRecord, NodeChanges, OperationChanges
+from rackproof.core.plan import REPORTS, Change, NodeReport
 from rackproof.core.rack import Rack, fold
 from rackproof.core.reboot_mode import Mode
-from rackproof.remote.redaction import redact
+from rackproof.remote.redaction import redact, redact_data
 
 TIMEOUT_S = 21600.0
 """Every operation has a limit of its own; this one is for what never ends. Network stack, driver, CUDA and firmware of
@@ -57,10 +60,12 @@ class _NodeLog:
     """The last line that is not a status; it names the cause of an error that follows."""
     reboot: str | None = None
     rebooted: bool = False
+    details: dict[str, tuple[Change, ...]] = field(default_factory=dict)
+    """Changes by operation."""
 
 
 class Transcript:
-    """pyinfra's lines, read as they come. Pure but for what it is fed."""
+    """pyinfra's lines, read as they come, and the reports of the kit's operations. Pure but for what it is fed."""
 
     def __init__(self, expected: Sequence[str]) -> None:
         self.nodes = {name: _NodeLog() for name in expected}
@@ -101,12 +106,19 @@ class Transcript:
             log.reason = f"{self.operation}: {CONNECTION_LOST}"
         elif _CONNECT.match(text):
             log.reason = log.reason or text
-        elif text.startswith(REBOOT_REQUIRED):
-            log.reboot = text.removeprefix(REBOOT_REQUIRED)
-            log.last_line = text
         else:
-            log.rebooted = log.rebooted or text.startswith(REBOOTED)
             log.last_line = text
+
+    def report(self, report: NodeReport) -> None:
+        """What an operation of the kit reported; a later report of the operation replaces an earlier one."""
+        log = self.nodes.get(report.node)
+        if log is None:
+            return
+        if report.pending_reboot:
+            log.reboot = "; ".join(report.pending_reboot)
+        log.rebooted = log.rebooted or report.rebooted
+        if report.changes:
+            log.details[report.operation] = report.changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +161,12 @@ def converge(
     ]
     transcript = Transcript(expected)
     began = time.monotonic()
-    status, out, err, interrupted = _run(command, transcript, on_line, timeout_s)
+    with tempfile.TemporaryDirectory(prefix="rackproof-") as folder:
+        reports = Path(folder) / "reports.jsonl"
+        status, out, err, interrupted = _run(command, transcript, on_line, timeout_s, reports)
+        for report in _reports(reports):
+            if report.executed is not dry:
+                transcript.report(report)
     record = _record(rack, deploy, dry, status, out, transcript, interrupted, time.monotonic() - began)
     rebooted = tuple(name for name, log in transcript.nodes.items() if log.rebooted)
     return Converged(record, out, err, rebooted)
@@ -162,10 +179,10 @@ def pyinfra_pattern(rack: Rack, name: str) -> str:
 
 
 def _run(
-    command: list[str], transcript: Transcript, on_line: Callable[[str], None], timeout_s: float
+    command: list[str], transcript: Transcript, on_line: Callable[[str], None], timeout_s: float, reports: Path
 ) -> tuple[int, bytes, bytes, str | None]:
     """Exit status, stdout, stderr, and why it was ended early."""
-    env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1"}
+    env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1", REPORTS: str(reports)}
     # Should this process be killed, pyinfra must not go on behind the next run's back.
     leash = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
     process = subprocess.Popen(
@@ -215,6 +232,15 @@ def _run(
     return process.returncode, bytes(out), bytes(err), why
 
 
+def _reports(path: Path) -> Iterator[NodeReport]:
+    """Without secrets. A last line that was cut off, because pyinfra was killed, is left out."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError):
+            yield NodeReport.model_validate(redact_data(json.loads(line)))
+
+
 def _record(
     rack: Rack,
     deploy: str,
@@ -233,6 +259,8 @@ def _record(
     nodes = []
     for name, log in transcript.nodes.items():
         reason = log.reason
+        changed = planned[name] if dry else tuple(log.changed)
+        details = tuple(OperationChanges(operation=o, changes=c) for o, c in log.details.items() if o in changed)
         if not log.connected:
             reason = reason or "pyinfra never connected to it"
         elif reason is None and not dry and not log.failed and (interrupted or document is None):
@@ -241,7 +269,7 @@ def _record(
                 reason = f"{reason}: {transcript.problems[-1]}"
         nodes.append(
             NodeChanges(
-                node=name, reached=log.connected, changed=planned[name] if dry else tuple(log.changed),
+                node=name, reached=log.connected, changed=changed, details=details,
                 unchanged=log.unchanged, failed=tuple(log.failed), reason=reason,
                 reboot=None if log.failed else log.reboot,
             )

@@ -40,7 +40,7 @@ def plan_deploys(
     request = {"inventories": list(inventories), "deploy": path, "limit": list(limit), "data": list(data)}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "rackproof.run.plan_reader"],
+            [sys.executable, "-m", "rackproof.configure.plan_reader"],
             input=json.dumps(request),
             env={**os.environ, "PYINFRA_PROGRESS": "off"},
             capture_output=True,

@@ -59,12 +59,13 @@ def _becomes(name: str, actual: str, wanted: str) -> str:
 
 def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
     """Beside the packages of a version set: another OFED that goes, and a restart that ends every RDMA connection."""
-    said = declared.stack
+    inputs = declared.stack
     try:
-        removed = stack.plan_removal(declared.source, declared.ofed, state, said.remove_old).reasons
+        plan = stack.plan_removal(declared.source, declared.ofed, state, inputs.remove_old)
     except stack.StackProblem:
         return ()  # a check of its own
-    restarted = stack.restarts(declared.source, state, said.drivers_by == "restart")
+    removed = tuple(change.line for change in plan.changes)
+    restarted = stack.restarts(declared.source, state, inputs.drivers_by == "restart")
     return (*removed, *(("openibd is restarted with other modules",) if restarted else ()))
 
 

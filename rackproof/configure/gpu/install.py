@@ -119,7 +119,6 @@ def plan_driver(target: WantedDriver, state: GpuState) -> DriverPlan:
     )
     reasons += [f"load {name}" for name in load]
     new = tuple(mark for mark in marks if mark not in known)
-    reasons += [f"reboot: {mark}" for mark in new]
     if state.fabric_after_multi_user and target.choice.fabric_manager:
         reasons.append(f"{FABRIC_UNIT} waits for multi-user.target, which waits for it")
     return DriverPlan(

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
@@ -18,7 +17,7 @@ from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import GpuState
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import journal_here
@@ -26,6 +25,7 @@ from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.gdscheck import parse_gdscheck
@@ -82,8 +82,8 @@ def driver(target: install.WantedDriver, machine: Machine) -> Commands:
     if problem := secure_boot_problem(machine, target.choice, found.key_enrolled):
         raise Refused(problem)
     plan = install.plan_driver(target, found)
-    for reason in plan.reasons:
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(plan.reasons)
+    record(Change(what=mark, reboot=mark) for mark in plan.marks)
     if plan:
         kept, later = scripts.kept(plan, target, machine)
         yield StringCommand(journal_here().before(kept, scripts.script(plan, target, machine, policy_here()), later))
@@ -147,8 +147,8 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
             f"MIG cannot be changed while programs use the GPUs: {', '.join(plan.busy)}; drain the node and run again"
         )
     new = [mark for mark in plan.pending if mark not in found.reboots]
-    for reason in plan.now:
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(plan.now)
+    record(Change(what=mark, reboot=mark) for mark in new)
     if plan.now:
         yield StringCommand(
             f"systemctl restart {tuning.SERVICE} || {{ journalctl -u {tuning.SERVICE} -n 3 -o cat --no-pager >&2;"
@@ -168,6 +168,7 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
         raise Refused(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
     left = tuning.differences(wanted, found.smi, found.listed)
     if left.pending:
+        record(Change(what=mark, reboot=mark) for mark in left.pending)
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
     if left.now:
         raise Refused(f"asked for and not in force: {'; '.join(left.now)}")
@@ -209,8 +210,7 @@ def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     """Container runtimes hand out GPUs, and the CDI specification is that of the driver in force."""
     found = ask(facts.Runtimes, "the container runtimes")
     plan = runtime_plans.plan(wanted, found, installing=not state.is_executing, owned=owned)
-    for reason in plan.reasons:
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(plan.reasons)
     if plan:
         yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:

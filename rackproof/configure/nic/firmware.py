@@ -10,6 +10,7 @@ from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
@@ -182,7 +183,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 @dataclass(frozen=True, slots=True)
 class FirmwarePlan:
     lines: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -201,7 +202,7 @@ def plan_firmware(
     to its declaration.
     """
     lines: list[str] = []
-    reasons: list[str] = []
+    changes: list[Change] = []
     problems: list[str] = []
     for each in wanted:
         adapter = state.adapters.get(each.slot)
@@ -211,12 +212,12 @@ def plan_firmware(
         try:
             for plan in (_version_plan(each, adapter, state, images, proxy), _settings_plan(each, adapter, state)):
                 lines += plan.lines
-                reasons += plan.reasons
+                changes += plan.changes
         except FirmwareProblem as error:
             problems.append(str(error))
     if problems:
         raise FirmwareProblem("; ".join(problems))
-    return FirmwarePlan(tuple(lines), tuple(reasons))
+    return FirmwarePlan(tuple(lines), tuple(changes))
 
 
 def _version_plan(
@@ -234,7 +235,8 @@ def _version_plan(
     if good_version(adapter.stored, wanted.version):
         if f"{REBOOT}{reason}" in state.pending:
             return FirmwarePlan()
-        return FirmwarePlan((reboot_mark(reason),), (f"{who}: {adapter.stored} runs after a reset",))
+        change = Change(what=who, why=f"{adapter.stored} runs after a reset", reboot=reason)
+        return FirmwarePlan((reboot_mark(reason),), (change,))
     image = images.get(adapter.psid or "")
     if image is None:
         raise FirmwareProblem(
@@ -246,9 +248,8 @@ def _version_plan(
         raise FirmwareProblem(
             f"{who}: firmware: the architecture says {wanted.version}, the image for {adapter.psid} is {image.version}"
         )
-    return FirmwarePlan(
-        (_burn(wanted, image, reason, proxy),), (f"{who}: firmware {adapter.running} becomes {image.version}",)
-    )
+    change = Change(what=who, why=f"firmware {adapter.running} becomes {image.version}", reboot=reason)
+    return FirmwarePlan((_burn(wanted, image, reason, proxy),), (change,))
 
 
 def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) -> str:
@@ -307,7 +308,7 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
             reboot_mark(reason),
         )
         shown = ", ".join(f"{name} {adapter.values[name].next_boot} becomes {value}" for name, value in changes.items())
-        return FirmwarePlan(lines, (f"{who}: at the next boot {shown}",))
+        return FirmwarePlan(lines, (Change(what=who, why=f"at the next boot {shown}", reboot=reason),))
     if not waiting:
         return FirmwarePlan()
     if adapter.written_in is not None and adapter.written_in != state.boot:
@@ -321,7 +322,8 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
     if adapter.written_in is None:
         memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
         remember = (f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",)
-    return FirmwarePlan((*remember, reboot_mark(reason)), (f"{who}: {'; '.join(waiting)}",))
+    change = Change(what=who, why="; ".join(waiting), reboot=reason)
+    return FirmwarePlan((*remember, reboot_mark(reason)), (change,))
 
 
 def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
@@ -15,9 +14,10 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.locked_firmware import Locked
-from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.operation import Commands, ask, operation, record, record_reasons, required
 from rackproof.configure.rollback.journal import value_line
 from rackproof.configure.rollback.run import journal_here
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import udev
 
@@ -71,7 +71,7 @@ def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> 
     installed = ask(facts.StackState, "the state of the adapters' drivers")
     plan = stack.plan_removal(source, version, installed, allowed)
     if plan:
-        _log(plan.reasons)
+        record(plan.changes)
         yield StringCommand(plan.script)
     else:
         host.noop("no other drivers are installed")
@@ -101,7 +101,7 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
             raise
         elif f"{REBOOT}{stack.REASON}" not in installed.pending:
             # They are built for the kernel that the next start brings; the run after it says whether they fit.
-            _log((f"{error}; another kernel comes with the reboot",))
+            record([Change(what=str(error), why="another kernel comes with the reboot", reboot=stack.REASON)])
             yield StringCommand(reboot_mark(stack.REASON))
         else:
             host.noop(f"drivers ({source}) wait for the reboot, which brings another kernel")
@@ -109,7 +109,7 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
     if not plan:
         host.noop(f"drivers ({source}) are in force")
         return
-    _log(plan.reasons)
+    record(plan.changes)
     yield StringCommand(plan.script)
 
 
@@ -192,7 +192,7 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
     elif state.is_executing and (waiting := _reboots()):
         host.noop(f"tables of rails wait for the reboot ({', '.join(waiting)})")
     else:
-        _log(f"{port}: {reason}" for port, reason in missing.items())
+        record(Change(what=port, why=reason) for port, reason in missing.items())
         yield StringCommand(links.apply_routes(missing, wanted, manager))
 
 
@@ -220,7 +220,7 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
         host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
-        _log(f"{change.upper.name}: {'; '.join(change.reasons)}" for change in changes)
+        record(Change(what=change.upper.name, why="; ".join(change.reasons)) for change in changes)
         yield StringCommand(links.apply_uppers(changes, manager))
     else:
         host.noop("all bonds and VLANs are as declared")
@@ -246,7 +246,7 @@ def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
     if state.is_executing and (waiting := _reboots()):
         host.noop(f"RDMA devices wait for the reboot ({', '.join(waiting)})")
         return
-    _log(f"{port.name}: its RDMA device becomes {port.rdma}" for port in wrong)
+    record(Change(what=port.name, why=f"its RDMA device becomes {port.rdma}") for port in wrong)
     yield StringCommand(
         "systemctl reset-failed rackproof-rdma-names.service 2>/dev/null; "
         "timeout 240 systemctl restart rackproof-rdma-names.service; /usr/local/sbin/rackproof-rdma-names check"
@@ -282,7 +282,7 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
     if not chosen:
         host.noop(f"all {len(wanted)} ports have their settings")
         return
-    _log(reason for reasons in wrong.values() for reason in reasons)
+    record_reasons(reason for reasons in wrong.values() for reason in reasons)
     yield StringCommand(ports.apply_script(chosen, infiniband))
 
 
@@ -339,7 +339,7 @@ def adapter_firmware(
         compared = [adapter for adapter in declared if adapter.version or adapter.settings]
         host.noop(f"firmware of {len(compared)} adapters is as declared")
         return
-    _log(plan.reasons)
+    record(plan.changes)
     yield StringCommand(plan.script)
     wrong = firmware.not_taken(chosen, host.get_fact(facts.FirmwareStates, wanted=chosen))
     if wrong:
@@ -436,8 +436,3 @@ def zero_link_counters(names: Sequence[str]) -> Commands:
         host.noop("link counters began at zero in this boot")
     else:
         yield StringCommand(baseline.script(names))
-
-
-def _log(reasons: Iterable[str]) -> None:
-    for reason in reasons:
-        logger.debug("%s: %s", host.name, reason)

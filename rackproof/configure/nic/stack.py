@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from rackproof import shell
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.dkms import Dkms, parse_dkms_status
 from rackproof.parse.mounts import parse_proc_mounts
@@ -123,7 +124,7 @@ def _user(fields: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class StackPlan:
     lines: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -163,7 +164,7 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
             f"! ofed_info -n >/dev/null 2>&1 || {{ echo {left} >&2; exit 1; }}",
             reboot_mark(REASON),
         ),
-        (f"OFED {state.ofed} is removed",),
+        (Change(what=f"OFED {state.ofed} is removed", reboot=REASON),),
     )
 
 
@@ -221,11 +222,11 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
         message = shlex.quote("openibd did not come up with the new drivers; see: journalctl -u openibd")
         return StackPlan(
             (f"timeout 600 systemctl restart openibd.service || {{ echo {message} >&2; exit 1; }}",),
-            (f"{named}: openibd is restarted",),
+            (Change(what=named, why="openibd is restarted"),),
         )
     if f"{REBOOT}{REASON}" in state.pending:
         return StackPlan()
-    return StackPlan((reboot_mark(REASON),), (f"{named}: in use from before",))
+    return StackPlan((reboot_mark(REASON),), (Change(what=named, why="in use from before", reboot=REASON),))
 
 
 def stale_modules(state: StackState) -> tuple[str, ...]:

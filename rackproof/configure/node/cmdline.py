@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
@@ -172,6 +173,13 @@ class CmdlinePlan:
     reasons: tuple[str, ...] = ()
     reboot: bool = False
     """The running kernel does not have what the next one will."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        reboot = REASON if self.reboot else None
+        if not self.reasons and reboot:
+            return (Change(what="the running kernel has other arguments", reboot=reboot),)
+        return tuple(Change(what=reason, reboot=reboot) for reason in self.reasons)
 
 
 def dropin_text(want: WantedArguments) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host
 
@@ -16,7 +15,7 @@ from rackproof.configure.node import scratch as arrays
 from rackproof.configure.node import settings as node_settings
 from rackproof.configure.node import users as accounts
 from rackproof.configure.node.inputs import User
-from rackproof.configure.operation import Commands, Unreadable, ask, operation
+from rackproof.configure.operation import Commands, Unreadable, ask, operation, record, record_reasons
 from rackproof.configure.rollback.journal import (
     GRUB,
     INITRAMFS,
@@ -48,8 +47,7 @@ def kernel_arguments(wanted: cmdlines.WantedArguments) -> Commands:
     loader = ask(facts.BootLoader, "the boot loader")
     plan = cmdlines.plan(wanted, loader)
     if plan.script:
-        for reason in plan.reasons:
-            logger.debug("%s: %s", host.name, reason)
+        record(plan.changes)
         kept = _kept_arguments(wanted, loader) if plan.reasons else ()
         yield StringCommand(journal_here().before(kept, plan.script))
     else:
@@ -83,8 +81,7 @@ def settings(wanted: node_settings.Settings) -> Commands:
     if not plan.lines:
         host.noop("the node has all settings")
         return
-    for reason in plan.reasons:
-        logger.debug("%s: %s", host.name, reason)
+    record(plan.changes)
     kept, unknown = _kept_settings(plan)
     yield StringCommand(journal_here().before(kept, plan.script, unknown))
 
@@ -93,12 +90,13 @@ def _kept_settings(plan: node_settings.SettingsPlan) -> tuple[list[str], list[La
     """What a rollback restores. The time zone stays."""
     kept: list[str] = []
     unknown: list[Later] = []
-    if "swap off" in plan.reasons:
+    changed = {change.what for change in plan.changes}
+    if "swap off" in changed:
         kept.append(unit_line("swap.target"))
-    if any(reason.startswith("tuned profile") for reason in plan.reasons):
+    if any(what.startswith("tuned profile") for what in changed):
         kept += [*mark_lines(("restart:tuned.service",)), unit_line("tuned.service")]
         unknown += [later(path) for path in TUNED]
-    if node_settings.FORBIDDEN in plan.reasons:
+    if node_settings.FORBIDDEN in changed:
         kept += mark_lines((INITRAMFS,))
         # Until the initial file systems are made again the list has a line more, and stays so where that fails.
         unknown.append(later(node_settings.BLACKLIST))
@@ -148,8 +146,7 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
     if not plan.script:
         host.noop(f"all {len(wanted)} accounts are as declared")
         return
-    for reason in plan.reasons:
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(plan.reasons)
     yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later), _stdin=plan.stdin)
 
 

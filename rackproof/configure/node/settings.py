@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
@@ -106,7 +107,7 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
 @dataclass(frozen=True, slots=True)
 class SettingsPlan:
     lines: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @property
     def script(self) -> str:
@@ -120,10 +121,10 @@ def module_reason(name: str) -> str:
 def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
     """Differences. Raises Refused when a setting is impossible on this node."""
     lines: list[str] = []
-    reasons: list[str] = []
+    changes: list[Change] = []
 
-    def do(reason: str, *commands: str) -> None:
-        reasons.append(reason)
+    def do(what: str, *commands: str, reboot: str | None = None) -> None:
+        changes.append(Change(what=what, reboot=reboot))
         lines.extend(commands)
 
     if wanted.swap_off and (actual.swap or not actual.swap_masked):
@@ -139,7 +140,7 @@ def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
         _hugepages(size, count, actual, do)
     if wanted.irq_affinity and actual.irq_strays:
         do(f"{len(actual.irq_strays)} interrupts", IRQ_SCRIPT)
-    return SettingsPlan(tuple(lines), tuple(reasons))
+    return SettingsPlan(tuple(lines), tuple(changes))
 
 
 def _tuned(profile: str) -> list[str]:
@@ -171,6 +172,7 @@ def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
             record(
                 f"module {name} out",
                 f"timeout 60 modprobe -r -- {name} 2>/dev/null || {{ {reboot_mark(module_reason(name))}; }}",
+                reboot=module_reason(name),
             )
     for name in wanted.modules:
         if name.replace("-", "_") not in actual.loaded:
@@ -213,6 +215,7 @@ def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> N
     record(
         f"{count} huge pages of {size} KiB",
         f'echo {count} >{path}; read -r n <{path}; [ "$n" = {count} ] || {{ {reboot_mark(HUGE_REASON)}; }}',
+        reboot=HUGE_REASON,
     )
 
 

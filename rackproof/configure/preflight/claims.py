@@ -20,8 +20,9 @@ from rackproof.configure.nic.facts import Foreign
 from rackproof.configure.node.facts import ScratchArray
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.preflight import node as checks
-from rackproof.configure.preflight.problem import Problem, unread
+from rackproof.configure.preflight.problem import unread
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Problem
 
 
 @dataclass(frozen=True, slots=True)

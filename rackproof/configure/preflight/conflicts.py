@@ -8,12 +8,13 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.node.cmdline import proposals
 from rackproof.configure.node.inputs import NodeInputs
-from rackproof.configure.preflight.problem import CONTRADICTION, Problem
+from rackproof.configure.preflight.problem import CONTRADICTION
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.storage.inputs import StorageClients
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
 from rackproof.core.versions.conflicts import Choices, find_conflicts
 from rackproof.core.versions.consistency import contradictions

@@ -29,7 +29,6 @@ from rackproof.configure.preflight.problem import (
     PORT_IN_USE,
     ROOM,
     PreflightInputs,
-    Problem,
 )
 from rackproof.configure.preflight.state import NodeState
 from rackproof.configure.versions.install import NoRoom, plan_install
@@ -37,9 +36,10 @@ from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
 from rackproof.core.versions import LockedPackage
-from rackproof.errors import OtherCluster, Refused
+from rackproof.errors import OtherCluster
 
 SUPPORTED: Final = {
     "debian": ("12", "13"),
@@ -96,10 +96,10 @@ def gpu_problems(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locke
     try:
         choice = choose(machine, declared, stack, locked)
     except UnsupportedGpu as error:
-        yield Problem("gpu.supported", *_divided(str(error), "choose another driver, or take the node out"))
+        yield Problem("gpu.supported", str(error))
     else:
         if text := secure_boot_problem(machine, choice):
-            yield Problem("boot.secure_boot", *_divided(text, "see the choices"))
+            yield Problem("boot.secure_boot", text)
     for text in hardware_problems(machine, declared):
         yield Problem("gpu.inventory", text, "look at lspci -d 10de:, power and risers, or correct the architecture")
 
@@ -111,11 +111,11 @@ def nic_problems(
     try:
         found = adapters(machine, named)
     except UnknownAdapter as error:
-        yield Problem("nic.unknown", *_divided(str(error), "name it in the inventory"))
+        yield Problem("nic.unknown", str(error))
         return
     paths = tuple(map(str, node.data.get("fabric_paths") or ()))
     if problem := missing_rails(paths, machine, found):
-        yield Problem("nic.rails", *_divided(problem, "correct fabric_paths"))
+        yield Problem("nic.rails", problem)
     kinds = {adapter.slot: adapter.kind for adapter in found}
     present = {device.address for device in machine.pci if device.kind.startswith("02")}
     for role in node.groups:
@@ -141,7 +141,7 @@ def driver_problems(source: Source, version: str | None, state: StackState, allo
     try:
         plan_removal(source, version, state, allowed)
     except StackProblem as error:
-        yield Problem(OTHER_DRIVERS, *_divided(str(error).replace(": unmount", "; unmount"), "look at ofed_info -s"))
+        yield Problem(OTHER_DRIVERS, str(error))
 
 
 def room_problems(
@@ -151,7 +151,7 @@ def room_problems(
     try:
         plan_install(packages, state, family, policy)
     except NoRoom as error:
-        yield Problem(ROOM, *_divided(str(error), "make room"))
+        yield Problem(ROOM, str(error))
 
 
 def drive_problems(drive: Drive, state: DriveState) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def drive_problems(drive: Drive, state: DriveState) -> Iterator[Problem]:
     try:
         needs_mkfs(drive, state)
     except ForeignDrive as error:
-        yield _of_drive(error)
+        yield Problem(FOREIGN_DRIVE, str(error))
 
 
 def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
@@ -167,7 +167,7 @@ def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
     try:
         plan_scratch(array, state)
     except ForeignDrive as error:
-        yield _of_drive(error)
+        yield Problem(FOREIGN_DRIVE, str(error))
 
 
 def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) -> Iterator[Problem]:
@@ -176,18 +176,13 @@ def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) ->
         if not is_set_up(plan, state) and drive is not None:
             check_drive(plan, state, drive)
     except (ForeignDrive, OtherCluster) as error:
-        yield _of_drive(error)
-
-
-def _of_drive(error: Refused) -> Problem:
-    return Problem(FOREIGN_DRIVE, *_divided(str(error), "correct the inventory, or look at lsblk"))
+        yield Problem(FOREIGN_DRIVE, str(error))
 
 
 def port_problems(found: Sequence[tuple[str, str]]) -> Iterator[Problem]:
     """Ports that files of another tool speak of, too."""
     if text := foreign_problem(found):
-        what, _, way_out = text.rpartition(": ")
-        yield Problem(FOREIGN_PORT, what, way_out)
+        yield Problem(FOREIGN_PORT, text)
 
 
 def other_port_problems(
@@ -199,9 +194,9 @@ def other_port_problems(
     except UnknownAdapter:
         missing = None  # a check of its own
     if missing:
-        yield Problem(MISSING_PORT, *_divided(missing, "correct nic_stack.ports"))
+        yield Problem(MISSING_PORT, missing)
     if text := in_use([each.port for each in found if not each.rail], links):
-        yield Problem(PORT_IN_USE, *_divided(text, "take the addresses away"))
+        yield Problem(PORT_IN_USE, text)
 
 
 def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:
@@ -247,8 +242,8 @@ def _clock(clock_s: float, now_s: float, most_s: float) -> Iterator[Problem]:
 def run_problems(state: NodeState, own: Collection[str | None]) -> Iterator[Problem]:
     """Another run at work. ``own``: this run, and the one that it may take the node from."""
     if state.held is not None and state.held.run not in own:
-        way_out = f"wait for its end, or take the node from it: --data take_over={state.held.run}"
-        yield Problem(HELD, state.held.sentence, way_out)
+        remedy = f"wait for its end, or take the node from it: --data take_over={state.held.run}"
+        yield Problem(HELD, state.held.sentence, remedy)
 
 
 def mount_problems(mounts: Sequence[DesiredMount], state: NodeState) -> Iterator[Problem]:
@@ -262,9 +257,3 @@ def mount_problems(mounts: Sequence[DesiredMount], state: NodeState) -> Iterator
             actually = f"{'; '.join(reasons)} and used by {' '.join(users)}"
             what = f"{mount.where}: expected idle or as declared, actual {actually}"
             yield Problem("mounts.busy", what, "end what works in it, or drain the node, then run again")
-
-
-def _divided(text: str, otherwise: str) -> tuple[str, str]:
-    """What, and the way out, of a line that may already have one behind its last colon or semicolon."""
-    what, semicolon, way_out = text.rpartition("; ")
-    return (what, way_out) if semicolon else (text, otherwise)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from pyinfra import logger
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
@@ -27,7 +26,7 @@ from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.stack import StackState as Drivers
 from rackproof.configure.node.promised import checked_only
-from rackproof.configure.operation import operation
+from rackproof.configure.operation import note, operation, record_problems
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security
 from rackproof.configure.preflight.claims import Claims, claimed, of_ports
@@ -35,7 +34,6 @@ from rackproof.configure.preflight.conflicts import choices_of, conflict_problem
 from rackproof.configure.preflight.problem import (
     UNREAD,
     PreflightInputs,
-    Problem,
     check_accepted,
     divided,
     sentence,
@@ -51,6 +49,7 @@ from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Problem
 from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError, Refused
@@ -267,14 +266,17 @@ def _once(lines: Sequence[str]) -> list[str]:
 
 
 @operation()
-def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[str] = ()) -> None:
+def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[Problem] = ()) -> None:
     """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
     if host.state.is_executing and (reason := take_node()):
         raise Refused(f"not begun: {reason}")
     stopping, accepted = divided(of_node(site, given, claims), given.accept)
     if not host.state.is_executing:
-        for line in (*accepted_of_rack, *accepted, *_once(_checked_only(site))):
-            host.log(line, logger.warning)
+        for problem in (*accepted_of_rack, *accepted):
+            note(problem.line)
+        for line in _once(_checked_only(site)):
+            note(line)
+    record_problems((*stopping, *accepted_of_rack, *accepted))
     if stopping:
         raise Refused(f"not begun: {sentence(stopping)}")
     else:

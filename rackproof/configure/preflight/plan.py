@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
+from dataclasses import replace
 
 from rackproof.configure.base.plan import node_inputs
 from rackproof.configure.ceph.plan import cluster_plan, serves_ceph
 from rackproof.configure.node.plan import scratch_array
 from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.claims import Claims
-from rackproof.configure.preflight.problem import PreflightInputs, divided, sentence
+from rackproof.configure.preflight.problem import PreflightInputs, RackStopped, divided
 from rackproof.configure.site import Site
 from rackproof.configure.storage.plan import local_drive
 from rackproof.configure.storage_server.plan import export_drive
+from rackproof.core.plan import Problem
 
 
-def check_rack(site: Site, inputs: PreflightInputs) -> tuple[str, ...]:
-    """Accepted problems of the whole rack, as lines. Raises DeployError for those that are not accepted."""
+def check_rack(site: Site, inputs: PreflightInputs) -> tuple[Problem, ...]:
+    """Accepted problems of the whole rack. Raises RackStopped for those that are not accepted."""
     problems = (*operations.of_rack(site), *operations.of_versions(), *operations.of_vendors(site))
     stopping, accepted = divided(problems, inputs.accept)
     if stopping:
-        raise DeployError(f"preflight: {sentence(stopping)}")
-    return tuple(accepted)
+        raise RackStopped(stopping)
+    return accepted
 
 
 def check_node(site: Site, inputs: PreflightInputs, claims: Claims) -> None:
-    """Raises DeployError for a problem of the node that stops the rack (``preflight: {stop: rack}``)."""
+    """Raises RackStopped for a problem of the node that stops the rack (``preflight: {stop: rack}``)."""
     if inputs.stop != "rack":
         return
     stopping, _ = divided(operations.of_node(site, inputs, claims), inputs.accept)
     if stopping:
-        raise DeployError(f"preflight: {site.node.name}: {sentence(stopping)}")
+        raise RackStopped([replace(problem, what=f"{site.node.name}: {problem.what}") for problem in stopping])
 
 
 def claims_of(site: Site) -> Claims:

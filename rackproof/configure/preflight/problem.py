@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, Literal
 
 from pydantic import Field, NonNegativeInt
+from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.settings import Inputs
 from rackproof.core.nearest import suggestion
+from rackproof.core.plan import Problem
 from rackproof.errors import InventoryError
 
 UNREAD: Final = "answer"
@@ -74,18 +76,6 @@ CHECKS: Final = {
 """Every check of the kit's own; conflicts between vendors have ids of their own."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    id: str
-    what: str
-    """With what was expected and what is there."""
-    way_out: str
-
-    @property
-    def line(self) -> str:
-        return f"{self.what}; {self.way_out} [{self.id}]"
-
-
 def unread(what: str) -> Problem:
     return Problem(UNREAD, f"{what}: expected an answer, actual none that can be read", "run its question by hand")
 
@@ -118,17 +108,23 @@ def check_accepted(accepted: Mapping[str, str], further: Collection[str] = ()) -
             raise InventoryError(f"preflight.accept.{id_}: why? a reason in words is expected")
 
 
-def divided(problems: Iterable[Problem], accepted: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """What stops, and a line for each that is accepted."""
-    found = sorted(set(problems))
-    stopping = tuple(each for each in found if each.id not in accepted)
-    lines = tuple(f"accepted: {each.what} [{each.id}]: {accepted[each.id]}" for each in found if each.id in accepted)
-    return stopping, lines
-
-
-SEPARATOR: Final = " | "
+def divided(
+    problems: Iterable[Problem], accepted: Mapping[str, str]
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Problems that stop, and problems that are accepted, with the reason."""
+    ordered = sorted(set(problems), key=lambda problem: (problem.id, problem.what, problem.remedy))
+    stopping = tuple(problem for problem in ordered if problem.id not in accepted)
+    return stopping, tuple(replace(p, accepted=accepted[p.id]) for p in ordered if p.id in accepted)
 
 
 def sentence(problems: Collection[Problem]) -> str:
     """All of them in one line."""
-    return SEPARATOR.join(each.line for each in problems)
+    return " | ".join(problem.line for problem in problems)
+
+
+class RackStopped(DeployError):
+    """Problems that stop the whole run while it is planned."""
+
+    def __init__(self, problems: Collection[Problem]) -> None:
+        super().__init__(f"preflight: {sentence(problems)}")
+        self.problems = tuple(problems)

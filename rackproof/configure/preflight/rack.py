@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface
 
 from rackproof.configure.known_inputs import misspelled
-from rackproof.configure.preflight.problem import Problem
 from rackproof.core.architecture import Architecture
+from rackproof.core.plan import Problem
 from rackproof.core.rack import Node, Rack, fold
 
 
@@ -52,7 +52,7 @@ def _listed(value: object) -> list[object]:
     return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
 
 
-def _twice(rack: Rack, key: str, id_: str, way_out: str) -> Iterator[Problem]:
+def _twice(rack: Rack, key: str, id_: str, remedy: str) -> Iterator[Problem]:
     holders: dict[str, list[str]] = defaultdict(list)
     for node in rack.nodes:
         for value in _values(node, key):
@@ -60,7 +60,7 @@ def _twice(rack: Rack, key: str, id_: str, way_out: str) -> Iterator[Problem]:
     for value, names in holders.items():
         if len(names) > 1:
             of = fold(names) if len(set(names)) > 1 else f"{names[0]}, {len(names)} times"
-            yield Problem(id_, f"{key}, nic_stack: {value} is expected once, actual {of}", way_out)
+            yield Problem(id_, f"{key}, nic_stack: {value} is expected once, actual {of}", remedy)
 
 
 def _reached_twice(rack: Rack) -> Iterator[Problem]:

@@ -13,10 +13,10 @@ from typing import Final
 
 from rackproof import shell
 from rackproof.configure.network import Port
-from rackproof.configure.preflight.problem import Problem
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
+from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
 from rackproof.parse.sections import sections_of
 
@@ -129,13 +129,13 @@ def problems(
     runtime = _runtime(architecture, node)
     set_here = architecture.system.sysctl.get(USERNS, "").strip() == "0"
     if runtime and state.userns_restricted and not set_here and not (runtime == "podman" and state.podman_profile):
-        way_out = f'say {USERNS}: "0" in system.sysctl of the architecture, which the deploy sets'
+        remedy = f'say {USERNS}: "0" in system.sysctl of the architecture, which the deploy sets'
         if runtime == "podman":
-            way_out += ", or load the profile podman of Ubuntu's package apparmor"
+            remedy += ", or load the profile podman of Ubuntu's package apparmor"
         else:
-            way_out += ", or give enroot a profile of AppArmor's with userns and accept it"
+            remedy += ", or give enroot a profile of AppArmor's with userns and accept it"
         what = f"{runtime}: expected user namespaces for users without privileges, actual {USERNS} is 1"
-        yield Problem("host.userns", what, way_out)
+        yield Problem("host.userns", what, remedy)
 
 
 def listening(architecture: Architecture, node: Node, slurm: SlurmInputs) -> tuple[str, ...]:

@@ -19,10 +19,11 @@ from pyinfra.context import host, state
 
 from rackproof.configure.facts import Answer, complete
 from rackproof.configure.machine import forget_machine
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, note, operation, record, record_pending_reboot, record_reboot
 from rackproof.configure.reboot import reasons
 from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
 from rackproof.configure.reboot.inputs import RebootInputs
+from rackproof.core.plan import Change
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import Refused
 
@@ -82,7 +83,8 @@ def reboot(
         return
     if mode not in (Mode.ALLOWED, Mode.ALLOWED_TWO_PASSES):
         if state.is_executing or mode is Mode.PLANNED:
-            host.log(f"{reasons.REQUIRED}{'; '.join(why)}", logger.warning)
+            note(f"{reasons.REQUIRED}{'; '.join(why)}")
+            record_pending_reboot(why)
         host.noop("a reboot is not allowed")
         return
     if found.boot_id == own_boot_id():
@@ -93,6 +95,7 @@ def reboot(
     before = _failed.setdefault(host.state, [])
     if len(before) > inputs.max_failures:
         raise Refused(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
+    record(Change(what="reboot", why=reason) for reason in why)
     yield FunctionCommand(_carry_out, (work, found), {})
 
 
@@ -129,6 +132,7 @@ def _carry_out(state: State, host: Host, work: Reboot, before: reasons.RebootSta
     remove_any_sudo_askpass_file(host)
     try:
         work.carry_out(before)
+        record_reboot()
     except NotRebooted as error:
         _failed.setdefault(state, []).append(host.name)
         host.log(str(error), logger.error)

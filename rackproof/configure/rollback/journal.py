@@ -47,6 +47,29 @@ LATER = "later"
 """Instead of the sha256 of a new content that only the script knows."""
 
 
+class Script(str):
+    """Shell text with the form that a plan shows: ``shown`` has no functions of the journal, no lock, and no digest of
+    a file whose content the plan shows."""
+
+    shown: str
+
+    def __new__(cls, text: str, shown: str) -> Script:
+        script = super().__new__(cls, text)
+        script.shown = shown
+        return script
+
+    @classmethod
+    def of(cls, *parts: str) -> Script:
+        """The parts, each on lines of its own."""
+        shown = [shown_form(part) for part in parts if shown_form(part) or not isinstance(part, Script)]
+        return cls("\n".join(parts), "\n".join(shown))
+
+
+def shown_form(text: str) -> str:
+    """How a plan shows a script, or a part of one."""
+    return text.shown if isinstance(text, Script) else text
+
+
 @dataclass(frozen=True, slots=True)
 class Later:
     """Journal lines of a file whose new content only the script knows: before and behind it."""
@@ -72,7 +95,7 @@ class Journal:
         kept = list(lines)
         if not kept:
             return ""
-        return "\n".join(("(", *self._take(), *self._functions(), *self._part(kept), ") </dev/null || exit 1"))
+        return Script.of("(", *self._take(), *self._functions(), *self._part(kept), ") </dev/null || exit 1")
 
     def before(self, lines: Iterable[str], script: str, later: Iterable[Later] = ()) -> str:
         """A script, with what it changes kept first. What it leaves of ``later`` is written down behind it, however
@@ -80,37 +103,38 @@ class Journal:
         unknown = list(later)
         if not unknown:
             kept = self.script(lines)
-            return f"{kept}\n{script}" if kept else script
-        return "\n".join(
-            (
-                self.head(),
-                self.part(lines, unknown),
-                # A shell of its own: nothing that it does to its options, or to end itself, keeps the rest from it.
-                f"(\n{script}\n)",
-                "rp_rc=$?",
-                self.part_behind(unknown),
-                "exit $rp_rc",
-            )
+            return Script.of(kept, script) if kept else script
+        return Script.of(
+            self.head(),
+            self.part(lines, unknown),
+            # A shell of its own: nothing that it does to its options, or to end itself, keeps the rest from it.
+            "(",
+            script,
+            ")",
+            "rp_rc=$?",
+            self.part_behind(unknown),
+            "exit $rp_rc",
         )
 
     def head(self) -> str:
         """Shell text that ``part`` and ``part_behind`` need, once before them."""
-        taken = ("(", *self._take(), ") </dev/null || exit 1") if self.holder else ()
-        return "\n".join((*taken, *self._functions()))
+        taken = (Script("\n".join(("(", *self._take(), ") </dev/null || exit 1")), ""),) if self.holder else ()
+        return Script.of(*taken, *self._functions())
 
     def part(self, lines: Iterable[str], later: Iterable[Later] = ()) -> str:
         """Shell text that keeps what the lines name, and what only the script knows, or ends the script."""
-        return "\n".join(("(", *self._part([*lines, *(each.before for each in later)]), ") </dev/null || exit 1"))
+        kept = (*lines, *(entry.before for entry in later))
+        return Script.of("(", *self._part(kept), ") </dev/null || exit 1")
 
     def part_behind(self, later: Iterable[Later]) -> str:
         """Shell text that writes down what a script has left. Where it cannot, a rollback asks before it overwrites."""
-        return "\n".join(("(", *self._part([each.behind for each in later]), ") </dev/null 2>/dev/null || :"))
+        return Script.of("(", *self._part([entry.behind for entry in later]), ") </dev/null 2>/dev/null || :")
 
     def _take(self) -> tuple[str, ...]:
-        return (take_script(self.holder, self.take_over),) if self.holder else ()
+        return (Script(take_script(self.holder, self.take_over), ""),) if self.holder else ()
 
     def _functions(self) -> tuple[str, ...]:
-        return (shell.script(__name__, "journal", rp_root=self.root),)
+        return (Script(shell.script(__name__, "journal", rp_root=self.root), ""),)
 
     def _part(self, lines: Sequence[str]) -> tuple[str, ...]:
         return (f"rp_open {shlex.quote(self.run)} {self.keep}", *lines, "rp_close")
@@ -124,7 +148,10 @@ def _path(path: str) -> str:
 
 def file_line(path: str, after: str | None, secret: bool = False) -> str:
     """A file that is about to be written (sha256 of its new content, ``same`` for a change of mode) or removed."""
-    return f"rp_file {_path(path)} {after or '-'} {'secret' if secret else '-'}"
+    # Secrets and removals have no difference that a plan could show.
+    shown = f"rp_file {_path(path)}" if after and not secret else None
+    text = f"rp_file {_path(path)} {after or '-'} {'secret' if secret else '-'}"
+    return text if shown is None else Script(text, shown)
 
 
 def later(path: str, secret: bool = False) -> Later:

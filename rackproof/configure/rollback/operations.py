@@ -14,7 +14,7 @@ from pyinfra.context import host, state
 
 from rackproof.configure.facts import FileStates
 from rackproof.configure.files import FileState
-from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.operation import Commands, ask, operation, record, required
 from rackproof.configure.rack_operations import ask_node
 from rackproof.configure.rollback import restore as plans
 from rackproof.configure.rollback.facts import Kept
@@ -64,12 +64,8 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
     if not plan:
         host.noop(f"all is as it was before {target}")
         return
-    host.log(f"undoing {', '.join(each.run for each in reversed(selected))}", logger.info)
-    for line in plan.told:
-        host.log(line, logger.info if state.config.DIFF else logger.debug)
-    if state.config.DIFF:
-        for line in _differences(plan, states):
-            logger.info("  %s", line)
+    host.log(f"undoing {', '.join(run.run for run in reversed(selected))}", logger.info)
+    record(plan.changes(_differences(plan, states) if state.config.DIFF else {}))
     journal = journal_here()
     yield StringCommand(restore_script(plan, replace(journal, keep=max(journal.keep, len(mine) + 1))))
 
@@ -79,13 +75,14 @@ def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:
     return list(dict.fromkeys(path for e in entries for path in (e.path, e.data)))
 
 
-def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> list[str]:
-    lines: list[str] = []
+def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> dict[str, list[str]]:
+    differences = {}
     for entry, data in plans.differences_paths(plan):
         now, old = states.get(entry.path), states.get(data)
         before, after = (((found.text if found else None) or "").splitlines() for found in (now, old))
-        lines += difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)
-    return lines
+        lines = difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)
+        differences[entry.path] = list(lines)
+    return differences
 
 
 def inputs(data: Mapping[str, object]) -> tuple[str | None, tuple[str, ...]]:

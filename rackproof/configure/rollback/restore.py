@@ -20,6 +20,7 @@ from rackproof.configure.rollback.journal import (
     LATER,
     ROOT,
 )
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 _SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
@@ -110,18 +111,33 @@ class RestorePlan:
         listed = self.files or self.directories or self.units or self.values or self.holds
         return bool(listed or self.grubby or self.kernel)
 
-    @property
-    def told(self) -> tuple[str, ...]:
-        """What would be done, for a person."""
-        said = [f"{e.path}: {'removed' if e.state == 'absent' else 'as before'}" for e in self.files]
-        said += [f"{e.path}/: {'removed if empty' if e.state == 'absent' else 'as before'}" for e in self.directories]
-        said += [f"{e.path}: {e.state or 'unknown'}, {e.mode or 'unknown'}" for e in self.units]
-        said += [f"{e.path}: {value}" for e, value in self.values]
-        said += [f"{e.path}: {'held' if e.state == 'yes' else 'not held'}" for e in self.holds]
-        said += ["kernel arguments: as before"] if self.grubby or GRUB in self.marks else []
-        said += [f"next start: {self.kernel.before or 'unknown'}"] if self.kernel else []
-        said += ["initial file systems: made again"] if INITRAMFS in self.marks else []
-        return tuple(said)
+    def changes(self, differences: Mapping[str, Sequence[str]]) -> tuple[Change, ...]:
+        """What would change; ``differences`` are those of files, by path."""
+
+        def change(what: str, why: str, difference: Sequence[str] = ()) -> Change:
+            return Change(what=what, why=why, difference=tuple(difference))
+
+        return (
+            *(
+                change(e.path, "removed" if e.state == "absent" else "as before", differences.get(e.path, ()))
+                for e in self.files
+            ),
+            *(
+                change(f"{e.path}/", "removed if empty" if e.state == "absent" else "as before")
+                for e in self.directories
+            ),
+            *(change(e.path, f"{e.state or 'unknown'}, {e.mode or 'unknown'}") for e in self.units),
+            *(change(e.path, value) for e, value in self.values),
+            *(change(e.path, "held" if e.state == "yes" else "not held") for e in self.holds),
+            *([change("kernel arguments", "as before")] if self.grubby or GRUB in self.marks else []),
+            *([change("next start", self.kernel.before or "unknown")] if self.kernel else []),
+            *([change("initial file systems", "made again")] if INITRAMFS in self.marks else []),
+            *(
+                Change(what=reason, reboot=reason)
+                for mark in self.marks
+                if (reason := mark.removeprefix(REBOOT)) != mark
+            ),
+        )
 
 
 def paths_of(runs: Iterable[KeptRun]) -> tuple[tuple[str, ...], tuple[str, ...]]:

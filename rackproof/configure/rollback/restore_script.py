@@ -15,6 +15,7 @@ from rackproof.configure.rollback.journal import (
     GRUB,
     INITRAMFS,
     Journal,
+    Script,
     directory_line,
     file_line,
     grubby_line,
@@ -36,23 +37,21 @@ INITRAMFS_S = 1200
 
 def restore_script(plan: RestorePlan, journal: Journal) -> str:
     """Shell script that brings everything of the plan back."""
-    return "\n".join(
-        [
-            "set -eu",
-            "umask 022",
-            journal.script(_kept(plan)),
-            shell.script(__name__, "restore", stop_limit_s=STOP_S, initramfs_limit_s=INITRAMFS_S),
-            *_stops(plan),
-            *_marks(plan.marks),
-            *_directories(plan.directories),
-            *_files(plan.files),
-            *(f"back_remove_directory {_quoted(e.path)}" for e in plan.directories if e.state == "absent"),
-            *_units(plan),
-            *(f"printf '%s\\n' {_quoted(value)} >{_quoted(e.path)}" for e, value in plan.values),
-            *_holds(plan.holds),
-            *_boot(plan),
-            *_restarts(plan),
-        ]
+    return Script.of(
+        "set -eu",
+        "umask 022",
+        journal.script(_kept(plan)),
+        shell.script(__name__, "restore", stop_limit_s=STOP_S, initramfs_limit_s=INITRAMFS_S),
+        *_stops(plan),
+        *_marks(plan.marks),
+        *_directories(plan.directories),
+        *_files(plan.files),
+        *(f"back_remove_directory {_quoted(e.path)}" for e in plan.directories if e.state == "absent"),
+        *_units(plan),
+        *(f"printf '%s\\n' {_quoted(value)} >{_quoted(e.path)}" for e, value in plan.values),
+        *_holds(plan.holds),
+        *_boot(plan),
+        *_restarts(plan),
     )
 
 

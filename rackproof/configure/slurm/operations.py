@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 from pyinfra.context import host, inventory
@@ -18,7 +17,7 @@ from pyinfra.context import host, inventory
 from rackproof import shell
 from rackproof.configure import rack_operations
 from rackproof.configure.files import PENDING, Entry, RemoteFile
-from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.operation import Commands, ask, note, operation, required
 from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
 from rackproof.configure.rollback.run import journal_here
@@ -222,7 +221,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     if not lines:
         raise Refused(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
     if unknown and host.state.is_executing:
-        host.log(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer", logger.warning)
+        note(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer")
     # Before the run the package, and its plugin with it, may be missing still.
     nvml = here.state.nvml or (cluster.mig and not host.state.is_executing)
     worker = host.name in cluster.nodes and bool(cluster.declared.gres)

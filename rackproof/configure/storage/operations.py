@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
-from rackproof.configure.operation import Commands, Unreadable, ask, operation
+from rackproof.configure.operation import Commands, Unreadable, ask, operation, record_reasons
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.storage.facts import Holding
 from rackproof.configure.storage.steps import Step, script_of
@@ -23,8 +22,7 @@ def ensured(steps: Sequence[Step]) -> Commands:
         raise Unreadable("what is installed for storage")
     missing = [step for step, holds in zip(steps, found, strict=True) if not holds]
     todo = [step for step in missing if step.script]
-    for step in todo:
-        logger.debug("%s: %s", host.name, step.name)
+    record_reasons(step.name for step in todo)
     # What is only read back in between is read back there: the script stops at it.
     last = missing.index(todo[-1]) if todo else -1
     if todo:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.package_transaction.lock import LOCKED, NO_ROOM
-from rackproof.configure.rollback.journal import Journal, later, mark_lines
+from rackproof.configure.rollback.journal import Journal, Script, later, mark_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
             lines.append(journal.part_behind(written))
         test = f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1"
         lines.append(f"if [ $rc -ne 0 ] || ! {test}; then {_why(step)} exit 1; fi")
-    return "\n".join(lines)
+    return Script.of(*lines)
 
 
 def _why(step: Step) -> str:

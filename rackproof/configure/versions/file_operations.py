@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, operation, record_reasons
 from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import downloads, facts
@@ -23,8 +22,7 @@ def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -
     if not wrong:
         host.noop(f"all {len(wanted)} files are the locked ones")
         return
-    for reason in wrong.values():
-        logger.debug("%s: %s", host.name, reason)
+    record_reasons(wrong.values())
     kept = [file_line(each.path, each.sha256) for each in wrong]
     yield StringCommand(journal_here().before(kept, downloads.script(list(wrong), proxy)))
 

@@ -11,6 +11,7 @@ from typing import Final
 from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later, mark_lines
+from rackproof.core.plan import Change
 from rackproof.parse.dkms import Dkms, parse_dkms_status
 from rackproof.parse.sections import sections_of
 
@@ -61,7 +62,7 @@ class KernelPlan:
     """Shell script, and why; empty when nothing is to be done. ``kept`` and ``later`` are for the journal."""
 
     script: str = ""
-    reasons: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     kept: tuple[str, ...] = ()
     later: tuple[Later, ...] = ()
 
@@ -89,14 +90,14 @@ def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
 def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
     """Make the locked kernel the one that the next start brings, and ask for that start where another one runs."""
     lines: list[str] = []
-    reasons: list[str] = []
+    changes: list[Change] = []
     kept: tuple[str, ...] = ()
     grub: tuple[Later, ...] = ()
     newest = state.installed[-1] if state.installed else ""
     comes = state.default or newest
     if comes != release:
         lines += _grubby(release) if family == "rhel" else _grub(release)
-        reasons.append(f"the next start would bring {comes or 'no kernel that is known'}")
+        changes.append(Change(what=f"the next start would bring {comes or 'no kernel that is known'}"))
         kept = mark_lines((f"{REBOOT}{CHANGED}", *(() if family == "rhel" else (GRUB,))))
         if family == "rhel":
             kept += (kernel_line(f"/boot/vmlinuz-{release}"),)
@@ -105,15 +106,15 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
     mark = f"{REBOOT}{reboot_reason(release)}"
     if state.running != release and mark not in state.pending:
         lines.append(reboot_mark(reboot_reason(release)))
-        reasons.append(f"{state.running} runs")
+        changes.append(Change(what=f"{state.running} runs", reboot=reboot_reason(release)))
     elif state.running == release and mark in state.pending:
         lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}")
-        reasons.append("the kernel runs already")
+        changes.append(Change(what="the kernel runs already"))
     if not lines:
         return KernelPlan()
     image = shlex.quote(f"/boot/vmlinuz-{release}")
     there = f"[ -e {image} ] || {{ echo {image}: not there, although its package is installed >&2; exit 1; }}"
-    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(reasons), kept, grub)
+    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(changes), kept, grub)
 
 
 def _grubby(release: str) -> list[str]:
@@ -183,5 +184,5 @@ def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: 
             f'dkms status -m {module} -v "$v" -k {kernel} | grep -q ": installed" ||'
             f' {{ echo {module}" $v: built and not installed for kernel "{kernel} >&2; exit 1; }}',
         ]
-    reasons = tuple(f"{name} is not installed for {release}" for name in missing)
-    return KernelPlan("\n".join(lines), reasons)
+    changes = tuple(Change(what=f"{name} is not installed for {release}") for name in missing)
+    return KernelPlan("\n".join(lines), changes)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT
 from rackproof.configure.machine import machine_here
-from rackproof.configure.operation import Commands, ask, operation, required
+from rackproof.configure.operation import Commands, ask, note, operation, record, record_reasons, required
 from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.site import policy_here
 from rackproof.configure.versions.state import differences
+from rackproof.core.plan import Change
 from rackproof.core.versions import LockedPackage
 from rackproof.core.wording import some
 from rackproof.errors import Refused
@@ -49,7 +49,7 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
         actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
         if install.holds_some_version(each, found, family):
             actual += ", held"
-        logger.debug("%s: %s: %s -> %s", host.name, each.name, actual, each.version)
+        record([Change(what=each.name, why=f"{actual} -> {each.version}")])
     yield StringCommand(plan.script)
 
 
@@ -62,7 +62,7 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
         for key in missing:
             digest = found.get(key.path)
             actual = f"sha256 {digest}" if digest else "not there"
-            logger.debug("%s: key of %s: %s -> sha256 %s", host.name, key.repository, actual, key.sha256)
+            record([Change(what=f"key of {key.repository}", why=f"{actual} -> sha256 {key.sha256}")])
         kept = [file_line(key.path, key.sha256) for key in missing]
         yield StringCommand(journal_here().before(kept, repositories.keys_script(missing, family, proxy)))
     else:
@@ -78,8 +78,7 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
     found = ask(facts.PackageStates, "the list of held packages", names=[each.name for each in packages], family=family)
     missing = holds.to_hold(packages, found, family, all_there=not state.is_executing)
     if missing:
-        for each in missing:
-            logger.debug("%s: hold %s %s", host.name, each.name, each.version)
+        record_reasons(f"hold {package.name} {package.version}" for package in missing)
         kept = [hold_line(each.name, family) for each in missing]
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
     else:
@@ -106,7 +105,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
     if absent and state.is_executing:
         if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):
             # What is installed after the reboot only must not stop the node before it.
-            host.log(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}", logger.warning)
+            note(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}")
             return
         raise Refused(
             f"system.holds: not installed, so not held: {', '.join(absent)}; name them in system.packages or in a"
@@ -124,8 +123,7 @@ def boot_kernel(release: str, family: str) -> Commands:
         found = kernels.with_kernel(found, release)
     plan = kernels.plan_boot(release, found, family)
     if plan:
-        for reason in plan.reasons:
-            logger.debug("%s: %s", host.name, reason)
+        record(plan.changes)
         yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:
         host.noop(
@@ -143,8 +141,7 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
     due = list(modules) if state.is_executing else [each for each in modules if each not in earlier]
     plan = kernels.plan_dkms(due, release, found, family)
     if plan:
-        for reason in plan.reasons:
-            logger.debug("%s: %s", host.name, reason)
+        record(plan.changes)
         yield StringCommand(plan.script)
     else:
         host.noop(f"{', '.join(modules)}: installed for kernel {release}")

@@ -22,7 +22,7 @@ from rackproof.configure.files import (
     apply_script,
     archive,
     block_of,
-    differences,
+    changes,
     merge_block,
     parse_states,
     plan_files,
@@ -40,7 +40,7 @@ def state(content: str, mode: str = "644", owner: str = "root", text: bool = Fal
 def test_equal_files_need_nothing() -> None:
     plan = plan_files([RemoteFile("/etc/a", "x\n")], {"/etc/a": state("x\n")})
     assert not plan
-    assert plan.paths == ()
+    assert changes(plan, {}) == []
 
 
 def test_missing_changed_and_badly_owned_files_are_told_apart() -> None:
@@ -100,14 +100,35 @@ def test_an_absent_file_is_removed_and_its_unit_marked() -> None:
 def test_a_secret_is_neither_shown_nor_part_of_the_script() -> None:
     file = RemoteFile("/etc/secret", "hunter2", mode="600", secret=True)
     plan = plan_files([file], {})
-    assert "hunter2" not in "\n".join([apply_script(plan), repr(file), *differences(plan, {})])
-    assert differences(plan, {}) == ["/etc/secret: changed (secret, not shown)"]
+    (change,) = changes(plan, {}, shown=True)
+    assert "hunter2" not in "\n".join([apply_script(plan), repr(file), repr(change)])
+    assert change.difference == ("/etc/secret: changed (secret, not shown)",)
 
 
 def test_differences_are_unified() -> None:
     before = {"/etc/a": state("one\ntwo\n", text=True)}
     plan = plan_files([RemoteFile("/etc/a", "one\nthree\n")], before)
-    assert differences(plan, before)[-2:] == ["-two", "+three"]
+    (change,) = changes(plan, before, shown=True)
+    assert change.difference[-2:] == ("-two", "+three")
+    assert changes(plan, before)[0].difference == ()
+
+
+def test_changes_name_path_reason_and_reboot() -> None:
+    before = {"/etc/b": state("y\n"), "/etc/c": state("x\n", mode="644"), "/etc/d": state("x\n")}
+    entries = [
+        Absent("/etc/d", reboot="d is read at boot"),
+        RemoteFile("/etc/b", "x\n", reboot="b is read at boot"),
+        RemoteFile("/etc/a", "x\n"),
+        RemoteFile("/etc/c", "x\n", mode="600", reboot="unused: its content stays"),
+        RemoteDirectory("/etc/e"),
+    ]
+    assert [(c.line, c.reboot) for c in changes(plan_files(entries, before), before)] == [
+        ("/etc/a: new", None),
+        ("/etc/b: content", "b is read at boot"),
+        ("/etc/c: mode 600, owner root:root", None),
+        ("/etc/d: removed", "d is read at boot"),
+        ("/etc/e: mode 755, owner root:root", None),
+    ]
 
 
 def test_archive_holds_new_files_beside_their_targets() -> None:

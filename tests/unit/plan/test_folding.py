@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.configure.rollback.journal import Journal, unit_line
+from rackproof.configure.rollback.journal import Journal, file_line, shown_form, unit_line
 from rackproof.configure.run_lock import Holder
 from rackproof.core.plan import (
+    Change,
     NodePlan,
     PlannedOperation,
     RackPlan,
@@ -16,7 +17,6 @@ from rackproof.core.plan import (
     deviation,
     fold_plans,
     identity_of,
-    without_journal,
 )
 from rackproof.report.plan import overview, summary, whole
 
@@ -29,7 +29,7 @@ def node(number: int, *operations: PlannedOperation, lost: str | None = None) ->
 
 def addressed(number: int) -> PlannedOperation:
     return PlannedOperation(
-        name="Fabric | Ports", changes=(f"eth2: no address 10.0.0.{number}/24",),
+        name="Fabric | Ports", changes=(Change(what="eth2", why=f"no address 10.0.0.{number}/24"),),
         commands=(f"ip addr add 10.0.0.{number}/24 dev rail0",),
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ def test_a_neighbours_address_stands_out() -> None:
 
 
 def test_a_node_that_stands_out_is_compared_with_its_peers() -> None:
-    other = PlannedOperation(name="Base | Files", changes=("/etc/x changes",), commands=("mv x",))
+    other = PlannedOperation(name="Base | Files", changes=(Change(what="/etc/x", why="content"),), commands=("mv x",))
     plan = rack(*(node(n, DONE, PACKAGES) for n in (1, 2, 3)), node(4, other, PACKAGES))
     lines = list(overview(plan))
     assert lines[2:4] == ["gpu-04: 2 changes; not as gpu-[01-03]:", "  + Base | Files"]
@@ -70,7 +70,7 @@ def test_a_node_that_stands_out_is_compared_with_its_peers() -> None:
 
 def test_the_same_operation_with_another_content_is_said_line_by_line() -> None:
     def files(mtu: int) -> PlannedOperation:
-        return PlannedOperation(name="Files", changes=(f"MTU {mtu}",), commands=("mv",))
+        return PlannedOperation(name="Files", changes=(Change(what=f"MTU {mtu}"),), commands=("mv",))
 
     assert deviation(node(1, files(1500)), node(2, files(9000))) == ("~ Files", "    + MTU 1500", "    - MTU 9000")
 
@@ -90,7 +90,9 @@ def test_lost_and_refusing_nodes_are_named() -> None:
 
 def test_reboots_are_collected_with_their_nodes() -> None:
     def with_reboot(*reasons: str) -> PlannedOperation:
-        return PlannedOperation(name="Node | Boot", commands=("x",), reboots=reasons)
+        return PlannedOperation(
+            name="Node | Boot", commands=("x",), changes=[Change(what="arguments", reboot=each) for each in reasons]
+        )
 
     plan = rack(node(1, with_reboot("kernel command line")), node(2, with_reboot("kernel command line", "nouveau")))
     assert list(overview(plan))[-4:-1] == [
@@ -101,7 +103,8 @@ def test_reboots_are_collected_with_their_nodes() -> None:
 
 
 def test_commands_and_differences_are_shown_when_asked_for() -> None:
-    operation = PlannedOperation(name="Files", commands=("set -eu\nmv a b",), differences=("+server x",))
+    change = Change(what="/etc/a", difference=("+server x",))
+    operation = PlannedOperation(name="Files", commands=("set -eu\nmv a b",), changes=(change,))
     lines = list(overview(rack(node(1, operation)), differences=True, commands=True))
     assert "      | +server x" in lines
     assert lines[lines.index("      $ set -eu") + 1] == "      $ mv a b"
@@ -137,13 +140,23 @@ def test_without_an_identity_text_stays(text: str) -> None:
     assert anonymous(text, ()) == text
 
 
-def test_what_every_change_begins_with_is_left_out_and_what_is_kept_stays() -> None:
+def test_a_plan_shows_what_the_journal_keeps_and_not_its_functions() -> None:
     journal = Journal("20261121T183000-4f2a", holder=Holder("20261121T183000-4f2a", "root", "here", "0"))
     whole = journal.before([unit_line("a.service")], "set -eu\nsystemctl stop a.service")
-    short = without_journal(whole)
+    short = shown_form(whole)
     assert "rp_unit a.service" in short
     assert short.endswith("set -eu\nsystemctl stop a.service")
     assert "() {" not in short
     assert "here" not in short
     assert len(short.splitlines()) < 12 < len(whole.splitlines())
-    assert without_journal("f() {\n  true\n}\nf") == "f() {\n  true\n}\nf"
+    assert shown_form("f() {\n  true\n}\nf") == "f() {\n  true\n}\nf"
+
+
+def test_a_digest_is_shown_of_what_has_no_difference() -> None:
+    digest = "0" * 64
+    journal = Journal("20261121T183000-4f2a")
+    lines = [file_line("/etc/a", digest), file_line("/etc/b", digest, secret=True), file_line("/etc/c", None)]
+    script = journal.before(lines, "true")
+    assert script.count(digest) == 2
+    shown = [line for line in shown_form(script).splitlines() if line.startswith("rp_file")]
+    assert shown == ["rp_file /etc/a", f"rp_file /etc/b {digest} secret", "rp_file /etc/c - -"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rackproof.core.plan import NodePlan, PlannedOperation, RackPlan, fold_plans, identity_of
+from rackproof.configure.rollback.journal import file_line, shown_form
+from rackproof.core.plan import Change, NodePlan, PlannedOperation, RackPlan, fold_plans, identity_of
 from rackproof.report.plan import overview, summary
 
 
@@ -10,11 +11,11 @@ def files(number: int, *, content: str = "", secret: bool = False) -> NodePlan:
     """A node that would write one file; its digest depends on its address, unless it is a secret."""
     name, address = f"gpu-{number:02d}", f"10.0.0.{number}/24"
     digest = f"{number if not secret else len(content):064x}"
+    difference = ("/etc/x: changed (secret, not shown)",) if secret else (f"+Address={address}{content}",)
     operation = PlannedOperation(
         name="Fabric | Files",
-        changes=("/etc/x changes",),
-        commands=(f"set -eu\nrp_file /etc/x {digest} {'secret' if secret else '-'}\nmv /etc/.x.new /etc/x",),
-        differences=("/etc/x: changed (secret, not shown)",) if secret else (f"+Address={address}{content}",),
+        changes=(Change(what="/etc/x", why="content", difference=difference),),
+        commands=(f"set -eu\n{shown_form(file_line('/etc/x', digest, secret))}\nmv /etc/.x.new /etc/x",),
     )
     identity = identity_of(name, {"nic_stack": {"bonds": {"bond0": {"address": address}}}})
     return NodePlan(node=name, groups=("gpu",), operations=(operation,), identity=identity)

@@ -76,7 +76,7 @@ def test_plans_are_folded_and_a_refusal_stands_out(here: Path) -> None:
     assert done.return_value == 2
     lines = done.stdout.splitlines()
     assert lines[0] == "gpu-[01-02]: 2 changes"
-    assert "      /etc/wall changes" in lines
+    assert "      /etc/wall: new" in lines
     assert "gpu-03: 1 change, then refused; not as gpu-[01-02]:" in lines
     assert "  refused: Paint: the wall is too old: take another one" in lines
     assert "  gpu-[01-03]: walls are read at boot" in lines

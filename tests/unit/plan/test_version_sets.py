@@ -154,7 +154,7 @@ def test_a_rack_that_is_as_its_set_says_is_left_alone(plans: dict[str, RackPlan]
 def test_a_package_held_at_another_version_is_named_and_never_downgraded_unasked(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["held at another version"])
     assert operation.name == "Versions: the rest | GPU tools"
-    assert operation.changes == ("libnccl2: 2.29.2-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
+    assert operation.lines == ("libnccl2: 2.29.2-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
     script = operation.commands[0]
     # Neither removals nor downgrades are allowed; the hold is taken off for the package by the transaction.
     assert "set -- libnccl2=2.28.3-1+cuda13.0\nrp_install '' '' \"$@\"\n" in script
@@ -162,21 +162,21 @@ def test_a_package_held_at_another_version_is_named_and_never_downgraded_unasked
 
 def test_a_lock_on_another_version_goes_and_the_right_one_is_held_in_its_place(plans: dict[str, RackPlan]) -> None:
     install, hold = first(plans["locked at another version"]).changing
-    assert install.changes == ("libnccl: 0:2.27.7-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
+    assert install.lines == ("libnccl: 0:2.27.7-1+cuda13.0, held -> 2.28.3-1+cuda13.0",)
     assert "set -- libnccl=2.28.3-1+cuda13.0\n" in install.commands[0]
     assert "rp_hold libnccl\n" in hold.commands[0]
-    assert hold.changes == ("hold libnccl 2.28.3-1+cuda13.0",)
+    assert hold.lines == ("hold libnccl 2.28.3-1+cuda13.0",)
 
 
 def test_what_is_installed_and_not_held_is_held(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["not held"])
-    assert operation.changes == ("hold nvidia-fabricmanager 580.126.20-1ubuntu1",)
+    assert operation.lines == ("hold nvidia-fabricmanager 580.126.20-1ubuntu1",)
     assert "rp_hold nvidia-fabricmanager\n" in operation.commands[0]
 
 
 def test_another_key_is_named_with_both_digests_and_only_this_one_is_fetched(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["another key"])
-    assert operation.changes == (f"key of cuda: sha256 {OTHER_KEY} -> sha256 {KEY}",)
+    assert operation.lines == (f"key of cuda: sha256 {OTHER_KEY} -> sha256 {KEY}",)
     assert f'[ "$s" = {KEY} ]' in operation.commands[0]
     assert "the repository key has changed" in operation.commands[0]
     assert "doca" not in operation.commands[0]
@@ -185,20 +185,20 @@ def test_another_key_is_named_with_both_digests_and_only_this_one_is_fetched(pla
 def test_another_kernel_that_runs_asks_for_a_reboot_and_changes_nothing_else(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["another kernel"])
     assert operation.reboots == ("kernel 6.8.0-87-generic is locked and another one runs",)
-    assert operation.changes == ("6.8.0-51-generic runs",)
+    assert operation.lines == ("6.8.0-51-generic runs",)
     assert "GRUB_DEFAULT" not in operation.commands[0]
 
 
 def test_a_newer_kernel_does_not_start_again(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["a newer kernel"])
-    assert operation.changes == ("the next start would bring 6.8.0-90-generic", "6.8.0-90-generic runs")
+    assert operation.lines == ("the next start would bring 6.8.0-90-generic", "6.8.0-90-generic runs")
     assert "GRUB_DEFAULT" in operation.commands[0]
 
 
 def test_a_module_of_another_kernel_is_built_for_the_one_that_runs(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["built for another kernel"])
     assert operation.name == "Versions: the rest | GPU driver: modules"
-    assert operation.changes == ("nvidia is not installed for 6.8.0-87-generic",)
+    assert operation.lines == ("nvidia is not installed for 6.8.0-87-generic",)
     assert 'dkms install -m nvidia -v "$v" -k 6.8.0-87-generic' in operation.commands[0]
 
 

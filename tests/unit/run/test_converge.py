@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.core.evidence import CONNECTION_LOST
+from rackproof.core.plan import Change, NodeReport
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 from rackproof.run.converge import Transcript, converge, pyinfra_pattern
@@ -54,9 +55,7 @@ def deploy(folder: Path, body: str) -> str:
 
 def test_a_transcript_tells_who_was_started_anew() -> None:
     transcript = Transcript(["gpu-01", "gpu-02"])
-    for line in ("--> Starting operation: Reboot | Reboot", "    [gpu-01] rebooted in 95 s: kernel arguments",
-                 "    [gpu-01] Success", "    [gpu-02] No changes"):  # fmt: skip
-        transcript.feed(line)
+    transcript.report(NodeReport(node="gpu-01", operation="Reboot | Reboot", executed=True, rebooted=True))
     assert [node.rebooted for node in transcript.nodes.values()] == [True, False]
 
 
@@ -88,13 +87,15 @@ def test_a_transcript_tells_what_happened_to_each_node() -> None:
 
 def test_what_waits_for_a_reboot_is_kept_and_makes_the_run_incomplete(tmp_path: Path) -> None:
     transcript = Transcript(["gpu-01"])
-    for line in (*RECORDED.splitlines()[:2], "    [gpu-01] reboot required: kernel arguments; huge pages"):
-        transcript.feed(line)
+    reasons = ("kernel arguments", "huge pages")
+    transcript.report(NodeReport(node="gpu-01", operation="Reboot", executed=True, pending_reboot=reasons))
     assert transcript.nodes["gpu-01"].reboot == "kernel arguments; huge pages"
     text = (
-        "from pyinfra import host, logger\n"
-        "from pyinfra.operations import python\n"
-        "python.call(name='Reboot', function=lambda: host.log('reboot required: huge pages', logger.warning))\n"
+        "from rackproof.configure.operation import operation, record_pending_reboot\n"
+        "@operation()\n"
+        "def reboot():\n"
+        "    record_pending_reboot(['huge pages'])\n"
+        "reboot(name='Reboot')\n"
     )
     path = tmp_path / "deploy.py"
     path.write_text(text)
@@ -103,6 +104,33 @@ def test_what_waits_for_a_reboot_is_kept_and_makes_the_run_incomplete(tmp_path: 
     assert record.reason == "@local reboot required: huge pages"
     assert record.nodes[0].reboot == "huge pages"
     assert record.nodes[0].failed == ()
+
+
+def test_evidence_has_what_operations_recorded_without_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "deploy.py"
+    path.write_text(
+        "from pyinfra.api.command import StringCommand\n"
+        "from rackproof.configure.operation import operation, record\n"
+        "from rackproof.core.plan import Change\n"
+        "@operation()\n"
+        "def paint(colour):\n"
+        "    record([Change(what='/etc/wall', why=colour, reboot='walls are read at boot')])\n"
+        "    yield StringCommand('true')\n"
+        "paint(name='Paint', colour='password=hunter2')\n"
+    )
+    for dry in (True, False):
+        (node,) = converge(inventory(tmp_path), deploy=str(path), dry=dry).record.nodes
+        (operation,) = node.details
+        (change,) = operation.changes
+        assert (operation.operation, change.what, change.reboot) == ("Paint", "/etc/wall", "walls are read at boot")
+        assert "hunter2" not in repr(node)
+
+
+def test_changes_of_operations_that_did_nothing_are_no_evidence() -> None:
+    transcript = Transcript(["gpu-01"])
+    changes = (Change(what="/etc/wall"),)
+    transcript.report(NodeReport(node="gpu-02", operation="Paint", executed=True, changes=changes))
+    assert transcript.nodes["gpu-01"].details == {}
 
 
 def test_pyinfra_is_given_names_that_mean_one_node_each() -> None:

@@ -95,7 +95,9 @@ def test_only_what_differs_is_set_and_a_reboot_is_asked_for() -> None:
     assert f'"$config" -d {SLOT} -y set LINK_TYPE_P1=ETH\n' in plan.script
     assert "ATS_ENABLED" not in plan.script
     assert "reboot:NIC firmware settings of rail0" in plan.script
-    assert plan.reasons == ("rail0 (0000:1a:00.0): at the next boot LINK_TYPE_P1 IB(1) becomes ETH",)
+    (change,) = plan.changes
+    assert change.line == "rail0 (0000:1a:00.0): at the next boot LINK_TYPE_P1 IB(1) becomes ETH"
+    assert change.reboot == "NIC firmware settings of rail0"
 
 
 def test_a_change_that_waits_for_the_reboot_is_not_made_again() -> None:

@@ -177,7 +177,7 @@ def test_another_run_at_work_stops_and_cannot_be_accepted() -> None:
     (problem,) = checks.run_problems(busy, ("r2", None))
     assert problem.id == "node.run"
     assert "run r1 of alice on control01" in problem.what
-    assert problem.way_out.endswith("--data take_over=r1")
+    assert problem.remedy.endswith("--data take_over=r1")
     assert list(checks.run_problems(busy, ("r1", None))) == []  # its own
     assert list(checks.run_problems(busy, ("r2", "r1"))) == []  # taken over
     assert list(checks.run_problems(cases.state(), ("r2", None))) == []
@@ -273,7 +273,7 @@ def test_foreign_drives_of_an_array_and_of_ceph_are_named_in_the_words_of_the_op
 def test_a_port_that_something_else_manages_is_named_with_the_file() -> None:
     (problem,) = checks.port_problems((("rail0", "/etc/netplan/50-cloud-init.yaml"),))
     assert problem.line == (
-        "ports that something else manages, too (/etc/netplan/50-cloud-init.yaml: rail0); take them out there, and let"
+        "ports that something else manages, too (/etc/netplan/50-cloud-init.yaml: rail0): take them out there, and let"
         " this node's tool apply it [nic.foreign]"
     )
     assert list(checks.port_problems(())) == []

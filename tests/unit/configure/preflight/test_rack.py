@@ -10,9 +10,10 @@ import pytest
 
 from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems
-from rackproof.configure.preflight.problem import PreflightInputs, Problem, check_accepted, divided, sentence
+from rackproof.configure.preflight.problem import PreflightInputs, check_accepted, divided, sentence
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.core.architecture import Architecture, Expectation, Lossless, Slurm, Storage
+from rackproof.core.plan import Problem
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage
 from rackproof.core.versions.conflicts import RULES, Choices
@@ -218,7 +219,7 @@ def test_what_is_accepted_does_not_stop_and_is_said_with_its_reason() -> None:
     problems = [Problem("clock.offset", "clock: late", "set it"), Problem("disk.free", "/: full", "make room")]
     stopping, accepted = divided(problems, {"clock.offset": "no time server yet"})
     assert sentence(stopping) == "/: full; make room [disk.free]"
-    assert accepted == ("accepted: clock: late [clock.offset]: no time server yet",)
+    assert [problem.line for problem in accepted] == ["accepted: clock: late [clock.offset]: no time server yet"]
 
 
 @pytest.mark.parametrize(

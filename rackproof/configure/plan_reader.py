@@ -16,24 +16,19 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-PENDING_REBOOT = re.compile(r"/run/rackproof/pending/reboot:((?:[^'\n]|'\"'\"')+)")
-"""As ``rackproof.configure.files`` leaves its marks. One with a variable of the shell is a function of a script, and
-decided on the node; operations say which of those they expect."""
-PACKAGE = Path(__file__).resolve().parents[1]
 _PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Listener(logging.Handler):
-    """What is said while an operation is looked at, by greenlet, and what pyinfra says about a node."""
+    """Warnings and errors of pyinfra about a node, by node."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.said: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+        super().__init__(logging.WARNING)
         self.errors: dict[str, list[str]] = defaultdict(list)
         self.secrets: tuple[str, ...] = ()
         """Of the inventory's data."""
@@ -46,28 +41,20 @@ class Listener(logging.Handler):
             text = text.replace(secret, "‹secret›")
         return redact(text)
 
+    def without_secrets(self, value: Any) -> Any:
+        """A document with ``shown`` for each of its texts."""
+        if isinstance(value, str):
+            return self.shown(value)
+        if isinstance(value, dict):
+            return {key: self.without_secrets(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.without_secrets(each) for each in value]
+        return value
+
     def emit(self, record: logging.LogRecord) -> None:
-        import gevent
-
         text = _ANSI.sub("", record.getMessage())
-        prefix = _PREFIX.match(text)
-        if prefix:
-            text = text[prefix.end() :]
-            if record.levelno >= logging.WARNING:
-                self.errors[prefix["node"]].append(text)
-        self.said[id(gevent.getcurrent())].append((record.levelno, record.pathname, text))
-
-    @contextmanager
-    def during(self) -> Iterator[list[tuple[int, str, str]]]:
-        """What this greenlet says inside."""
-        import gevent
-
-        key = id(gevent.getcurrent())
-        self.said[key] = []
-        try:
-            yield self.said[key]
-        finally:
-            del self.said[key]
+        if prefix := _PREFIX.match(text):
+            self.errors[prefix["node"]].append(text[prefix.end() :])
 
 
 def main() -> None:
@@ -79,7 +66,7 @@ def main() -> None:
     sys.dont_write_bytecode = True
     sys.path.append(".")
     listener = Listener()
-    pyinfra.logger.setLevel(logging.DEBUG)
+    pyinfra.logger.setLevel(logging.WARNING)
     pyinfra.logger.addHandler(listener)
     pyinfra.logger.propagate = False
     plans = [
@@ -92,12 +79,12 @@ def main() -> None:
 def _planned(
     inventory: str, deploy: str, limit: Sequence[str], data: Sequence[str], listener: Listener
 ) -> dict[str, Any]:
-    listener.said.clear()
     listener.errors.clear()
     answer: dict[str, Any] = {"inventory": inventory, "deploy": deploy}
     try:
         answer["nodes"] = _nodes(inventory, deploy, limit, data, listener)
     except (Exception, SystemExit) as error:
+        answer["problems"] = [asdict(problem) for problem in getattr(_cause(error), "problems", ())]
         answer["error"] = _one_line(error).removeprefix(f"{inventory}: ")
     return answer
 
@@ -212,53 +199,31 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
     return found
 
 
-def _errors(said: Sequence[tuple[int, str, str]]) -> list[str]:
-    return [text for level, _, text in said if level >= logging.ERROR]
-
-
-@cache
-def is_own(path: str) -> bool:
-    """Whether a source file is the package's. A folder above all of them may be called rackproof as well."""
-    return Path(path).resolve().is_relative_to(PACKAGE)
-
-
-def _refusal(commands: Sequence[str]) -> bool:
-    """Whether these are what ``rackproof.configure.operations.refuse`` sends, or nothing."""
-    return not commands or (len(commands) == 1 and commands[0].startswith("echo ") and commands[0].endswith("exit 1"))
-
-
 def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
     from pyinfra.api.exceptions import PyinfraError
 
-    from rackproof.core.plan import without_journal
+    from rackproof.configure.operation import report_of, shown
 
-    name = ", ".join(sorted(state.op_meta[op_hash].names))
     commands: list[str] = []
     refused = None
-    with listener.during() as said:
-        try:
-            for command in state.get_op_data_for_host(host, op_hash).command_generator():
-                if commands and _errors(said):
-                    break  # it looked whether its commands had their effect; they have not run
-                commands.append(listener.shown(without_journal(str(command))))
-        except PyinfraError as error:
-            refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
-    errors = _errors(said) if len(commands) <= 1 else []
-    refused = listener.shown(errors[0]) if errors and _refusal(commands) else refused
-    own = [(level, text) for level, path, text in said if is_own(path)]
-    changes = [text.removeprefix(f"{host.name}: ") for level, text in own if level == logging.DEBUG]
-    differences = [text.removeprefix("  ") for level, text in own if level == logging.INFO]
-    reboots = [mark for command in commands for mark in PENDING_REBOOT.findall(command) if "$" not in mark]
-    reboots += [line.removeprefix("reboot: ") for line in changes if line.startswith("reboot: ")]
-    return {
-        "name": name,
-        "changes": [listener.shown(line) for line in changes] if commands and not refused else [],
+    try:
+        for command in state.get_op_data_for_host(host, op_hash).command_generator():
+            if report_of(state, host.name, op_hash).refused is not None:
+                break  # the command that fails; or the effect of commands that have not run is missing
+            commands.append(shown(command))
+    except PyinfraError as error:
+        refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
+    report = report_of(state, host.name, op_hash)
+    if not commands:
+        refused = refused if report.refused is None else report.refused
+    document = report.model_dump() | {
+        "name": ", ".join(sorted(state.op_meta[op_hash].names)),
         "commands": [] if refused else commands,
-        "differences": [listener.shown(line) for line in differences],
-        "reboots": [] if refused else list(dict.fromkeys(mark.replace("'\"'\"'", "'") for mark in reboots)),
-        "notes": [listener.shown(text) for level, _, text in said if level == logging.WARNING],
+        "changes": report.model_dump()["changes"] if commands and not refused else [],
         "refused": refused,
     }
+    redacted: dict[str, Any] = listener.without_secrets(document)
+    return redacted
 
 
 def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], listener: Listener) -> dict[str, Any]:
@@ -277,10 +242,15 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
     }
 
 
+def _cause(error: BaseException) -> BaseException:
+    """pyinfra wraps what an inventory or a deploy raises."""
+    return getattr(error, "exception", error)
+
+
 def _one_line(error: BaseException) -> str:
     from rackproof.remote.redaction import redact
 
-    error = getattr(error, "exception", error)  # pyinfra wraps what an inventory or a deploy raises
+    error = _cause(error)
     text = " ".join(str(error).split()) or type(error).__name__
     from pyinfra.api.exceptions import PyinfraError
 
