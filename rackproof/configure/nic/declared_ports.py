@@ -241,7 +241,7 @@ def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_ni
         if promised and not named:
             raise ValueError(
                 f"nic_stack.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
-                f" none is named: name each with purpose: {nic.purpose} (mac or path), for nobody else sets it; or,"
+                f" none is named: name each with purpose: {nic.purpose} (mac or path): no other deploy sets it; or,"
                 " where these are the rails, name them in the architecture (nics.*.interfaces)"
             )
 

@@ -381,7 +381,7 @@ def _slots_of(
 
 
 def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
-    """Adapters of the node at hand. Raises UnknownAdapter, also where the machine could not be read."""
+    """Adapters of the current node. Raises UnknownAdapter, also where the machine could not be read."""
     machine = machine_here()
     if machine is None:
         raise devices.UnknownAdapter("the machine could not be read, so nothing was changed")

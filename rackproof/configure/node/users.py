@@ -93,7 +93,7 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, 
         has = actual.get(user.name)
         if has is not None and user.uid is not None and has.uid != user.uid:
             raise Refused(
-                f"user {user.name}: expected uid {user.uid}, actual {has.uid}; its files would be nobody's."
+                f"user {user.name}: expected uid {user.uid}, actual {has.uid}; its files would lose their owner."
                 f" Change it by hand: usermod -u {user.uid} {user.name}, then chown what it owns"
             )
         steps = _account(user, has)

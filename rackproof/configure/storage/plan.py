@@ -40,7 +40,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def client_here(site: Site) -> Client:
-    """Client software of the node at hand, with the packages of its version set.
+    """Client software of the current node, with the packages of its version set.
 
     Raises DeclarationError where there is none for the node's operating system, DeployError when an input is missing.
     """

@@ -67,7 +67,7 @@ def repositories(
 
 
 def dkms_here(machine: Machine) -> tuple[str, ...]:
-    """DKMS modules of the whole set that the node at hand gets."""
+    """DKMS modules of the whole set that the current node gets."""
     versions = versions_here()
     return stage_dkms(versions, machine, "all", here().node.groups) if versions else ()
 
