@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from rackproof import kit
 from rackproof.cli.main import cli
 from rackproof.core.plan import RackPlan
 from rackproof.core.versions.document import sealed
@@ -112,9 +112,8 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RackPlan]:
     for number, (case, spoil) in enumerate(spoilt.values()):
         folders.append(written(base / str(number), case))
         spoil(folders[-1])
-    entry = str(files("rackproof.configure.preflight") / "entry.py")
     with contextlib.chdir(ROOT):
-        made = plan_deploys([f"@recording/{folder}" for folder in folders], entry, limit=LIMIT)
+        made = plan_deploys([f"@recording/{folder}" for folder in folders], kit.PREFLIGHT, limit=LIMIT)
     return dict(zip(spoilt, made, strict=True))
 
 
@@ -125,7 +124,7 @@ def preflight(plans: dict[str, RackPlan], monkeypatch: pytest.MonkeyPatch) -> Pr
     def planned(
         inventories: list[str], deploy: str, *, limit: tuple[str, ...], data: tuple[str, ...]
     ) -> list[RackPlan]:
-        assert Path(deploy).name == "entry.py"
+        assert deploy == kit.PREFLIGHT
         assert (limit, data) == (LIMIT, ())
         return [plans[inventory] for inventory in inventories]
 
