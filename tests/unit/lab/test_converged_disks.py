@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import converged_disks
 from tests.lab.converged_disks import MOST_KEPT, ConvergedDisks, fingerprint
 
 SOURCES = (
@@ -29,6 +30,12 @@ ELSEWHERE = (
     "deploys/__pycache__/node.cpython-311.pyc",
 )
 HOLE = 64 * 1024 * 1024
+
+
+def test_all_sources_exist() -> None:
+    root = Path(__file__).parents[3]
+    for name in (*converged_disks.SOURCES, *converged_disks.READ_ONLY):
+        assert (root / name).exists(), name
 
 
 def write(path: Path, text: str) -> None:
