@@ -76,6 +76,7 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
         "command_timeout_s": COMMAND_TIMEOUT_S,
         "mount_timeout_s": MOUNT_TIMEOUT_S,
         "simulated_gpus": node.role == "gpu",
+        "slurm": {"return_to_service": 2},  # `lab down` and `up` are reboots that Slurm did not order
     }
     if node.role == "gpu":
         data["data_drive"] = by_id.format("rplocal")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.lab.image import boot_loader_defaults, read_recipe
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
 from rackproof.lab.state import host_data
@@ -105,3 +106,8 @@ def test_the_images_scripts_are_shell(name: str) -> None:
     recipe, _ = read_recipe()
     checked = subprocess.run(["sh", "-n"], input=recipe["files"][name], text=True, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_nodes_return_to_slurm_after_the_rack_was_down() -> None:
+    for node in rack().nodes:
+        assert SlurmInputs.model_validate(host_data(Path(), rack(), node)["slurm"]).return_to_service == 2
