@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def mirror() -> None:
-    """What a rack downloads, for a site whose nodes have no way out."""
+    """What a rack downloads, for a site whose nodes have no Internet access."""
 
 
 @mirror.command("list")
@@ -39,7 +39,7 @@ def list_(
     From the version set (versions_lock in the inventory), the deploys' packages, and every URL of the inventory's
     inputs. No node is asked: what depends on hardware or kernel is listed by what was recorded (--from), and else named
     as not listed, with the reason. A package without a version is whichever its repository has; a file without sha256
-    is pinned by nobody yet.
+    is not pinned yet.
 
     Exit status: 0, or 3 where inventory, architecture or version set cannot be used.
     """

@@ -1,4 +1,4 @@
-"""``rackproof preflight``: what stands in the way of a deploy, folded over nodes."""
+"""``rackproof preflight``: what prevents a deploy, folded over nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rackproof.kit import PREFLIGHT
 def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: tuple[str, ...], as_json: bool) -> None:
     """Ask the nodes of INVENTORY (or of @recording/DIR) whether a deploy could begin; change nothing.
 
-    Each problem is one line with what is expected, what is there, the way out and the id under which the inventory can
+    Each problem is one line with what is expected, what is there, what to do and the id under which the inventory can
     accept it: preflight: {accept: {ID: reason}}. Exit status 0: nothing is in the way. 1: something is. 2: a node was
     not reached. 3: nothing could be asked.
     """

@@ -230,7 +230,7 @@ def _changed(
 
 
 def _percent(part: float, whole: float) -> float | None:
-    """Rounded: 10.000000000000002 % helps nobody."""
+    """Rounded, so that no 10.000000000000002 % is shown."""
     if part == 0:
         return 0.0
     return round(100 * part / whole, 9) if whole else None

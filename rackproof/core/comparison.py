@@ -99,7 +99,7 @@ class VerdictChange(Frozen):
 
     @property
     def is_regression(self) -> bool:
-        """It got worse, or it fails now and nobody knew before."""
+        """It got worse, or it fails now and was not measured before."""
         return self.change is Change.WORSE or (self.change is Change.FOUND and self.after is Status.FAIL)
 
     @property
@@ -119,7 +119,7 @@ class Comparison(Frozen):
     architecture: str
     """Id of the one that both were judged against."""
     threshold_pct: float | None
-    """As asked for; None stands for the two of ``noise``."""
+    """As asked for; None means the two of ``noise``."""
     differences: tuple[str, ...]
     """What of the runs' circumstances differs."""
     nodes_gone: tuple[str, ...]

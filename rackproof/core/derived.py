@@ -42,10 +42,10 @@ class _Made(NamedTuple):
 
 def derived_ids(architecture: Architecture) -> Mapping[str, Criterion | Outlier | None]:
     """Ids of the entries whose value is not simply a measured number, without ``[item]``; None stands for a curve."""
-    found: dict[str, Criterion | Outlier | None] = {c.id: c for c in architecture.criteria if _is_derived(c)}
-    found |= {curve.id: None for curve in architecture.curves}
-    found |= {outlier.id: outlier for outlier in architecture.outliers}
-    return found
+    derived: dict[str, Criterion | Outlier | None] = {c.id: c for c in architecture.criteria if _is_derived(c)}
+    derived |= {curve.id: None for curve in architecture.curves}
+    derived |= {outlier.id: outlier for outlier in architecture.outliers}
+    return derived
 
 
 def _is_derived(criterion: Criterion) -> bool:

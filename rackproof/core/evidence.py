@@ -21,7 +21,7 @@ GENESIS = "0" * 64
 
 
 class Kind(StrEnum):
-    """What a line of evidence is about; the body's model stands beside it."""
+    """What a line of evidence is about; the body's model is named beside it."""
 
     RUN = "run"  # RunInfo: the first line of every run
     STAGE = "stage"  # {"stage", "event": "begin"|"end", "elapsed_s"?}
@@ -244,7 +244,7 @@ def verify_chain(records: Iterable[Record]) -> Iterator[str]:
 
 
 def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
-    """How many records stand before each break of the chain, and what the break is."""
+    """How many records precede each break of the chain, and what the break is."""
     prev, expected = GENESIS, 0
     for position, record in enumerate(records):
         for sentence in link_breaks(record, expected, prev):

@@ -127,11 +127,11 @@ def is_nvswitch(device: Pci) -> bool:
 
 def gpus(machine: Machine) -> tuple[Pci, ...]:
     """NVIDIA's display and 3D controllers, in the order of their addresses."""
-    return tuple(each for each in machine.devices(NVIDIA) if each.kind.startswith(GPU_KINDS))
+    return tuple(device for device in machine.devices(NVIDIA) if device.kind.startswith(GPU_KINDS))
 
 
 def nvswitches(machine: Machine) -> tuple[Pci, ...]:
-    return tuple(each for each in machine.devices(NVIDIA) if is_nvswitch(each))
+    return tuple(device for device in machine.devices(NVIDIA) if is_nvswitch(device))
 
 
 def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Generation:
@@ -166,7 +166,7 @@ def generation_of_model(model: str) -> Generation | None:
 
 def generations(devices: Iterable[Pci], overrides: Mapping[str, str] | None = None) -> dict[str, Generation]:
     """Device id: generation, of GPUs. Raises UnsupportedGpu."""
-    return {each.device: generation_of(each.device, overrides) for each in devices}
+    return {device.device: generation_of(device.device, overrides) for device in devices}
 
 
 def support_problem(generation: Generation, device: str, branch: int) -> str | None:

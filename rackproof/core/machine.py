@@ -84,5 +84,5 @@ class Machine:
 
     def devices(self, vendor: str, kind: str = "") -> tuple[Pci, ...]:
         """Devices of a vendor whose class begins with ``kind``, in the order of their addresses."""
-        found = [each for each in self.pci if each.vendor == vendor and each.kind.startswith(kind)]
-        return tuple(sorted(found, key=lambda each: each.address))
+        devices = [device for device in self.pci if device.vendor == vendor and device.kind.startswith(kind)]
+        return tuple(sorted(devices, key=lambda device: device.address))

@@ -3,7 +3,7 @@
 Two limits, and a difference must exceed both. The scatter of the samples says what chance does: the 95 % interval of
 the difference of two medians, from the standard deviation that both sides have in common and Student's t. The
 threshold says what is worth a word: percent of the better of the two numbers, because of many hundred numbers one in
-twenty would leave its interval by chance. With one sample on a side nobody knows its scatter; the threshold is wider
+twenty would leave its interval by chance. With one sample on a side its scatter is unknown; the threshold is wider
 then, and the remark says why.
 """
 

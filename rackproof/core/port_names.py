@@ -10,10 +10,10 @@ from rackproof.core.architecture.network import expand_names
 
 def names_of(value: object) -> tuple[str, ...]:
     """Names of ports as the inventory gives them: ``mlx5_[0-7]``, or a list. Raises ValueError."""
-    found = expand_names(value)
-    if not isinstance(found, tuple):
+    names = expand_names(value)
+    if not isinstance(names, tuple):
         raise ValueError(f"names of ports are text or a list of text, not {type(value).__name__}")
-    return found
+    return names
 
 
 def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -21,11 +21,11 @@ def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
     ``data`` is the inventory's of one node. Raises ValueError, one line that names the key.
     """
-    said = data.get("nic_ports") or {}
-    if not isinstance(said, Mapping):
+    declared = data.get("nic_ports") or {}
+    if not isinstance(declared, Mapping):
         raise ValueError("nic_ports: expected a mapping of purposes to names")
     found = _of_stack(data.get("nic_stack"))
-    for purpose, value in said.items():
+    for purpose, value in declared.items():
         try:
             names = names_of(value)
         except ValueError as error:

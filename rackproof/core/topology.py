@@ -132,8 +132,8 @@ def links_between(gpus: Sequence[str], paths: Mapping[tuple[str, str], str]) -> 
             raise NoTopology(f"the matrix does not say how {row} reaches {column}")
         if row == column or path in _NO_NVLINK:
             return 0
-        if found := _NVLINK.fullmatch(path):
-            return int(found[1])
+        if match := _NVLINK.fullmatch(path):
+            return int(match[1])
         raise NoTopology(f"the matrix says {path} from {row} to {column}, which is no path")
 
     return tuple(tuple(links(row, column) for column in gpus) for row in gpus)
@@ -203,9 +203,9 @@ def _profiles(matrix: Matrix) -> list[Profile]:
     return [(tuple(sorted(row)), tuple(sorted(line[i] for line in matrix))) for i, row in enumerate(matrix)]
 
 
-def _differences(matrix: Matrix, wanted: Matrix, names: Sequence[str]) -> Iterator[str]:
+def _differences(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
     """GPUs that are joined as no GPU of the reference is, and pairs that are wrong where they can be told."""
-    known = [_row(wanted, index) for index in range(len(wanted))]
+    known = [_row(expected, index) for index in range(len(expected))]
     odd: dict[str, list[str]] = {}
     for index, name in enumerate(names):
         if _row(matrix, index) not in known:
@@ -213,12 +213,12 @@ def _differences(matrix: Matrix, wanted: Matrix, names: Sequence[str]) -> Iterat
     shape = " or ".join(sorted({_counted(row) for row in known}))
     for actual, who in sorted(odd.items(), key=lambda item: (len(item[1]), item[1])):
         yield f"{fold(who)} with {actual} instead of {shape}"
-    yield from _wrong_pairs(matrix, wanted, names)
+    yield from _wrong_pairs(matrix, expected, names)
 
 
-def _wrong_pairs(matrix: Matrix, wanted: Matrix, names: Sequence[str]) -> Iterator[str]:
+def _wrong_pairs(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
     """Where all pairs of the reference are alike, each one that is not; else the one pair that would mend it all."""
-    weights = {wanted[i][j] for i, j in combinations(range(len(wanted)), 2)}
+    weights = {expected[i][j] for i, j in combinations(range(len(expected)), 2)}
     if len(weights) == 1:
         (links,) = weights
         for i, j in combinations(range(len(matrix)), 2):
@@ -227,7 +227,7 @@ def _wrong_pairs(matrix: Matrix, wanted: Matrix, names: Sequence[str]) -> Iterat
         return
     for i, j in combinations(range(len(matrix)), 2):
         for links in sorted(weights | {0}):
-            if {matrix[i][j], matrix[j][i]} != {links} and _isomorphic(_with(matrix, i, j, links), wanted):
+            if {matrix[i][j], matrix[j][i]} != {links} and _isomorphic(_with(matrix, i, j, links), expected):
                 yield _pair(matrix, i, j, links, names)
 
 

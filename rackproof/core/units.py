@@ -78,5 +78,5 @@ def check(unit: str) -> None:
 
 
 def sign(unit: str) -> str:
-    """How a unit stands behind a number in a sentence: ``%`` for percent, nothing for a plain number."""
+    """How a unit is written after a number in a sentence: ``%`` for percent, nothing for a plain number."""
     return _SIGNS.get(unit, unit)

@@ -40,7 +40,7 @@ class SourceStatus(StrEnum):
     PROPOSED = "proposed"
     """A decision of ours."""
     UNVERIFIED = "unverified"
-    """Common knowledge that nobody has looked up."""
+    """Common knowledge, without a source looked up."""
 
 
 class Source(Model):
@@ -53,7 +53,7 @@ class Source(Model):
 
 
 class Figure(Model):
-    """One number with its unit and its source. A number that nobody has published is ``null``, with a note."""
+    """One number with its unit and its source. An unpublished number is ``null``, with a note."""
 
     value: float | None
     unit: str
@@ -84,7 +84,7 @@ class Claim(Model):
     """As published, with its unit; null where the source names none."""
     source: str
     not_checkable: Sentence | None = None
-    """Why no criterion or check stands for it."""
+    """Why no criterion or check covers it."""
 
 
 class Count(Model):

@@ -1,4 +1,4 @@
-"""Published claims and what stands for each of them."""
+"""Published claims and what covers each of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _named(part: Any, here: KeyPath) -> Iterator[Standing]:
 
 
 class Way(NamedTuple):
-    """One thing that stands for a claim."""
+    """One thing that covers a claim."""
 
     what: str
     """``criterion storage.read``, ``checks gpu.count, gpu.model``."""
@@ -85,7 +85,7 @@ class ClaimRow(NamedTuple):
 
 
 def claim_rows(architecture: Architecture, validators: Collection[str], lab: Collection[str]) -> list[ClaimRow]:
-    """The claims of one file, each with everything that stands for it.
+    """The claims of one file, each with everything that covers it.
 
     ``validators`` are the checks that exist, ``lab`` those that the virtual rack answers.
     """

@@ -44,7 +44,7 @@ def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
     """One problem for each place, in the order that pydantic found them."""
     expected: dict[KeyPath, list[str]] = {}
     actual: dict[KeyPath, str] = {}
-    found: dict[KeyPath, str] = {}
+    messages: dict[KeyPath, str] = {}
     missing: list[KeyPath] = []
     misspelled: set[KeyPath] = set()
     for details in error.errors(include_url=False):
@@ -52,27 +52,27 @@ def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
         if kind == "missing":
             missing.append(path)
             continue
-        # beyond what stands in the text, pydantic names the alternatives of a union
+        # pydantic's path also names the alternatives of a union
         path = document.known_part(path)
         if kind == "extra_forbidden":
             keys = keys_at(path[:-1])
-            found[path] = f"unknown key; {suggestion(str(path[-1]), keys)}"
+            messages[path] = f"unknown key; {suggestion(str(path[-1]), keys)}"
             misspelled.update((*path[:-1], key) for key in nearest(str(path[-1]), keys))
         elif kind in _EXPECTED:
             expected.setdefault(path, []).append(_EXPECTED[kind].format(**details.get("ctx", {})))
             actual[path] = _actual(details)
         else:
-            found.setdefault(path, details["msg"].removeprefix("Value error, "))
+            messages.setdefault(path, details["msg"].removeprefix("Value error, "))
     # a required key that was misspelled is one mistake, not two
-    found.update((path, "required key is missing") for path in missing if path not in misspelled)
+    messages.update((path, "required key is missing") for path in missing if path not in misspelled)
     for path, alternatives in expected.items():
         wanted = " or ".join(dict.fromkeys(alternatives))
-        found.setdefault(path, f"expected {wanted}, actual {actual[path]}")
-    return [Problem(path, message) for path, message in found.items()]
+        messages.setdefault(path, f"expected {wanted}, actual {actual[path]}")
+    return [Problem(path, message) for path, message in messages.items()]
 
 
 def keys_at(path: KeyPath) -> tuple[str, ...]:
-    """The keys that a file may have at ``path``, as the file spells them; none where any key may stand."""
+    """The keys that a file may have at ``path``, as the file spells them; none where any key is allowed."""
     kinds: list[Any] = [Architecture]
     for key in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, key)]
@@ -86,7 +86,7 @@ def keys_at(path: KeyPath) -> tuple[str, ...]:
 
 
 def _inside(kind: Any, key: str | int) -> Iterator[Any]:
-    """What stands below ``key`` in a value of type ``kind``."""
+    """The type below ``key`` in a value of type ``kind``."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         for name, field in kind.model_fields.items():
             if key in (name, field.alias):

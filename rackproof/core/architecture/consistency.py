@@ -56,11 +56,11 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
 
 
 def unknown_checks(architecture: Architecture, validators: Collection[str]) -> Iterator[Problem]:
-    """Severities of checks that nobody gives and nobody asks for; ``validators`` are the ids of those that exist."""
-    asked = {check for checks in architecture.required_checks.values() for check in checks}
-    asked.update(expected.check for expected in expected_checks(architecture))
+    """Severities of checks that neither exist nor are required; ``validators`` are the ids of those that exist."""
+    required = {check for checks in architecture.required_checks.values() for check in checks}
+    required.update(expected.check for expected in expected_checks(architecture))
     for id_ in architecture.checks:
-        yield from known(("checks", id_), id_, sorted(asked | set(validators)), "check")
+        yield from known(("checks", id_), id_, sorted(required | set(validators)), "check")
 
 
 def _system(architecture: Architecture) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def _system(architecture: Architecture) -> Iterator[Problem]:
         path = ("system", "limits", "services")
         yield from each_known(path, architecture.system.limits.services, expected, "service that a role expects")
     if architecture.gpu and architecture.gpu.count and "gpu" not in architecture.roles:
-        yield Problem(("gpu",), "is about nodes of the role gpu, and there is no such role: nobody would look at a GPU")
+        yield Problem(("gpu",), "is about nodes of the role gpu, and there is no such role: no GPU would be checked")
 
 
 def _topology(architecture: Architecture) -> Iterator[Problem]:

@@ -57,7 +57,7 @@ class Gate(StrEnum):
     """What a measurement must prove about itself; one that does not is INVALID."""
 
     LITTLES_LAW = "littles_law"
-    """|rate × latency / (jobs × depth) - 1| ≤ 5 %: the load was what it is said to have been."""
+    """|rate × latency / (jobs × depth) - 1| ≤ 5 %: the load was as declared."""
     BYTE_COUNTERS = "byte_counters"
     """What the application read agrees with a counter of the kernel or the device within 3 %."""
     DATASET_SIZE = "dataset_size"
@@ -219,14 +219,14 @@ class Outlier(Named, Several):
     A member is an outlier when it is worse than the median by more than ``rel_pct`` percent **and** its modified
     z score (0.6745 × deviation / MAD, Iglewicz and Hoaglin 1993) exceeds ``z``. The floor is needed because healthy
     links differ so little that any of them can look like an outlier of the others. Of several GPUs or NICs of a node
-    the worst stands for the node.
+    the worst represents the node.
     """
 
     members: str = "gpu"
     rel_pct: float = Field(gt=0, lt=100)
     z: float = Field(default=3.5, gt=0, le=10)
     min_peers: int = Field(default=5, ge=5)
-    """With fewer members nobody can say which of them is the odd one: two of four may be bad, and the median with
+    """With fewer members the odd one cannot be identified: two of four may be bad, and the median with
     them."""
 
 

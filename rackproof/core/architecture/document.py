@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Document:
     """``data`` is what the text says; ``name`` stands for the file in errors.
 
-    Raises ArchitectureError for what is not YAML, for an empty text, for a key that stands twice, and for aliases
+    Raises ArchitectureError for what is not YAML, for an empty text, for a duplicate key, and for aliases
     that expand to too much.
     """
 
@@ -49,7 +49,7 @@ class Document:
         self._lines: dict[KeyPath, int] = dict(_lines(root, (), ()))
 
     def known_part(self, path: KeyPath) -> KeyPath:
-        """The longest beginning of ``path`` that stands in the text."""
+        """The longest prefix of ``path`` that is in the text."""
         while path and path not in self._lines:
             path = path[:-1]
         return path
@@ -64,7 +64,7 @@ class Document:
 
 
 class Placed(Protocol):
-    """A text, or several laid over each other, that knows where everything stands."""
+    """A text, or several laid over each other, that knows the line of every value."""
 
     name: str
     data: Any
@@ -155,7 +155,7 @@ def _repeated_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> It
             line = key.start_mark.line + 1
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    yield Problem((*path, key.value), f"stands in line {seen[key.value]} already"), line
+                    yield Problem((*path, key.value), f"is in line {seen[key.value]} already"), line
                 seen[key.value] = line
             yield from _repeated_keys(value, (*path, str(key.value)), above)
 

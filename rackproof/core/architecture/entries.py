@@ -185,9 +185,9 @@ def _cannot_fail(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, metri
 def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
     better = "more" if metric.higher_is_better else "less"
     if reduce in SPREADS:
-        wanted = "ge" if reduce is Reduce.MIN_OVER_MEDIAN else "le"
-        if bar.op in ("ge", "le") and bar.op != wanted:
-            yield Problem(path, f"'{bar.op}' with '{reduce}' asks for unlike members; expected '{wanted}'")
+        expected = "ge" if reduce is Reduce.MIN_OVER_MEDIAN else "le"
+        if bar.op in ("ge", "le") and bar.op != expected:
+            yield Problem(path, f"'{bar.op}' with '{reduce}' asks for unlike members; expected '{expected}'")
     elif bar.op in ("ge", "le") and (bar.op == "ge") is not metric.higher_is_better:
         yield Problem(path, f"{better} is better for {metric.name}: use 'range', or another metric")
 
@@ -228,7 +228,7 @@ def _quantity(
         path = (*here, "where", key)
         listed = tuple(values)
         for value in dict.fromkeys(value for value in listed if listed.count(value) > 1):
-            yield Problem(path, f"'{value}' stands there twice")
+            yield Problem(path, f"'{value}' is listed twice")
         if key not in metric.labels:
             yield Problem(path, f"{name} has no label '{key}'; {suggestion(key, metric.labels)}")
         elif key in ("storage", "workload"):

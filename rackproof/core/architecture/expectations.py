@@ -1,7 +1,7 @@
-"""Which checks the keys of an architecture ask for, and what stands under a key.
+"""Which checks the keys of an architecture ask for, and the value of a key.
 
 A file that says how many GPUs a node has expects an answer to ``gpu.count`` from every node of the role, whether or not
-a validator for it exists: what nobody looks at is UNMEASURED.
+a validator for it exists: what no validator reads is UNMEASURED.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTHING: Final = (None, ())
 """Values with which a file says nothing."""
 
 ABSENT: Final = object()
-"""What ``value_at`` returns where nothing stands."""
+"""What ``value_at`` returns where there is no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +73,28 @@ def items_of(
     not depend on what answered. ``leads`` are the roles whose first node it is: the one that serves.
     """
     if check == "base.sysctl":
-        found: Iterable[str] = architecture.system.sysctl
+        items: Iterable[str] = architecture.system.sysctl
     elif check in PORT_CHECKS:
         prefix = architecture.fabric.interface_prefix if architecture.fabric else ""
-        found = (f"{prefix}{rail}" for rail in range(architecture.rails if on_fabric(architecture, groups) else 0))
+        items = (f"{prefix}{rail}" for rail in range(architecture.rails if on_fabric(architecture, groups) else 0))
     elif check in PROGRAM_CHECKS:
-        found = architecture.tools.programs
+        items = architecture.tools.programs
     elif check.startswith("mount."):
         asked = next((asks for name, asks in STORAGE_CHECKS.values() if name == check), lambda storage: True)
-        found = (
+        items = (
             name
             for name, storage in architecture.storage.items()
             if set(storage.client_roles) & set(groups) and asked(storage)
         )
     elif check.startswith("storage_server."):
-        found = _served(architecture, check, leads)
+        items = _served(architecture, check, leads)
     elif check == LIMITS_DAEMON:
-        found = limited_services(architecture, groups)
+        items = limited_services(architecture, groups)
     elif check.startswith(("nic.", "drives.", "service.")):
-        found = _of_parts(architecture, check, groups)
+        items = _of_parts(architecture, check, groups)
     else:
-        found = service_items(architecture.slurm, architecture.containers, check)
-    return tuple(dict.fromkeys(found)) or ("",)
+        items = service_items(architecture.slurm, architecture.containers, check)
+    return tuple(dict.fromkeys(items)) or ("",)
 
 
 def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
@@ -164,7 +164,7 @@ def value_at(architecture: Architecture, key: str, said_only: bool = False) -> A
 
     ``said_only``: without what has its default anyway.
 
-    NICs and drives, which stand in lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
+    NICs and drives, which are lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
     """
     value: Any = architecture
     rest = key
@@ -181,10 +181,10 @@ def value_at(architecture: Architecture, key: str, said_only: bool = False) -> A
             if value is None:
                 return ABSENT
         elif isinstance(value, dict):
-            found = next((name for name in value if rest == name or rest.startswith(f"{name}.")), None)
-            if found is None:
+            entry = next((name for name in value if rest == name or rest.startswith(f"{name}.")), None)
+            if entry is None:
                 return ABSENT
-            value, rest = value[found], rest[len(found) + 1 :]
+            value, rest = value[entry], rest[len(entry) + 1 :]
         else:
             return ABSENT
     return _plain(value, said_only)

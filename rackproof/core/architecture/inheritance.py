@@ -27,7 +27,7 @@ class Merged:
     """A child's document laid over its parent's; knows of everything in it which file and line it came from.
 
     Raises ArchitectureError where ``drop`` names what the parent does not have, where the child has no identity of
-    its own, or where an entry stands twice in it.
+    its own, or where it has a duplicate entry.
     """
 
     def __init__(self, parent: Document | Merged, child: Document) -> None:
@@ -48,7 +48,7 @@ class Merged:
         self.data: Any = self._mapping(base, changed, (), (), ())
 
     def known_part(self, path: KeyPath) -> KeyPath:
-        """The longest beginning of ``path`` that stands in one of the files."""
+        """The longest prefix of ``path`` that is in one of the files."""
         while path and path not in self._origins:
             path = path[:-1]
         return path
@@ -86,17 +86,17 @@ class Merged:
                     continue
                 if name in seen:
                     line = self._child.place((section, seen[name], "id"))[1]
-                    yield Problem((section, index, "id"), f"'{name}' stands in line {line} already")
+                    yield Problem((section, index, "id"), f"'{name}' is in line {line} already")
                 seen.setdefault(name, index)
 
     def _contradictions(self) -> Iterator[Problem]:
-        """Thresholds that the child changes where they stand, while the parent's override of them would still hold."""
-        theirs, mine = self._parent.data.get("overrides"), self._child.data.get("overrides")
+        """Thresholds that the child changes in place, while the parent's override of them would still hold."""
+        theirs, own = self._parent.data.get("overrides"), self._child.data.get("overrides")
         for section in BY_ID:
             for index, entry in enumerate(_entries(self._child.data, section)):
                 changed = [key for key in _THRESHOLDS if isinstance(entry, dict) and key in entry]
                 name = _id(entry)
-                if changed and isinstance(theirs, dict) and name in theirs and name not in (mine or ()):
+                if changed and isinstance(theirs, dict) and name in theirs and name not in (own or ()):
                     yield Problem(
                         (section, index, changed[0]),
                         f"{self._parent.name} overrides it; override it here too, or take that away with null",
@@ -110,7 +110,7 @@ class Merged:
                 yield name
 
     def _mapping(self, base: Any, over: Any, here: KeyPath, below: KeyPath, above: KeyPath) -> Any:
-        """``below`` and ``above`` are where the two stand in their own files."""
+        """``below`` and ``above`` are the paths of the two in their own files."""
         if not (isinstance(base, dict) and isinstance(over, dict)):
             self._note(over, here, self._child, above)
             return over
@@ -155,19 +155,19 @@ class Merged:
         origin = self._child if over else self._parent
         self._origins[(section,)] = (origin, (section,))
         theirs = {_id(e): i for i, e in enumerate(_entries(self._parent.data, section)) if _id(e)}
-        mine = {_id(e): i for i, e in enumerate(over) if _id(e)}
+        positions = {_id(e): i for i, e in enumerate(over) if _id(e)}
         merged: list[Any] = []
         for entry in base:
             at, name = (section, len(merged)), _id(entry)
             low = (section, theirs.get(name, 0))
-            if name in mine:
-                merged.append(self._mapping(entry, over[mine[name]], at, low, (section, mine[name])))
+            if name in positions:
+                merged.append(self._mapping(entry, over[positions[name]], at, low, (section, positions[name])))
             else:
                 self._note(entry, at, self._parent, low)
                 merged.append(entry)
         seen = {_id(entry) for entry in base}
         for index, entry in enumerate(over):
-            if _id(entry) is None or _id(entry) not in seen or mine[_id(entry)] != index:
+            if _id(entry) is None or _id(entry) not in seen or positions[_id(entry)] != index:
                 self._note(entry, (section, len(merged)), self._child, (section, index))
                 merged.append(entry)
         return merged
@@ -200,7 +200,7 @@ def _ids(document: Document | Merged) -> tuple[str, ...]:
 
 
 def _entries(data: dict[str, Any], section: str) -> list[Any]:
-    """What stands in one of the three lists; nothing where it is no list, which the models complain about."""
+    """The entries of one of the three lists; nothing where it is no list, which the models complain about."""
     listed = data.get(section)
     return listed if isinstance(listed, list) else []
 

@@ -18,7 +18,7 @@ DEEPEST = 100
 
 @dataclass(slots=True)
 class _Part:
-    """A mapping or a list that is still open, or what stands behind an anchor."""
+    """A mapping or a list that is still open, or the value of an anchor."""
 
     anchor: str | None
     nodes: int = 1

@@ -39,7 +39,7 @@ class Nic(Model):
     """Ports of one purpose on every node of a role.
 
     Which ports these are is said by ``ports`` or ``interfaces``, or by ``nic_ports: {purpose: names}`` or the ports of
-    ``nic_stack`` in the inventory's data of a node, which go before them. Where nobody says it, they are taken from all
+    ``nic_stack`` in the inventory's data of a node, which go before them. Otherwise they are taken from all
     ports of the link layer and speed, whose number must then be exact; what cannot be told apart is UNMEASURED.
     """
 
@@ -87,7 +87,7 @@ class Nic(Model):
     effective_ber_max: float | None = Field(default=None, gt=0, lt=1)
     """Bit error rate after error correction, as mlxlink reports it: ``1.0e-15``."""
     driver_messages_max: int | None = Field(default=None, ge=0)
-    """How many complaints about a port, of its driver, may stand in the kernel's log since boot."""
+    """How many complaints about a port, of its driver, may be in the kernel's log since boot."""
     source: str
     claim: Claims = ()
 
@@ -102,9 +102,9 @@ class Nic(Model):
         if self.link_layer == "InfiniBand" and (self.mtu or 0) > INFINIBAND_MTU:
             raise ValueError(f"mtu is {self.mtu}: on InfiniBand it is the port's, {INFINIBAND_MTU} at most")
         if self.link_layer == "InfiniBand" and self.gid_index is not None:
-            raise ValueError("gid_index is said of ports on Ethernet only")
+            raise ValueError("gid_index applies to ports on Ethernet only")
         if self.link_layer != "InfiniBand" and (self.ipoib_mode is not None or self.pkeys):
-            raise ValueError("ipoib_mode and pkeys are said of ports on InfiniBand only")
+            raise ValueError("ipoib_mode and pkeys apply to ports on InfiniBand only")
         if any(not 0 < pkey < 0x7FFF for pkey in self.pkeys):
             raise ValueError("a pkey has 15 bits, and 0x7fff is the default partition")
         return self
@@ -135,7 +135,7 @@ class Lossless(Model):
     pfc_priority: int | None = Field(default=None, ge=0, le=7)
     """The class that is paused, and no other."""
     ecn: bool | None = None
-    """Congestion is answered and notified (reaction and notification point), for ``pfc_priority`` where it is said."""
+    """Congestion is answered and notified (reaction and notification point), for ``pfc_priority`` where given."""
     gid_index: int | None = Field(default=None, ge=0)
     """Of the RoCE v2 address."""
     trust: Literal["dscp", "pcp"] | None = None

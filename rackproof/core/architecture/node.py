@@ -41,7 +41,7 @@ class User(Model):
 
     name: UserName
     uid: int | None = Field(default=None, ge=1000, lt=65534)
-    """The same number on every node, or files on shared storage belong to somebody else."""
+    """The same number on every node, or files on shared storage belong to another user."""
     groups: tuple[UserName, ...] = ()
     """That it must be in."""
     shell: AbsolutePath | None = None

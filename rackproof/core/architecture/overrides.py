@@ -65,12 +65,12 @@ def _applied(entry: Criterion | Curve | Outlier, override: Override) -> Criterio
     if "value" in new:
         new["levels"] = {}
         if override.warn is None:
-            new["warn"] = None  # a warning level belongs to the bar that it stands beside
+            new["warn"] = None  # a warning level belongs to its bar
     return entry.model_copy(update=note | {"pass_": entry.pass_.model_copy(update=new)})
 
 
 def threshold_words(entry: Criterion | Curve | Outlier) -> str:
-    """The threshold as it stands in the file, in words."""
+    """The threshold as written in the file, in words."""
     if isinstance(entry, Criterion):
         return bar_words(entry.pass_)
     if isinstance(entry, Outlier):

@@ -27,7 +27,7 @@ class Carried(NamedTuple):
 
 
 def carried(link: Link, times: float, unit: str) -> Carried | None:
-    """``times`` of a link in another unit of the same dimension; None where nobody has published its rate.
+    """``times`` of a link in another unit of the same dimension; None where its rate is unpublished.
 
     Raises UnitError where the two units measure different things.
     """
@@ -127,7 +127,7 @@ def _unlike(architecture: Architecture, path: KeyPath, metric: str, link: Ceilin
 
 
 def bounds(bar: Bar) -> Iterator[tuple[KeyPath, float]]:
-    """Every number of a bar and where it stands."""
+    """Every number of a bar and its path."""
     for key in ("value", "low", "high", "warn"):
         number = getattr(bar, key)
         if number is not None:

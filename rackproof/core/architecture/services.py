@@ -90,7 +90,7 @@ _UNANSWERED: Final = {
 """Keys of ``containers`` that there is no question for."""
 
 SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "slurm.config")
-"""Checks of every node of Slurm's roles, whatever else is said."""
+"""Checks of every node of Slurm's roles, always."""
 
 SLURM_CHECKS: Final = {
     "controller_role": "slurm.controller",
@@ -124,7 +124,7 @@ _ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi", "rdma")
 
 
 def asks(part: Slurm | Containers, key: str) -> bool:
-    """Whether what stands under a key of ``slurm`` or ``containers`` asks for its check."""
+    """Whether the value of a key of ``slurm`` or ``containers`` asks for its check."""
     value: Any = getattr(part, key)
     if key in _ONLY_TRUE:
         return bool(value)

@@ -41,10 +41,10 @@ def shown_options(class_: str, fstype: str, transport: str | None, options: tupl
             return ()
         shown = tuple(option for option in options if option in _SHOWN)
     else:
-        given = {canonical(option).partition("=")[0]: canonical(option) for option in options}
-        if transport and "proto" not in given:
-            given["proto"] = f"proto={transport}"
-        shown = tuple(given[key] for key in _SHOWN_NFS if key in given)
+        by_name = {canonical(option).partition("=")[0]: canonical(option) for option in options}
+        if transport and "proto" not in by_name:
+            by_name["proto"] = f"proto={transport}"
+        shown = tuple(by_name[key] for key in _SHOWN_NFS if key in by_name)
     return ("ro" if "ro" in options else "rw", *shown)
 
 

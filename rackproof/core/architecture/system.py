@@ -55,7 +55,7 @@ class System(Model):
     unattended_upgrades: Literal["frozen", "allowed"] = "frozen"
     time: TimeSync = TimeSync()
     kernel: str | None = None
-    """Release of the running kernel, ``6.8.0-51-generic``; ``*`` stands for anything."""
+    """Release of the running kernel, ``6.8.0-51-generic``; ``*`` matches anything."""
     cmdline_required: tuple[Token, ...] = ()
     """Arguments that the running kernel was started with: ``iommu=pt``."""
     cmdline_forbidden: tuple[Token, ...] = ()

@@ -1,6 +1,6 @@
 """What the sizing model needs to know: what a job asks for, and what every stage between disk and GPU can give.
 
-Figures carry their unit and source; ``null`` is an unpublished figure, and the model says what hangs on it.
+Figures carry their unit and source; ``null`` is an unpublished figure, and the model says what depends on it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Time = Annotated[Figure, AfterValidator(_measured_in("s", "a unit of time: ns, u
 
 class WorkloadKind(StrEnum):
     TRAINING = "training"
-    """Closed loop: a slower storage slows the job, and nobody waits for a single read."""
+    """Closed loop: a slower storage slows the job, and no request waits for a single read."""
     INFERENCE = "inference"
-    """Open loop: requests arrive whatever the storage does, and somebody waits for every one."""
+    """Open loop: requests arrive whatever the storage does, and a user waits for every one."""
 
 
 class Workload(Model):
@@ -73,7 +73,7 @@ class StorageUnit(Model):
     read: Bandwidth
     """Of one unit, as specified."""
     read_measured: Bandwidth | None = None
-    """Of one unit, where somebody has measured it and got something else."""
+    """Of one unit, where a measurement differs."""
     write: Bandwidth | None = None
     read_iops: Rate | None = None
     opens: Rate | None = None

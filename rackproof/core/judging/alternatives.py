@@ -36,10 +36,10 @@ def either(own: Sequence[Verdict], ways: Sequence[Sequence[Sequence[Verdict]]]) 
     """One verdict for each subject of ``own``; ``ways`` has verdicts for each way and each variant of it."""
     by_subject = [[{verdict.subject: verdict for verdict in variant} for variant in way] for way in ways]
     for verdict in own:
-        found = [verdict]
+        verdicts = [verdict]
         for way in by_subject:
-            found.append(_worst(one for variant in way for one in _concerning(verdict.subject, variant)))
-        yield _together(verdict, found)
+            verdicts.append(_worst(one for variant in way for one in _concerning(verdict.subject, variant)))
+        yield _together(verdict, verdicts)
 
 
 def _concerning(subject: str, verdicts: Mapping[str, Verdict]) -> Iterable[Verdict]:
@@ -60,23 +60,23 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=lambda verdict: (verdict.status.rank, verdict.subject))
 
 
-def _together(own: Verdict, found: Sequence[Verdict]) -> Verdict:
-    status = _status_of({verdict.status for verdict in found})
-    decides = next((verdict for verdict in found if verdict.status is status), own)
-    texts = "; ".join(f"{quantity(v.metric or '', v.labels)}: {v.status}, {v.message}" for v in found)
+def _together(own: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
+    status = _status_of({verdict.status for verdict in verdicts})
+    decides = next((verdict for verdict in verdicts if verdict.status is status), own)
+    texts = "; ".join(f"{quantity(v.metric or '', v.labels)}: {v.status}, {v.message}" for v in verdicts)
     return amended(
         decides,
         subject=own.subject,
         status=status,
-        message=f"one of {len(found)} suffices: {texts}",
-        raw=tuple(dict.fromkeys(name for verdict in found for name in verdict.raw)),
-        records=tuple(dict.fromkeys(seq for verdict in found for seq in verdict.records)),
-        simulated=any(verdict.simulated for verdict in found),
+        message=f"one of {len(verdicts)} suffices: {texts}",
+        raw=tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.raw)),
+        records=tuple(dict.fromkeys(seq for verdict in verdicts for seq in verdict.records)),
+        simulated=any(verdict.simulated for verdict in verdicts),
     )
 
 
-def _status_of(found: set[Status]) -> Status:
+def _status_of(statuses: set[Status]) -> Status:
     for good in (Status.PASS, Status.WARN):
-        if good in found:
+        if good in statuses:
             return good
-    return next((unknown for unknown in _UNKNOWN if unknown in found), Status.FAIL)
+    return next((unknown for unknown in _UNKNOWN if unknown in statuses), Status.FAIL)

@@ -1,7 +1,7 @@
 """Whose fault a failing pair is, as far as the other pairs tell.
 
 One failing pair says nothing about either node. A node is known good when it passes the same test with some partner.
-The fault is put on a node when the other one is known good, the node itself passes with nobody, and it has failed
+The fault is put on a node when the other one is known good, the node passes with no partner, and it has failed
 against a second known-good partner as well: then neither its partner nor one cable can be the reason. Where both nodes
 are known good the fault is between them. Everything else is undetermined.
 """

@@ -33,26 +33,26 @@ class Capacity(NamedTuple):
 
 
 def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) -> Capacity | NoNumber:
-    """In ``unit``; UNMEASURED where nobody has published what the link carries."""
+    """In ``unit``; UNMEASURED where the link's rate is unpublished."""
     link = architecture.links.get(share.link)
     if link is None or link.each.value is None:
         why = "it is not among the links" if link is None else "its rate is not published"
         return NoNumber(Status.UNMEASURED, why)
     try:
-        found = carried(link, share.times, unit)
+        ceiling = carried(link, share.times, unit)
     except UnitError as error:
         return NoNumber(Status.UNMEASURED, str(error))
-    if found is None:
+    if ceiling is None:
         return NoNumber(Status.UNMEASURED, "its rate is not published")
     many = link.count * share.times
     times = f"{number_text(many)} × " if many != 1 else ""
-    return Capacity(found.value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
+    return Capacity(ceiling.value, unit, f"link {share.link} ({times}{amount(link.each.value, link.each.unit)})")
 
 
 def physical(
     architecture: Architecture, criterion: Criterion, asks: Criterion | Alternative
 ) -> Capacity | NoNumber | None:
-    """What no measurement of a criterion, or of one way of meeting it, can exceed; None where nobody says.
+    """What no measurement of a criterion, or of one way of meeting it, can exceed; None where it is unknown.
 
     The criterion's ceiling bounds all ways that are of its dimension. Links for which it names none are bounded by
     the fabric's line rate.
@@ -60,11 +60,11 @@ def physical(
     unit, named = METRICS[asks.metric].unit, criterion.ceiling
     if named is not None and same_dimension(unit, METRICS[criterion.metric].unit):
         return capacity(architecture, named, unit)
-    found = ceiling_of(architecture, criterion.model_copy(update={"metric": asks.metric, "ceiling": None}))
+    ceiling = ceiling_of(architecture, criterion.model_copy(update={"metric": asks.metric, "ceiling": None}))
     rate = architecture.fabric.line_rate_gbps if architecture.fabric else None
-    if found is None or rate is None:
+    if ceiling is None or rate is None:
         return None
-    return Capacity(found.value, unit, f"fabric.line_rate_gbps ({amount(rate, 'Gb/s')})", each=True)
+    return Capacity(ceiling.value, unit, f"fabric.line_rate_gbps ({amount(rate, 'Gb/s')})", each=True)
 
 
 def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:

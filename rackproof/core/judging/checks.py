@@ -20,7 +20,7 @@ _SHOWN = 60
 """So much of a value is shown in a message."""
 
 NOT_A_LOOK = ("node.", "deploy.")
-"""Checks whose ids begin so say that a node was reached and changed, not that anybody looked at the result."""
+"""Checks with these prefixes say that a node was reached and changed; they do not read the result back."""
 
 _STATUS = {
     CheckOutcome.PASSED: Status.PASS,
@@ -109,20 +109,20 @@ class _Promises:
         )
 
 
-def _same(recorded: Any, promised: Any, said: Any) -> bool:
+def _same(recorded: Any, promised: Any, stated: Any) -> bool:
     """Whether both say the same where only one of them knows a key: a key that came later and that the file leaves at
-    its default was promised by nobody."""
+    its default is no promise."""
     if isinstance(recorded, dict) and isinstance(promised, dict):
-        later = {key: said.get(key) if isinstance(said, dict) else None for key in promised}
+        later = {key: stated.get(key) if isinstance(stated, dict) else None for key in promised}
         return all(recorded[key] in (None, [], {}) for key in recorded.keys() - promised.keys()) and all(
             _same(recorded[key], value, later[key])
             if key in recorded
-            else not isinstance(said, dict) or key not in said
+            else not isinstance(stated, dict) or key not in stated
             for key, value in promised.items()
         )
     if isinstance(recorded, list) and isinstance(promised, list) and len(recorded) == len(promised):
-        inner = said if isinstance(said, list) and len(said) == len(promised) else [None] * len(promised)
-        return all(_same(*each) for each in zip(recorded, promised, inner, strict=True))
+        inner = stated if isinstance(stated, list) and len(stated) == len(promised) else [None] * len(promised)
+        return all(_same(*triple) for triple in zip(recorded, promised, inner, strict=True))
     return _spelled(recorded) == _spelled(promised)
 
 
@@ -143,7 +143,7 @@ def _short(value: Any) -> str:
 
 
 def _is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
-    """Whether the kit logs in to nobody in the roles of a node."""
+    """Whether no role of a node is one that the kit logs in to."""
     roles = [architecture.roles[group] for group in groups if group in architecture.roles]
     return bool(roles) and not any(role.managed for role in roles)
 
@@ -158,7 +158,7 @@ def _missing(
 ) -> Iterator[Verdict]:
     """Results that the architecture asks for, by name or by saying what it expects, and that are not there."""
     any_item = {(check, node) for check, _, node in answered}
-    said: set[tuple[str, str, str]] = set()
+    reported: set[tuple[str, str, str]] = set()
     appliances = {
         name for role, promised in architecture.roles.items() if not promised.managed for name in groups.get(role, ())
     } - {name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())}
@@ -167,8 +167,8 @@ def _missing(
         for node in groups.get(entry.role, ()):
             key = (entry.check, entry.item, node)
             there = key in answered if entry.item else (entry.check, node) in any_item
-            if not there and key not in said and node not in appliances:
-                said.add(key)
+            if not there and key not in reported and node not in appliances:
+                reported.add(key)
                 if expectation is None:
                     expectation = _expectation(architecture, entry)
                 yield _unanswered(architecture, entry, node, expectation)
@@ -182,8 +182,8 @@ def _missing(
             leads = [group for group in of_node[node] if groups.get(group, ())[:1] == (node,)]
             for item in items_of(architecture, check, of_node[node], leads):
                 there = (check, item, node) in answered if item else (check, node) in any_item
-                if not there and (check, item, node) not in said:
-                    said.add((check, item, node))
+                if not there and (check, item, node) not in reported:
+                    reported.add((check, item, node))
                     yield _absent(architecture, check, item, node, role)
 
 
@@ -262,7 +262,7 @@ def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, exp
         required=_required(architecture, id_, entry.check, True),
         message=f"expected an answer to {expectation}, actual no result of {id_}",
         source=entry.key,
-        reason="The architecture says what it expects here; what nobody looked at may be anything.",
+        reason="The architecture states what it expects here, and no check has read it.",
         hint="See whether a validator for it exists and was selected, then validate again.",
         claim=entry.claims,
     )

@@ -35,30 +35,30 @@ def unmet(conditions: Asked, actual: Mapping[str, Any]) -> str | None:
 
 
 def _fault(key: str, expected: Any, actual: Mapping[str, Any]) -> str | None:
-    name, found = condition_of(key), actual.get(condition_of(key))
+    name, value = condition_of(key), actual.get(condition_of(key))
     bound = _BOUNDS.get(key[-4:])
-    if found is not None and (_within(bound, expected, found) if bound else _one_of(expected, found)):
+    if value is not None and (_within(bound, expected, value) if bound else _one_of(expected, value)):
         return None
-    said = "not said" if found is None else _text(found)
-    return f"expected {name} {bound or '='} {_text(expected)}, actual {said}"
+    shown = "not said" if value is None else _text(value)
+    return f"expected {name} {bound or '='} {_text(expected)}, actual {shown}"
 
 
-def _one_of(expected: Any, found: Any) -> bool:
+def _one_of(expected: Any, value: Any) -> bool:
     alternatives = expected if isinstance(expected, tuple | list) else (expected,)
-    return any(_same(alternative, found) for alternative in alternatives)
+    return any(_same(alternative, value) for alternative in alternatives)
 
 
-def _same(expected: Any, found: Any) -> bool:
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found
-    a, b = _number(expected), _number(found)
+def _same(expected: Any, value: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    a, b = _number(expected), _number(value)
     if a is not None and b is not None:
         return math.isclose(a, b, rel_tol=1e-9)
-    return isinstance(found, str) and str(expected) == found
+    return isinstance(value, str) and str(expected) == value
 
 
-def _within(bound: str, expected: Any, found: Any) -> bool:
-    limit, number = _number(expected), _number(found)
+def _within(bound: str, expected: Any, value: Any) -> bool:
+    limit, number = _number(expected), _number(value)
     if limit is None or number is None:
         return False
     return number >= limit if bound == "≥" else number <= limit

@@ -1,6 +1,6 @@
 """What a measurement must prove about itself before anyone compares it with a bar.
 
-Each gate looks at every repetition: one that was not what it is said to have been spoils the number that is made of
+Each gate looks at every repetition: one that did not run as declared spoils the number that is made of
 all of them. That no byte was read twice is about all repetitions together. A gate whose numbers were not recorded is
 not passed. Numbers and units: ``evidence.Measurement``.
 """

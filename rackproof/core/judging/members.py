@@ -34,7 +34,7 @@ def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
 
 
 def subject_name(scope: Scope, members: Sequence[str]) -> str:
-    """``subject_of``, short of sorting and joining where one member stands alone; asked several times a verdict."""
+    """``subject_of``, short of sorting and joining for a single member; called several times a verdict."""
     return members[0] if len(members) == 1 and scope is not Scope.RACK else subject_of(scope, members)
 
 

@@ -115,7 +115,7 @@ class Numbers:
         return _number(question, answer)
 
     def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
-        """The number of the rack that some of ``names`` and nobody else took part in, and who they were."""
+        """The number of the rack that only nodes of ``names`` took part in, and those nodes."""
         answer = self._index.find_part(question.metric, names, question.labels)
         if isinstance(answer, Absent):
             return _refusal(answer), frozenset()

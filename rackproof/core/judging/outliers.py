@@ -47,7 +47,7 @@ def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
 
 
 def _answers(outlier: Outlier, asked: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
-    """By node, or by pair; empty where there is nobody to compare."""
+    """By node, or by pair; empty without peers to compare with."""
     scope, members, names = outlier.scope, numbers.members, numbers.members.group(outlier.members)
     if scope in (Scope.GPU, Scope.NIC):
         return {name: _worst_device(scope, asked, name, numbers) for name in names}
@@ -66,11 +66,11 @@ def _worst_device(scope: Scope, asked: Question, node: str, numbers: Numbers) ->
     simulated = any(answer.simulated for answer in answers.values())
     if fault := incomplete(scope, answers):
         return NoNumber(*fault, raw=raw, simulated=simulated, records=records)
-    found = {device: answer for device, answer in answers.items() if isinstance(answer, Number)}
+    measured = {device: answer for device, answer in answers.items() if isinstance(answer, Number)}
     worst = min if METRICS[asked.metric].higher_is_better else max
-    device = worst(found, key=lambda name: found[name].value)
-    remark = "; ".join(filter(None, (f"{device}, the worst of {len(found)}", found[device].remark)))
-    return found[device]._replace(raw=raw, records=records, simulated=simulated, remark=remark)
+    device = worst(measured, key=lambda name: measured[name].value)
+    remark = "; ".join(filter(None, (f"{device}, the worst of {len(measured)}", measured[device].remark)))
+    return measured[device]._replace(raw=raw, records=records, simulated=simulated, remark=remark)
 
 
 class _Peers:

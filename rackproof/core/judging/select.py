@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     conditions: Mapping[str, Any] = {}
     companions: Mapping[str, tuple[float, ...]] = {}
     records: tuple[int, ...] = ()
-    """Where in the evidence it stands; empty where that is not known."""
+    """Its place in the evidence; empty where unknown."""
     later: str | None = None
     """Why a later attempt at the same thing failed."""
 
@@ -135,7 +135,7 @@ class Index:
         return _failed(metric, candidates.values(), where)
 
     def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | Absent:
-        """The one rack measurement that carries ``where``, whichever of ``names`` and nobody else took part."""
+        """The one rack measurement that carries ``where``, in which only nodes of ``names`` took part."""
         group, about = frozenset(names), (metric, Scope.RACK.value, Scope.RACK.value)
         candidates = [
             answer for (_, members), answer in self._by_subject.get(about, {}).items() if members and members <= group

@@ -30,7 +30,7 @@ def samples_needed(statistic: Statistic) -> int:
 
 
 def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
-    """The one number that stands for the repetitions of a measurement.
+    """The one number that represents the repetitions of a measurement.
 
     ``samples`` is not empty, and has ``samples_needed`` of them: ValueError otherwise.
     """

@@ -11,7 +11,7 @@ Fact = float | int | str | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """An input that an answer hangs on."""
+    """An input that an answer depends on."""
 
     input: str
     value: str

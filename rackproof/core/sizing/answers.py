@@ -45,6 +45,6 @@ class Memo:
 
 
 def memo(architecture: Architecture, inputs: Inputs) -> Memo:
-    """Every answer for these inputs, and what each hangs on."""
+    """Every answer for these inputs, and what each depends on."""
     answers = with_dependences(inputs, ASKS)
     return Memo(architecture.metadata.title, View(inputs), answers, pointers(architecture))

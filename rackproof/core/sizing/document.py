@@ -44,12 +44,12 @@ def to_json(memo: Memo) -> str:
 
 def _input(inputs: Inputs, name: str) -> dict[str, Any]:
     origin: Origin = inputs.origins[name]
-    found: dict[str, Any] = {"value": inputs.value(name), "unit": inputs.spec(name).unit, "source": origin.source}
+    entry: dict[str, Any] = {"value": inputs.value(name), "unit": inputs.spec(name).unit, "source": origin.source}
     if origin.status is not None:
-        found["status"] = origin.status.value
+        entry["status"] = origin.status.value
     if origin.note:
-        found["note"] = origin.note
-    return found
+        entry["note"] = origin.note
+    return entry
 
 
 def _phase(phase: Phase) -> dict[str, Any]:

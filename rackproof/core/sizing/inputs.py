@@ -69,12 +69,12 @@ class Inputs:
         """Of the input ``name``, in its SI unit. Raises SizingError for an unknown name."""
         tenants, key = self._place(name)
         if not tenants:
-            found: Any = self.system
+            value: Any = self.system
             for part in key.split("."):
-                found = getattr(found, part)
+                value = getattr(value, part)
         else:
-            found = getattr(self.tenants[tenants[0]], key)
-        return None if found is None else float(found)
+            value = getattr(self.tenants[tenants[0]], key)
+        return None if value is None else float(value)
 
     def spec(self, name: str) -> Spec:
         tenants, key = self._place(name)
@@ -222,19 +222,19 @@ def _read(
     where: str,
 ) -> float | None:
     """One input out of the file; its origin is noted under ``name``."""
-    found: Any = block
+    value: Any = block
     written = True
     for part in key.split("."):
-        written = written and part in found.model_fields_set
-        found = getattr(found, part)
+        written = written and part in value.model_fields_set
+        value = getattr(value, part)
     place = f"{where}.{key}"
-    if isinstance(found, Figure):
-        source = architecture.metadata.sources.get(found.source)
+    if isinstance(value, Figure):
+        source = architecture.metadata.sources.get(value.source)
         status = source.status if source else None
-        origins[name] = Origin(found.source, found.unit, status, found.note, place)
-        return None if found.value is None else convert(found.value, found.unit, spec.unit)
+        origins[name] = Origin(value.source, value.unit, status, value.note, place)
+        return None if value.value is None else convert(value.value, value.unit, spec.unit)
     origins[name] = Origin("file" if written else DEFAULT, spec.unit, key=place, absent=not written)
-    return None if found is None else float(found)
+    return None if value is None else float(value)
 
 
 def _plain(fields: Mapping[str, float | None]) -> dict[str, Any]:

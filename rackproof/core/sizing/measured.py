@@ -45,7 +45,7 @@ class Comparison(_Record):
     measured: float | None
     measured_stage: str | None
     directly: bool = True
-    """False: nobody ran the workload; this is the model's answer with links and storage as measured."""
+    """False: the workload was not run; this is the model's answer with links and storage as measured."""
 
     @property
     def agrees(self) -> bool | None:
@@ -78,17 +78,17 @@ def predicted_and_measured(architecture: Architecture, measurements: Sequence[Me
     """The model's bottleneck and the run's, in a few lines."""
     if architecture.sizing is None or not architecture.workloads:
         return _nothing("no sizing inputs in the architecture")
-    found = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
-    if isinstance(found, str):
-        return _nothing(found)
+    figures = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
+    if isinstance(figures, str):
+        return _nothing(figures)
     comparisons = []
     try:
         for index, name in enumerate(architecture.workloads):
-            declared = inputs_of(architecture, [Choice(name)]).replaced("nodes", float(found.clients))
+            declared = inputs_of(architecture, [Choice(name)]).replaced("nodes", float(figures.clients))
             if index == 0:
-                reading = _reading(declared, found)
+                reading = _reading(declared, figures)
                 comparisons.append(reading)
-            comparisons.append(_workload(name, declared, _as_measured(declared, found, reading), measurements))
+            comparisons.append(_workload(name, declared, _as_measured(declared, figures, reading), measurements))
     except SizingError as error:
         return _nothing(str(error))
     return PredictedAndMeasured(lines=tuple(_line(c) for c in comparisons), comparisons=tuple(comparisons))
@@ -105,11 +105,11 @@ def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _
         name = m.labels.get("storage", "")
         if m.metric == _READ and m.scope is Scope.RACK and len(m.members) >= len(reads.get(name, m).members):
             reads[name] = m
-    wanted = architecture.sizing.storage if architecture.sizing else None
+    storage = architecture.sizing.storage if architecture.sizing else None
     shared = [name for name in reads if name in architecture.storage and architecture.storage[name].class_ != "local"]
-    if wanted is None and len(shared) > 1:
+    if storage is None and len(shared) > 1:
         return f"sizing.storage does not say which of {words.listed(sorted(shared))} feeds the workloads"
-    name = wanted or (shared[0] if shared else "")
+    name = storage or (shared[0] if shared else "")
     if name not in reads:
         return f"the read bandwidth of {name or 'a shared storage'} was not measured"
     read = reads[name]
@@ -125,17 +125,19 @@ def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _
 def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> float | None:
     """B/s."""
     values = [convert(median(m.samples), m.unit, "B/s") for m in measurements if (m.metric, m.scope) == (metric, scope)]
-    found = median(values) if values else 0.0
-    return found if found > 0 else None
+    rate = median(values) if values else 0.0
+    return rate if rate > 0 else None
 
 
-def _reading(inputs: Inputs, found: _Found) -> Comparison:
+def _reading(inputs: Inputs, figures: _Found) -> Comparison:
     """The storage benchmark: nothing but the path from storage to nodes."""
     system, unit = inputs.system, inputs.system.unit
-    each = None if system.connections is None or system.connection_rate is None else system.connection_rate
+    per_connection = None if system.connections is None or system.connection_rate is None else system.connection_rate
     paths = {
         StageName.NETWORK: None if system.node_bandwidth is None else system.nodes * system.node_bandwidth,
-        StageName.CONNECTIONS: None if each is None else system.nodes * (system.connections or 0) * each,
+        StageName.CONNECTIONS: None
+        if per_connection is None
+        else system.nodes * (system.connections or 0) * per_connection,
         StageName.BANDWIDTH: None if unit.read is None else unit.count * unit.read,
         StageName.STORAGE_PORTS: None
         if unit.ports is None or unit.port_rate is None
@@ -143,45 +145,45 @@ def _reading(inputs: Inputs, found: _Found) -> Comparison:
     }
     known = {name: rate for name, rate in paths.items() if rate is not None}
     least = min(known, key=lambda name: known[name]) if StageName.BANDWIDTH in known else None
-    if found.link is not None:
-        known[StageName.NETWORK] = system.nodes * system.storage_ports * found.link
-    if (ports := _storage_ports(inputs, found)) is not None:
+    if figures.link is not None:
+        known[StageName.NETWORK] = system.nodes * system.storage_ports * figures.link
+    if (ports := _storage_ports(inputs, figures)) is not None:
         known[StageName.STORAGE_PORTS] = ports
-    full = sorted((found.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
+    full = sorted((figures.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
     # Whatever is between the nodes and the storage has room to spare: then the storage itself gives no more.
     actual = full[-1][1] if full and full[-1][0] >= AT_LIMIT else StageName.BANDWIDTH if full else None
     return Comparison(
-        subject=f"read of {found.storage} by {words.count(found.clients, 'node')}",
+        subject=f"read of {figures.storage} by {words.count(figures.clients, 'node')}",
         unit="B/s",
         predicted=paths[least] if least else None,
         predicted_stage=TITLES[least] if least else None,
-        measured=found.read,
+        measured=figures.read,
         measured_stage=TITLES[actual] if actual else None,
     )
 
 
-def _storage_ports(inputs: Inputs, found: _Found) -> float | None:
-    """B/s of all ports of the storage as measured; where nobody measured them, ports of the same line rate as a node's
+def _storage_ports(inputs: Inputs, figures: _Found) -> float | None:
+    """B/s of all ports of the storage as measured; where unmeasured, ports of the same line rate as a node's
     are taken to give what a node's give."""
     system, unit = inputs.system, inputs.system.unit
-    if found.ports is not None or found.link is None or unit.ports is None or unit.port_rate != system.port_rate:
-        return found.ports
-    return unit.count * unit.ports * found.link
+    if figures.ports is not None or figures.link is None or unit.ports is None or unit.port_rate != system.port_rate:
+        return figures.ports
+    return unit.count * unit.ports * figures.link
 
 
-def _as_measured(inputs: Inputs, found: _Found, reading: Comparison) -> Inputs:
+def _as_measured(inputs: Inputs, figures: _Found, reading: Comparison) -> Inputs:
     """The inputs with links and storage as the run found them."""
     system, unit = inputs.system, inputs.system.unit
-    ports = _storage_ports(inputs, found)
-    if found.link is not None:
+    ports = _storage_ports(inputs, figures)
+    if figures.link is not None:
         # the model takes its share of a line rate, a measured rate is what is left of one
-        inputs = inputs.replaced("port_rate", found.link / system.port_efficiency)
+        inputs = inputs.replaced("port_rate", figures.link / system.port_efficiency)
     if ports is not None and unit.ports is not None:
         inputs = inputs.replaced("unit.port_rate", ports / (unit.count * unit.ports * system.port_efficiency))
-    each = found.read / inputs.system.unit.count
+    per_unit = figures.read / inputs.system.unit.count
     declared = inputs.system.unit.read
-    if reading.measured_stage == TITLES[StageName.BANDWIDTH] or declared is None or each > declared:
-        inputs = inputs.replaced("unit.read", each)
+    if reading.measured_stage == TITLES[StageName.BANDWIDTH] or declared is None or per_unit > declared:
+        inputs = inputs.replaced("unit.read", per_unit)
     return inputs
 
 
@@ -209,7 +211,7 @@ def _stage(phase: Phase) -> str | None:
 
 
 def _line(c: Comparison) -> str:
-    def said(value: float | None, stage: str | None) -> str:
+    def described(value: float | None, stage: str | None) -> str:
         if value is None:
             return "unknown"
         rate = words.bandwidth(value) if c.unit == "B/s" else f"{words.number(value)} {c.unit}"
@@ -219,5 +221,5 @@ def _line(c: Comparison) -> str:
     if c.predicted and c.measured is not None:
         verdict += f", {words.percent(c.measured / c.predicted)} of the rate"
     how = "measured" if c.directly else "with links and storage as measured"
-    predicted, measured = said(c.predicted, c.predicted_stage), said(c.measured, c.measured_stage)
+    predicted, measured = described(c.predicted, c.predicted_stage), described(c.measured, c.measured_stage)
     return f"{c.subject}: predicted {predicted}; {how} {measured} ({verdict})"

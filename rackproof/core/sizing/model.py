@@ -2,7 +2,7 @@
 
 A sample passes through every stage on its way from disk to GPU, so the slowest stage sets the pace of all. Stages
 inside the nodes belong to one tenant, which has nodes of its own; the storage is shared by all tenants, who slow down
-alike when it is short. A stage whose figures nobody has given is listed as unknown and left out of the comparison.
+alike when it is short. A stage without figures is listed as unknown and left out of the comparison.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stage:
     ceiling: float
     """Utilisation that it may be planned for."""
     tenant: str | None = None
-    """Whose it is; None: everybody's."""
+    """The tenant that it belongs to; None: shared by all."""
     capacity: float | None = None
     """Samples a second at 100 % utilisation; of a shared stage in the tenants' proportions."""
     utilisation: float | None = None
@@ -151,7 +151,7 @@ def residency(inputs: Inputs, tenant: Tenant) -> float | None:
 
 
 def residency_missing(inputs: Inputs) -> tuple[str, ...]:
-    """Inputs without which nobody knows what the caches hold. A local tier that the file does not have is no tier."""
+    """Inputs without which the content of the caches is unknown. A local tier that the file lacks is no tier."""
     names = ["client_cache"] if inputs.system.client_cache is None else []
     if inputs.system.local_tier is None and not inputs.origins["local_tier"].absent:
         names.append("local_tier")
@@ -181,7 +181,7 @@ def _phase(name: PhaseName, inputs: Inputs, hits: Sequence[float]) -> Phase:
     shared = _shared_stages(inputs, hits, weights)
     known = [total(limits), _least(shared)]
     if len(inputs.tenants) > 1 and known[0] is None:
-        rate = None  # nobody can say in which proportion the tenants share
+        rate = None  # the tenants' proportion is unknown
     else:
         rate = min((r for r in known if r is not None), default=None)
     rates = [None if rate is None or weights is None else w * rate for w in weights or [1.0] * len(own)]
@@ -227,11 +227,11 @@ def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
         s = replace(s, capacity=nodes * system.node_bandwidth / per_sample)
     found.append(s)
 
-    connections, each = system.connections, system.connection_rate
-    needs = {"connections_per_node": connections, "connection_rate": each, named("sample_size"): size}
+    connections, per_connection = system.connections, system.connection_rate
+    needs = {"connections_per_node": connections, "connection_rate": per_connection, named("sample_size"): size}
     s = stage(StageName.CONNECTIONS, 1.0, needs, True)
-    if connections is not None and each is not None and per_sample:
-        s = replace(s, capacity=nodes * connections * each / per_sample)
+    if connections is not None and per_connection is not None and per_sample:
+        s = replace(s, capacity=nodes * connections * per_connection / per_sample)
     found.append(s)
     found.append(_outstanding(inputs, tenant, hit, stage))
     return found
@@ -273,7 +273,7 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
         else unit.ports * unit.port_rate * inputs.system.port_efficiency
     )
     proportions = () if weights else tuple(f"the rate of {t.name} by itself is unknown" for t in tenants)
-    wanted: tuple[tuple[StageName, float, float | None, list[float | None], list[str], list[str]], ...] = (
+    stages: tuple[tuple[StageName, float, float | None, list[float | None], list[str], list[str]], ...] = (
         (StageName.STORAGE_PORTS, ceilings.network, ports, sizes, ["unit.ports", "unit.port_rate"], ["sample_size"]),
         (StageName.BANDWIDTH, ceilings.storage, unit.read, sizes, ["unit.read"], ["sample_size"]),
         (StageName.REQUESTS, ceilings.storage, unit.read_iops, requests, ["unit.read_iops"],
@@ -281,7 +281,7 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
         (StageName.OPENS, ceilings.storage, unit.opens, files, ["unit.opens"], ["files_per_sample"]),
     )  # fmt: skip
     found = []
-    for name, ceiling, each, costs, system_keys, tenant_keys in wanted:
+    for name, ceiling, each, costs, system_keys, tenant_keys in stages:
         keys = [*system_keys, *(inputs.name_of(t, key) for t in tenants for key in tenant_keys)]
         missing = tuple(inputs.lacking(key) for key in keys if inputs.value(key) is None)
         if all(hit >= 1 for hit in hits):

@@ -189,7 +189,7 @@ def _job_time(inputs: Inputs) -> float | None:
 
 
 def smallest(found: tuple[Network, ...], later: bool = False) -> int | None:
-    """Gb/s of the smallest network that fits; None where none does or nobody knows."""
+    """Gb/s of the smallest network that fits; None where none does or it is unknown."""
     return next((n.gbps for n in found if (n.fits_later if later else n.fits_first)), None)
 
 
@@ -199,20 +199,20 @@ def units(inputs: Inputs, phase: Phase) -> Units:
     samples = [demand(inputs, t).samples_per_s for t in inputs.tenants]
     hits = [flow.hit for flow in phase.flows]
 
-    def asked(costs: list[float | None]) -> float | None:
+    def rate_of(costs: list[float | None]) -> float | None:
         return total(
             None if n is None or c is None else n * c * (1 - h) for n, c, h in zip(samples, costs, hits, strict=True)
         )
 
-    read = asked([t.sample_size for t in inputs.tenants])
-    requests = asked([t.requests_per_sample for t in inputs.tenants])
+    read = rate_of([t.sample_size for t in inputs.tenants])
+    requests = rate_of([t.requests_per_sample for t in inputs.tenants])
     port = None if unit.ports is None or unit.port_rate is None else unit.ports * unit.port_rate
     datasets = [t.dataset for t in inputs.tenants if t.dataset is not None]
     return Units(
         _over(read, unit.read, ceilings.storage),
         _over(read, unit.read_measured, ceilings.storage),
         _over(requests, unit.read_iops, ceilings.storage),
-        _over(asked([t.files_per_sample for t in inputs.tenants]), unit.opens, ceilings.storage),
+        _over(rate_of([t.files_per_sample for t in inputs.tenants]), unit.opens, ceilings.storage),
         _over(read, port, ceilings.network * system.port_efficiency),
         _over(sum(datasets) if datasets else None, unit.capacity, 1.0),
     )
@@ -310,7 +310,7 @@ def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
 
 
 def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
-    """How long the job stands still while its state is written, at the pace of the storage or of the nodes' ports."""
+    """How long the job stops while its state is written, at the pace of the storage or of the nodes' ports."""
     system, unit = inputs.system, inputs.system.unit
     names = {inputs.name_of(tenant, "checkpoint"): tenant.checkpoint, "unit.write": unit.write}
     missing = tuple(inputs.lacking(name) for name, value in names.items() if value is None)

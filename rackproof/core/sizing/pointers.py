@@ -18,21 +18,21 @@ def pointers(architecture: Architecture) -> tuple[Answer, ...]:
 
 
 def _poc(architecture: Architecture) -> Answer:
-    wanted = ("storage.", "training.", "ingest.", "link.")
-    found = [c for c in architecture.criteria if c.metric.startswith(wanted)]
+    prefixes = ("storage.", "training.", "ingest.", "link.")
+    criteria = [c for c in architecture.criteria if c.metric.startswith(prefixes)]
     says = ["What is expected stands above; what is got has to be measured."]
-    if found:
-        says.append(f"rackproof bench measures it, and {architecture.metadata.id} judges it by {_ids(found)}.")
+    if criteria:
+        says.append(f"rackproof bench measures it, and {architecture.metadata.id} judges it by {_ids(criteria)}.")
     else:
         says.append(f"{architecture.metadata.id} has no criterion for it, so no certificate would notice a shortfall.")
     return Answer("poc", "What performance is expected of a proof of concept, and what is got?", tuple(says))
 
 
 def _containers(architecture: Architecture) -> Answer:
-    found = [c for c in architecture.criteria if "container" in f"{c.id} {c.title} {' '.join(c.where)}".lower()]
+    criteria = [c for c in architecture.criteria if "container" in f"{c.id} {c.title} {' '.join(c.where)}".lower()]
     says = ["The model knows no containers: whether one costs throughput is a matter of measuring the same read twice."]
-    if found:
-        says.append(f"{architecture.metadata.id} has {_ids(found)} for that.")
+    if criteria:
+        says.append(f"{architecture.metadata.id} has {_ids(criteria)} for that.")
     else:
         says.append(
             f"{architecture.metadata.id} has no criterion for it: mount the shared storage on the host, pass it into "

@@ -46,7 +46,7 @@ def _phase_sentence(view: View, phase: Phase) -> str:
     if not phase.binding:
         return f"In the {phase.name}: unknown, no stage has all its figures."
     names = words.listed([title_of(s) for s in phase.binding])
-    # With a stage unknown nobody can say that another one sets the pace, only that it is the narrowest in sight.
+    # With a stage unknown, the narrowest known stage is not proven to set the pace.
     lead = "the narrowest of the known stages is" if phase.unknown else "the pace is set by"
     text = f"In the {phase.name} {lead} {names}: {_rate(phase)}"
     rest = [s for s in phase.by_pressure if s not in phase.binding]
@@ -84,11 +84,11 @@ def concurrency(view: View) -> Answer:
         how = (
             "as the architecture assumes" if edge.latency_assumed else f"at {words.percent(edge.utilisation or 0)} load"
         )
-        each = edge.outstanding / system.nodes
-        split = "" if system.connections is None else f", {words.number(each / system.connections)} a connection"
+        per_node = edge.outstanding / system.nodes
+        split = "" if system.connections is None else f", {words.number(per_node / system.connections)} a connection"
         says.append(
             f"The job asks for {words.number(edge.requests_per_s)} reads/s; at {words.duration(edge.latency_s)} each "
-            f"({how}) that is {words.number(edge.outstanding)} in flight, {words.number(each)} a node{split}."
+            f"({how}) that is {words.number(edge.outstanding)} in flight, {words.number(per_node)} a node{split}."
         )
     if edge.knee is not None and edge.service_per_s is not None:
         says.append(
@@ -133,7 +133,7 @@ def network(view: View) -> Answer:
     unknown = view.tenants_lacking("rate_per_gpu", "sample_size")
     if unknown:
         return Answer("network", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
-    found = {n.gbps: n for n in view.networks}
+    by_rate = {n.gbps: n for n in view.networks}
     first = smallest(view.networks)
     later = smallest(view.networks, later=True) if view.later else None
     ports = words.count(view.inputs.system.storage_ports, "port")
@@ -142,9 +142,9 @@ def network(view: View) -> Answer:
     says[0] += (
         f", {_choice(later)} after it." if view.later else f"; after it unknown, {'; '.join(view.later_missing)}."
     )
-    best = found[NETWORKS[-1]].job_s
+    best = by_rate[NETWORKS[-1]].job_s
     for gbps in NAMED_NETWORKS:
-        n = found[gbps]
+        n = by_rate[gbps]
         load = f"{words.percent(n.first or 0.0)} in the first epoch"
         load += "" if n.later is None else f", {words.percent(n.later)} after"
         effect = ""

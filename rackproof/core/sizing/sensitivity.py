@@ -1,6 +1,6 @@
-"""What an answer hangs on, found by asking again with every input a little and a lot different.
+"""What an answer depends on: every answer is computed again with each input changed a little and a lot.
 
-Nobody keeps a list of dependences by hand, so none can be forgotten or outlive the equation that made it true.
+There is no list of dependences to maintain, so none can be forgotten or outlive its equation.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class _Neighbours:
     def view(self, name: str, factor: float) -> View | None:
         """With one input times ``factor``; None where the input cannot be that, or rounds to what it is."""
         value, spec = self.inputs.value(name) or 0.0, self.inputs.spec(name)
-        other = value * factor
+        changed = value * factor
         if spec.whole:
-            other = float(max(1, round(other)))
+            changed = float(max(1, round(changed)))
         if spec.share:
-            other = min(1.0, other)
-        key = (name, other)
+            changed = min(1.0, changed)
+        key = (name, changed)
         if key not in self._built:
-            self._built[key] = None if other == value else self._build(name, other)
+            self._built[key] = None if changed == value else self._build(name, changed)
         return self._built[key]
 
     def _build(self, name: str, value: float) -> View | None:
@@ -56,18 +56,18 @@ class _Neighbours:
 
 
 def with_dependences(inputs: Inputs, asks: Mapping[str, Ask]) -> tuple[Answer, ...]:
-    """Every answer, with the inputs that it hangs on: those that can change a decision first, the nearest in front."""
+    """Every answer, with the inputs that it depends on: those that can change a decision first, nearest first."""
     here, around = View(inputs), _Neighbours(inputs)
     answers = []
     for ask in asks.values():
         answer = ask(here)
-        found = [d for name in _variable(inputs) if (d := _dependence(around, name, ask, answer)) is not None]
-        answers.append(replace(answer, hangs_on=tuple(d for _, d in sorted(found, key=lambda item: item[0]))))
+        dependences = [d for name in _variable(inputs) if (d := _dependence(around, name, ask, answer)) is not None]
+        answers.append(replace(answer, hangs_on=tuple(d for _, d in sorted(dependences, key=lambda item: item[0]))))
     return tuple(answers)
 
 
 def _variable(inputs: Inputs) -> list[str]:
-    """Inputs that have a number, and a number that somebody might argue about."""
+    """Inputs with a number that can reasonably be varied."""
     return [
         name
         for name in inputs.names
@@ -78,7 +78,7 @@ def _variable(inputs: Inputs) -> list[str]:
 
 
 def _dependence(around: _Neighbours, name: str, ask: Ask, answer: Answer) -> tuple[float, Dependence] | None:
-    """How much ``answer`` hangs on an input, with a key to sort by; None where it does not."""
+    """How much ``answer`` depends on an input, with a key to sort by; None where it does not."""
     inputs = around.inputs
     moved: dict[float, float] = {}
     tips: list[float] = []

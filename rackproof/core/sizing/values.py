@@ -1,6 +1,6 @@
 """The sizing model's inputs as plain numbers in SI units: bytes, bytes a second, seconds, shares of one.
 
-``None`` is a figure that nobody has given. Names are the keys of a reference architecture's ``sizing:`` and
+``None`` is a figure that was not given. Names are the keys of a reference architecture's ``sizing:`` and
 ``workloads:`` blocks; ``SYSTEM`` and ``WORKLOAD`` say how each is measured.
 """
 
@@ -182,7 +182,7 @@ class Origin:
     status: SourceStatus | None = None
     note: str | None = None
     key: str = ""
-    """Where it stands in the file: ``sizing.unit.read``."""
+    """Its path in the file: ``sizing.unit.read``."""
     absent: bool = False
     """The file has no such key, as opposed to a figure that is unpublished."""
 

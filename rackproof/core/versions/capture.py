@@ -105,17 +105,17 @@ def platform_key(machine: Machine) -> str:
 
 def differing(captures: Mapping[str, Captured]) -> tuple[Differing, ...]:
     """Nodes that differ from most of their platform: in kernel, a locked package, or firmware."""
-    found = []
-    for platform in sorted({platform_key(each.machine) for each in captures.values()}):
-        nodes = {name: each for name, each in captures.items() if platform_key(each.machine) == platform}
-        facts = {name: _facts(each) for name, each in nodes.items()}
-        for what in sorted({key for each in facts.values() for key in each}):
-            values = {name: each.get(what, "not there") for name, each in facts.items()}
+    differences = []
+    for platform in sorted({platform_key(capture.machine) for capture in captures.values()}):
+        nodes = {name: capture for name, capture in captures.items() if platform_key(capture.machine) == platform}
+        facts = {name: _facts(capture) for name, capture in nodes.items()}
+        for what in sorted({key for known in facts.values() for key in known}):
+            values = {name: known.get(what, "not there") for name, known in facts.items()}
             # What only some roles have (a driver on GPU nodes) is no difference; two versions of it are.
             present = {name: value for name, value in values.items() if value != "not there"}
             usual = Counter(present.values()).most_common(1)[0][0]
-            found += [Differing(name, what, value, usual) for name, value in present.items() if value != usual]
-    return tuple(found)
+            differences += [Differing(name, what, value, usual) for name, value in present.items() if value != usual]
+    return tuple(differences)
 
 
 def _facts(captured: Captured) -> dict[str, str]:
@@ -166,7 +166,7 @@ def _component(key: str, packages: Mapping[str, str], captured: Captured, base: 
         entry["precompiled"] = "nvidia" not in captured.dkms
         entry["dkms"] = [] if entry["precompiled"] else ["nvidia"]
     elif key == "network":
-        entry.setdefault("stack", "doca" if any(each.startswith("doca") for each in packages) else "mlnx_ofed")
+        entry.setdefault("stack", "doca" if any(package.startswith("doca") for package in packages) else "mlnx_ofed")
         ours = re.compile(r"mlnx|iser|isert|srp|knem|xpmem|kernel-mft")
         entry["dkms"] = [module for module in captured.dkms if ours.match(module)]
     elif key == "gds":

@@ -29,7 +29,7 @@ class Choices:
     gds: bool = False
     """GPUDirect Storage is asked for, beside ``gpu.gds``."""
     secure_boot: bool | None = None
-    """As nodes say; None where nobody asked them."""
+    """As nodes report; None where they were not asked."""
     nfs_driver: str | None = None
     """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
     virtualised: bool = False
@@ -45,7 +45,7 @@ class Choices:
     nic_source: str | None = None
     """The inventory's ``nic_stack.source``."""
     pci_settings: tuple[str, ...] = ()
-    """Keys of ``nic_stack`` that stand in the configuration space of adapters: ``max_read_request``."""
+    """Keys of ``nic_stack`` that are in the configuration space of adapters: ``max_read_request``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Plan:
     @property
     def clients(self) -> frozenset[str]:
         types = {storage.fstype for storage in self.architecture.storage.values()}
-        named = {{"wekafs": "weka"}.get(each, each) for each in types}
+        named = {{"wekafs": "weka"}.get(filesystem, filesystem) for filesystem in types}
         return frozenset({*named, *map(str, self.components.clients)})
 
     @property
@@ -118,4 +118,4 @@ class Plan:
 
 
 Rule = Callable[[Plan], Iterator[tuple[Side, Side, str, str]]]
-"""One side, the other, what happens, the way out."""
+"""One side, the other, what happens, and what to do."""

@@ -214,7 +214,7 @@ def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 
 
 def _secure_boot_dkms(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
-    built = [key for key, each in plan.components.named() if each.dkms]
+    built = [key for key, component in plan.components.named() if component.dkms]
     if plan.secure_boot and built:
         yield (
             Side("Secure Boot", "modules that are signed with an enrolled key"),
@@ -258,18 +258,18 @@ def _firmware_cnp(architecture: Architecture) -> int | None:
 
 def _tos(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
-    asked = plan.choices.nccl.get("NCCL_IB_TC")
-    if lossless is None or asked is None or not asked.isdigit():
+    traffic_class = plan.choices.nccl.get("NCCL_IB_TC")
+    if lossless is None or traffic_class is None or not traffic_class.isdigit():
         return
     forced = lossless.traffic_class if lossless.traffic_class is not None else lossless.tos
-    if forced is None or forced == int(asked):
+    if forced is None or forced == int(traffic_class):
         return
     if forced == 0 or lossless.traffic_class is None:
         consequence = "NCCL's traffic and that of the RDMA connection manager are in different classes"
     else:
         consequence = "the driver's value wins, and NCCL's has no effect"
     yield (
-        Side("NCCL_IB_TC", f"traffic class {asked}"),
+        Side("NCCL_IB_TC", f"traffic class {traffic_class}"),
         Side("fabric.lossless", f"traffic class {forced}"),
         consequence,
         "say one value in both places (106 is DSCP 26 with ECN), or leave NCCL_IB_TC out",

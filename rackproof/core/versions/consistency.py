@@ -20,7 +20,7 @@ class Contradiction:
     id: str
     platform: str
     key: str
-    """Where the second of them stands, ``components.fabric_manager.version``."""
+    """The path of the second of them, ``components.fabric_manager.version``."""
     message: str
     """What is expected and why, in one line."""
     way_out: str
@@ -42,7 +42,7 @@ def contradictions(versions: VersionSet) -> tuple[Contradiction, ...]:
 
 
 RULES: dict[str, Rule] = {
-    # id: rule; ids stand in messages and in tests
+    # id: rule; ids are used in messages and in tests
     "repository-kind": system_rules.repository_kind,
     "fabric-manager-version": gpu_rules.fabric_manager_version,
     "fabric-manager-name": gpu_rules.fabric_manager_name,

@@ -26,7 +26,7 @@ WAY_OUT: Final = "take the change back, or look at it and lock the file again: `
 
 
 def read_versions(text: str, name: str) -> VersionSet:
-    """The set, locked or a draft. ``name`` stands for the file in errors.
+    """The set, locked or a draft. ``name`` names the file in errors.
 
     Raises VersionSetError, ``file:line: key: what is wrong``, also for a file that was edited after it was locked.
     """
@@ -56,8 +56,8 @@ def require_locked(versions: VersionSet, name: str) -> None:
 
 def digest_of(data: Any) -> str:
     """sha256 of what a file says, its digest left out."""
-    said = {key: value for key, value in data.items() if key != "digest"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str, ensure_ascii=False).encode()).hexdigest()
+    content = {key: value for key, value in data.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str, ensure_ascii=False).encode()).hexdigest()
 
 
 def unpinned(versions: VersionSet) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def sealed(text: str, name: str) -> str:
     line = f"digest: {digest_of(Document(bare, name).data)}\n"
     with_digest, count = re.subn(r"^(name:.*\n)", lambda match: match[1] + line, bare, count=1, flags=re.MULTILINE)
     if not count:
-        raise VersionSetError(f"{name}: the key name stands on no line of its own; write `name: …`")
+        raise VersionSetError(f"{name}: the key name is on no line of its own; write `name: …`")
     read_versions(with_digest, name)  # what was written must be readable again
     return with_digest
 
@@ -107,11 +107,11 @@ def to_text(versions: VersionSet) -> str:
 
 
 def _complaint(error: ValidationError, document: Document) -> str:
-    found: list[ErrorDetails] = error.errors(include_url=False)
-    misspelled = {each["loc"][:-1] for each in found if each["type"] == "extra_forbidden"}
+    errors: list[ErrorDetails] = error.errors(include_url=False)
+    misspelled = {problem["loc"][:-1] for problem in errors if problem["type"] == "extra_forbidden"}
     # a required key that was misspelled is one mistake, and the misspelling says more
-    found = [each for each in found if each["type"] != "missing" or each["loc"][:-1] not in misspelled]
-    first, *others = sorted(found, key=lambda each: document.place(each["loc"])[1])
+    errors = [problem for problem in errors if problem["type"] != "missing" or problem["loc"][:-1] not in misspelled]
+    first, *others = sorted(errors, key=lambda problem: document.place(problem["loc"])[1])
     path: KeyPath = tuple(first["loc"])
     name, line = document.place(path)
     message = first["msg"].removeprefix("Value error, ")
@@ -127,7 +127,7 @@ def _complaint(error: ValidationError, document: Document) -> str:
 
 
 def _keys_at(path: KeyPath) -> tuple[str, ...]:
-    """Keys that may stand at a path, as files spell them; none where any may."""
+    """Keys allowed at a path, as files spell them; none where any is."""
     kinds: list[Any] = [VersionSet]
     for key in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, key)]
@@ -136,7 +136,7 @@ def _keys_at(path: KeyPath) -> tuple[str, ...]:
 
 
 def _inside(kind: Any, key: str | int) -> Iterator[Any]:
-    """What may stand below ``key`` in a value of type ``kind``."""
+    """The type below ``key`` in a value of type ``kind``."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         for name, field in kind.model_fields.items():
             if key in (name, field.alias):

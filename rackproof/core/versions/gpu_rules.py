@@ -159,19 +159,19 @@ def dcgm_cuda(name: str, platform: Platform) -> Iterator[Found]:
         match = re.search(r"-cuda(\d+)$", package)
         if match is None:
             continue
-        wanted = int(match[1])
-        oldest = tables.CUDA_DRIVERS.get(wanted)
-        if cuda and major(cuda.version) != wanted:
+        needed = int(match[1])
+        oldest = tables.CUDA_DRIVERS.get(needed)
+        if cuda and major(cuda.version) != needed:
             yield Found(
                 f"components.dcgm.packages.{package}",
-                f"is for CUDA {wanted}, the set has CUDA {cuda.version}",
+                f"is for CUDA {needed}, the set has CUDA {cuda.version}",
                 f"take datacenter-gpu-manager-4-cuda{major(cuda.version)}",
                 "NVIDIA DCGM user guide, installation (one package a major version of CUDA)",
             )
         elif driver and oldest and numbers(driver.version) < oldest:
             yield Found(
                 f"components.dcgm.packages.{package}",
-                f"is for CUDA {wanted}, which needs driver {'.'.join(map(str, oldest))}, actual {driver.version}",
+                f"is for CUDA {needed}, which needs driver {'.'.join(map(str, oldest))}, actual {driver.version}",
                 "take the package for an older CUDA",
                 tables.CUDA_SOURCE,
             )

@@ -16,7 +16,7 @@ ORDER: Final = ("repository", "key", "package", "wheel", "file", "image", "unlis
 
 @dataclass(frozen=True, slots=True)
 class MirrorItem:
-    """One thing to fetch, or (``unlisted``) what more there is and why nobody can say it here.
+    """One thing to fetch, or (``unlisted``) what more there is and why it cannot be listed.
 
     ``platform`` is empty for what does not depend on the operating system.
     """
@@ -29,7 +29,7 @@ class MirrorItem:
     repository: str = ""
     url: str = ""
     sha256: str = ""
-    """Empty for packages, which their repository signs, and for what nobody has pinned yet."""
+    """Empty for packages, which their repository signs, and for what is not pinned yet."""
     needed_by: str = ""
     """Component, or key of the inventory's data."""
 
@@ -75,7 +75,7 @@ def unlisted(what: str, platform: str, needed_by: str) -> MirrorItem:
 
 
 def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
-    """Every URL in a concern's inputs, with the digest that stands beside it.
+    """Every URL in a concern's inputs, with the digest beside it.
 
     ``url`` goes with ``sha256``, ``key_url`` with ``key_sha256`` and so on; ``image`` and ``images`` are references of
     container images; ``source`` may be a line of apt's with a URL in it.
@@ -140,4 +140,4 @@ def _basename(url: str) -> str:
 
 def merged(items: Iterable[MirrorItem]) -> tuple[MirrorItem, ...]:
     """Every item once, sorted: two runs of the same inventory give the same list."""
-    return tuple(sorted(set(items), key=lambda each: (ORDER.index(each.kind), *each.as_json().values())))
+    return tuple(sorted(set(items), key=lambda item: (ORDER.index(item.kind), *item.as_json().values())))

@@ -1,6 +1,6 @@
 """``versions.lock.yaml``: which version of everything, from where, for each operating system of a rack.
 
-A platform is complete by itself: what is installed on it stands below it, with the repositories it comes from.
+A platform is complete by itself: what is installed on it is listed below it, with the repositories it comes from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PackageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._:~^-]*$")]
 """To the last digit; with its epoch where the package has one."""
 PlatformName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*-[0-9][0-9.]*$")]
-"""ID and VERSION_ID of os-release: ``ubuntu-24.04``, ``debian-12``; ``rocky-9`` stands for all its minor versions."""
+"""ID and VERSION_ID of os-release: ``ubuntu-24.04``, ``debian-12``; ``rocky-9`` covers all its minor versions."""
 RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -47,7 +47,7 @@ class Repository(Model):
 
     kind: Literal["apt", "dnf"]
     url: Url
-    """apt: what stands after ``deb``; dnf: ``baseurl``."""
+    """apt: what follows ``deb``; dnf: ``baseurl``."""
     suites: tuple[Word, ...] = ()
     """apt only; ``/`` for a repository without suites."""
     components: tuple[Word, ...] = ()

@@ -36,7 +36,7 @@ OF_GPUS: Final = ("driver", "fabric_manager", "nvlsm", "imex", "cuda", "nccl", "
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One package of the set, as the package manager shall have it."""
+    """One package of the set, as it is named to the package manager."""
 
     name: str
     version: str
@@ -72,16 +72,16 @@ def applies(key: str, component: Component, machine: Machine, groups: Collection
     """Whether this machine gets a component: it has the hardware, and its groups (where they are said) are meant."""
     if component.roles and groups is not None and not set(component.roles) & set(groups):
         return False
-    gpus = [each for each in machine.devices(NVIDIA) if each.kind.startswith(GPU_KINDS)]
+    gpus = [device for device in machine.devices(NVIDIA) if device.kind.startswith(GPU_KINDS)]
     if key in OF_GPUS and not gpus:
         return False
-    behind_bridge = any(each.device.startswith(NVLINK_BEHIND_BRIDGE) for each in gpus)
+    behind_bridge = any(device.device.startswith(NVLINK_BEHIND_BRIDGE) for device in gpus)
     if key == "fabric_manager":
         return behind_bridge or bool(machine.devices(NVIDIA, SWITCH_KIND))
     if key == "nvlsm":
         return behind_bridge
     if key == "imex":
-        return any(each.device.startswith(RACK_SCALE) for each in gpus)
+        return any(device.device.startswith(RACK_SCALE) for device in gpus)
     return key != "network" or bool(machine.devices(MELLANOX))
 
 
@@ -89,11 +89,11 @@ def stage_components(
     platform: Platform, stage: str, machine: Machine | None = None, groups: Collection[str] | None = None
 ) -> tuple[tuple[str, Component], ...]:
     """Components of a stage by key, ``all`` is every stage; those of one machine where it is given."""
-    wanted = tuple(key for keys in STAGES.values() for key in keys) if stage == "all" else STAGES[stage]
+    keys = tuple(key for keys in STAGES.values() for key in keys) if stage == "all" else STAGES[stage]
     return tuple(
-        (name, each)
-        for name, each in platform.components.named()
-        if name.partition(".")[0] in wanted and (machine is None or applies(name, each, machine, groups))
+        (name, component)
+        for name, component in platform.components.named()
+        if name.partition(".")[0] in keys and (machine is None or applies(name, component, machine, groups))
     )
 
 
@@ -116,7 +116,9 @@ def component_packages(
     versions: VersionSet, machine: Machine, component: str, groups: Collection[str] | None = None
 ) -> tuple[LockedPackage, ...]:
     """Packages of one component, by its key: ``driver``, ``clients.lustre``. Raises VersionSetError."""
-    return tuple(each for each in stage_packages(versions, machine, "all", groups) if each.component == component)
+    return tuple(
+        package for package in stage_packages(versions, machine, "all", groups) if package.component == component
+    )
 
 
 def stage_dkms(
@@ -124,7 +126,7 @@ def stage_dkms(
 ) -> tuple[str, ...]:
     """DKMS modules that the components of a stage build."""
     chosen = stage_components(platform_of(versions, machine), stage, machine, groups)
-    return tuple(dict.fromkeys(name for _, each in chosen for name in each.dkms))
+    return tuple(dict.fromkeys(name for _, component in chosen for name in component.dkms))
 
 
 def stage_repositories(

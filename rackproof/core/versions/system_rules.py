@@ -20,23 +20,23 @@ def kernel_headers(name: str, platform: Platform) -> Iterator[Found]:
         base = release.removesuffix(".x86_64").removesuffix(".aarch64")
         images = [p for p, v in kernel.packages.items() if p in ("kernel", "kernel-core") and v.endswith(base)]
         headers = [p for p, v in kernel.packages.items() if p == "kernel-devel" and v.endswith(base)]
-        wanted = f"kernel-core and kernel-devel at {base}"
+        packages = f"kernel-core and kernel-devel at {base}"
     else:
         images = [p for p in kernel.packages if re.match(r"linux-image-(unsigned-)?", p) and p.endswith(release)]
         headers = [p for p in kernel.packages if p == f"linux-headers-{release}"]
-        wanted = f"linux-image-{release} and linux-headers-{release}"
-    builds = any(each.dkms for _, each in platform.components.named())
+        packages = f"linux-image-{release} and linux-headers-{release}"
+    builds = any(component.dkms for _, component in platform.components.named())
     if not images or (builds and not headers):
         yield Found(
             "components.kernel.packages",
-            f"expected {wanted}, actual {', '.join(kernel.packages)}",
+            f"expected {packages}, actual {', '.join(kernel.packages)}",
             "kernel and headers must be of the locked release, or DKMS builds for another one",
             "DeepOps nvidia-driver role, install-redhat.yml; slurm-appliance PR 428, 465",
         )
 
 
 def kernel_for_dkms(name: str, platform: Platform) -> Iterator[Found]:
-    built = [key for key, each in platform.components.named() if each.dkms]
+    built = [key for key, component in platform.components.named() if component.dkms]
     if built and platform.components.kernel is None:
         yield Found(
             "components.kernel",

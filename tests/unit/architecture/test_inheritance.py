@@ -182,7 +182,7 @@ def test_a_parent_that_cannot_be_read(folder: Path, extends: str, message: str) 
 
 def test_an_entry_that_stands_twice_in_a_child_is_named(folder: Path) -> None:
     twice = "criteria:\n- {id: nfs.read, severity: advisory}\n- {id: nfs.read, severity: required}\n"
-    assert refusal(folder, twice) == "child.yaml:6: criteria[nfs.read].id: 'nfs.read' stands in line 5 already"
+    assert refusal(folder, twice) == "child.yaml:6: criteria[nfs.read].id: 'nfs.read' is in line 5 already"
 
 
 @pytest.mark.parametrize(

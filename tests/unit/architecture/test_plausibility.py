@@ -219,7 +219,7 @@ class TestScatterAndPeers:
 
     def test_a_label_that_stands_twice(self) -> None:
         assert wrong(criterion(where={"storage": ["nfs", "nfs"]})) == [
-            "criteria.0.where.storage: 'nfs' stands there twice"
+            "criteria.0.where.storage: 'nfs' is listed twice"
         ]
 
 

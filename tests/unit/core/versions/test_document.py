@@ -58,7 +58,7 @@ def test_what_is_written_from_a_set_reads_as_the_same_set() -> None:
         ("version: 2.30.4, ", "", "nccl.version: required key is missing"),
         ("repository: doca", "repository: dodca", "there is no repository dodca"),
         ("{libnccl2: 2.30.4-1+cuda13.0}", "{libnccl2: 2.30}", "packages.libnccl2: input should be a valid string"),
-        ("name: example", "name: example\nname: twice", "stands in line 2 already"),
+        ("name: example", "name: example\nname: twice", "is in line 2 already"),
         ("apiVersion: versions/v1", "apiVersion: versions/v2", "apiVersion: input should be 'versions/v1'"),
         ("kind: apt", "kind: [", "not YAML"),
         ("suites: [/]", "suites: []", "an apt repository names its suites"),
