@@ -67,9 +67,7 @@ class RealApt:
     def _index(self) -> None:
         entries = []
         for package in sorted((self.root / "repo").glob("*.deb")):
-            control = subprocess.run(
-                ["dpkg-deb", "-f", str(package)], check=True, capture_output=True, text=True
-            ).stdout
+            control = self.controls[package.name]
             data = package.read_bytes()
             digest = hashlib.sha256(data).hexdigest()
             entries.append(f"{control}Filename: ./{package.name}\nSize: {len(data)}\nSHA256: {digest}\n")
