@@ -6,7 +6,6 @@ import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -14,19 +13,32 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.health_check.inputs import HealthInputs
+from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.preflight.problem import PreflightInputs
+from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import Inputs, NodeSettings
+from rackproof.configure.slurm.inputs import SlurmInputs
+from rackproof.configure.storage.inputs import StorageClients
+from rackproof.configure.versions.inputs import VersionInputs
 
-MODELS: Mapping[str, str] = {
-    "containers": "rackproof.configure.containers.inputs:ContainerInputs",
-    "gpu_stack": "rackproof.configure.gpu.inputs:GpuStack",
-    "health_check": "rackproof.configure.health_check.inputs:HealthInputs",
-    "nic_stack": "rackproof.configure.nic.inputs:NicStack",
-    "node": "rackproof.configure.node.inputs:NodeInputs",
-    "preflight": "rackproof.configure.preflight.problem:PreflightInputs",
-    "rebooting": "rackproof.configure.reboot.inputs:RebootInputs",
-    "slurm": "rackproof.configure.slurm.inputs:SlurmInputs",
-    "storage_clients": "rackproof.configure.storage.inputs:StorageClients",
-    "versions": "rackproof.configure.versions.site:VersionInputs",
+MODELS: Mapping[str, type[Inputs]] = {
+    model.KEY: model
+    for model in (
+        ContainerInputs,
+        GpuStack,
+        HealthInputs,
+        NicStack,
+        NodeInputs,
+        PreflightInputs,
+        RebootInputs,
+        SlurmInputs,
+        StorageClients,
+        VersionInputs,
+    )
 }
 """Key of the inventory's data: the model of its mapping."""
 
@@ -63,16 +75,9 @@ class Described:
     text: str
 
 
-def model_of(key: str) -> type[Inputs]:
-    """The model of a key's mapping. Raises KeyError."""
-    module, _, name = MODELS[key].partition(":")
-    model: type[Inputs] = getattr(import_module(module), name)
-    return model
-
-
 def described(key: str) -> Iterator[Described]:
     """Every input below a key, those of nested mappings after their own. Raises KeyError."""
-    yield from _of_model(key, model_of(key))
+    yield from _of_model(key, MODELS[key])
 
 
 def plain_inputs() -> Iterator[Described]:

@@ -7,12 +7,11 @@ an item of its own (``unlisted``), so that the list says what it lacks.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from pyinfra.api.exceptions import DeployError
 
@@ -22,11 +21,12 @@ from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health_check import kit
+from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
-from rackproof.configure.settings import Inputs, read_inputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, settings_of
 from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
@@ -43,15 +43,7 @@ from rackproof.core.versions.models import DISTRIBUTION, Platform
 from rackproof.core.versions.select import platform_name, stage_components
 from rackproof.errors import DeclarationError, InventoryError, VersionSetError
 
-INPUTS: Final[Mapping[str, str]] = {
-    # key of the inventory's data: model whose URLs, its defaults included, a node asks for
-    "gpu_stack": "rackproof.configure.gpu.inputs:GpuStack",
-    "nic_stack": "rackproof.configure.nic.inputs:NicStack",
-    "storage_clients": "rackproof.configure.storage.inputs:StorageClients",
-    "slurm": "rackproof.configure.slurm.inputs:SlurmInputs",
-    "containers": "rackproof.configure.containers.inputs:ContainerInputs",
-    "health_check": "rackproof.configure.health_check.inputs:HealthInputs",
-}
+INPUTS: Final = {key: model for key, model in MODELS.items() if model.DOWNLOADS}
 FURTHER: Final = ("scratch_drives", "simulated_gpus", "versions", "virtual")
 """What else of a node's data decides about packages."""
 KERNEL: Final = "$(uname -r)"
@@ -152,7 +144,7 @@ def _of_gpus(target: Target) -> Iterator[MirrorItem]:
     declared = site.architecture.gpu
     if declared is None or declared.count == 0 or site.settings.simulated_gpus:
         return
-    stack = read_inputs(site.node, "gpu_stack", GpuStack)
+    stack = read_inputs(site.node, GpuStack)
     wanted = handing_out(site.architecture.containers, site.node.groups, stack)
     if "gpu" in site.node.groups:
         yield from _listed(target, gpu.container_toolkit(stack, wanted))
@@ -237,7 +229,7 @@ def _of_kernel(text: str, release: str | None) -> str | None:
 @contributes("slurm")
 def _of_slurm(target: Target) -> Iterator[MirrorItem]:
     site = target.site
-    cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, "slurm", SlurmInputs))
+    cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
     if cluster is not None and is_member(cluster, site.node):
         # RHEL has none of its own: EPEL, or the inventory's repository.
         where = "" if target.family == "rhel" else DISTRIBUTION
@@ -279,7 +271,7 @@ def items_of(
         yield from of_versions(versions)
     for key, model in INPUTS.items():
         if key in node.data:
-            yield from of_inputs(read_inputs(node, key, _model(model)).model_dump(mode="json"), key)
+            yield from of_inputs(read_inputs(node, model).model_dump(mode="json"), key)
     try:
         site = Site(rack or Rack("", (node,)), architecture, node, settings_of(node, architecture))
         for target in _targets(site, versions, machine):
@@ -328,9 +320,3 @@ def items_of_rack(
         if like not in seen:
             seen.add(like)
             yield from items_of(architecture, node, versions, rack, machine)
-
-
-def _model(named: str) -> type[Inputs]:
-    module, _, name = named.partition(":")
-    found: Any = getattr(importlib.import_module(module), name)
-    return found  # type: ignore[no-any-return]

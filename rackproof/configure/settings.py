@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from inspect import isclass
 from ipaddress import IPv4Interface
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -24,15 +24,21 @@ class Inputs(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    KEY: ClassVar[str]
+    """Key of the mapping in the inventory's data; parts of a mapping have none."""
+    DOWNLOADS: ClassVar[bool] = False
+    """Whether the mapping names what a node downloads, in its defaults too: a mirror has to have it."""
+
 
 InputsT = TypeVar("InputsT", bound=Inputs)
 
 
-def read_inputs(node: Node, key: str, model: type[InputsT]) -> InputsT:
-    """What the inventory says under ``key``; all defaults where it says nothing.
+def read_inputs(node: Node, model: type[InputsT]) -> InputsT:
+    """The inputs of one concern, from the mapping ``model.KEY`` of the inventory; all defaults without one.
 
     Raises InventoryError, one line that names the node, the key and the way out.
     """
+    key = model.KEY
     plain = node.data.get(key)
     if plain is None:
         plain = {}

@@ -114,8 +114,8 @@ class Site:
     def storage_around(self) -> ClientNode:
         """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
         try:
-            inputs = read_inputs(self.node, storage_inputs.KEY, storage_inputs.StorageClients)
-            policy = read_inputs(self.node, "versions", VersionInputs).policy
+            inputs = read_inputs(self.node, storage_inputs.StorageClients)
+            policy = read_inputs(self.node, VersionInputs).policy
         except InventoryError as error:
             raise DeployError(str(error)) from None
         roles = [role for storage in self.client_storage().values() for role in storage.client_roles]

@@ -31,7 +31,7 @@ GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 def node_inputs(site: Site) -> NodeInputs:
     """Raises DeployError when the inventory cannot be used."""
     try:
-        return read_inputs(site.node, "node", NodeInputs)
+        return read_inputs(site.node, NodeInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

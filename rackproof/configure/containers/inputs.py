@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, model_validator
 
 from rackproof.configure.settings import Inputs
@@ -19,6 +21,9 @@ class Download(Inputs):
 
 class ContainerInputs(Inputs):
     """``containers`` in the inventory's data."""
+
+    KEY: ClassVar = "containers"
+    DOWNLOADS: ClassVar = True
 
     registry_mirrors: tuple[str, ...] = ()
     """URLs (docker) or hosts (podman) that are asked before docker.io. Default: none."""

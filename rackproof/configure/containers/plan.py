@@ -33,7 +33,7 @@ def inputs_here(site: Site) -> ContainerInputs:
     """Raises DeployError."""
     declared = site.architecture.containers
     try:
-        chosen = read_inputs(site.node, "containers", ContainerInputs)
+        chosen = read_inputs(site.node, ContainerInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     if declared and declared.runtime == "enroot" and not chosen.packages:

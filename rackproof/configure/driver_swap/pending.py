@@ -115,7 +115,7 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     if declared is None:
         return None
     try:
-        said = read_inputs(site.node, "gpu_stack", GpuStack)
+        said = read_inputs(site.node, GpuStack)
         choice = choose(machine, declared, said)
     except InventoryError as error:
         raise DeployError(str(error)) from None

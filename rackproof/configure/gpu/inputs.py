@@ -5,7 +5,7 @@ What is promised (driver, persistence, MIG, power limit, GPUDirect, …) stands 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -40,6 +40,9 @@ class Imex(Inputs):
 
 class GpuStack(Inputs):
     """``gpu_stack`` in the inventory's data of a group or node."""
+
+    KEY: ClassVar = "gpu_stack"
+    DOWNLOADS: ClassVar = True
 
     source: Literal["distribution", "cuda"] | None = None
     """Where the driver comes from: the operating system's own packages (Debian's non-free, Ubuntu's restricted), or

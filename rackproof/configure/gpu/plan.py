@@ -81,7 +81,7 @@ def proves_storage(site: Site) -> bool:
 def stack_of(site: Site) -> GpuStack:
     """Raises DeployError: a contradiction in the inventory stops the run before anything is touched."""
     try:
-        return settings.read_inputs(site.node, "gpu_stack", GpuStack)
+        return settings.read_inputs(site.node, GpuStack)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,9 @@ from rackproof.configure.settings import Inputs
 
 class HealthInputs(Inputs):
     """``health_check`` in the inventory's data."""
+
+    KEY: ClassVar = "health_check"
+    DOWNLOADS: ClassVar = True
 
     install: bool = True
     """Whether the kit is put on the nodes. False: only the program is; it says that there is no kit. Turn it off where

@@ -72,7 +72,7 @@ def applies(slurm: Slurm | None, node: Node) -> bool:
 
 def inputs_of(node: Node, virtual: bool) -> HealthInputs:
     """On a virtual rack the kit is installed only where the inventory says so. Raises InventoryError."""
-    chosen = read_inputs(node, "health_check", HealthInputs)
+    chosen = read_inputs(node, HealthInputs)
     if virtual and "install" not in chosen.model_fields_set:
         return chosen.model_copy(update={"install": False})
     return chosen

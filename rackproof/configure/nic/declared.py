@@ -29,8 +29,6 @@ from rackproof.core.versions.models import Components, NetworkStack
 from rackproof.core.versions.select import applies
 from rackproof.errors import InventoryError
 
-KEY = "nic_stack"
-
 FirmwareWanted = tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]
 """Purpose, names or PCI addresses of its ports, version, settings."""
 
@@ -75,7 +73,7 @@ class Declared:
 def nic_stack(node: Node) -> NicStack:
     """The inventory's ``nic_stack``. Raises DeployError, one line."""
     try:
-        return read_inputs(node, KEY, NicStack)
+        return read_inputs(node, NicStack)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -162,6 +162,9 @@ class Vlan(Inputs):
 
 class NicStack(Inputs):
     """Inputs about adapters, which differ from site to site."""
+
+    KEY: ClassVar = "nic_stack"
+    DOWNLOADS: ClassVar = True
 
     source: Literal["doca", "mlnx_ofed", "inbox"] | None = None
     """Drivers of NVIDIA's packages or the distribution's own. Default: what the version set has

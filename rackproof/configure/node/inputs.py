@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
@@ -53,6 +53,8 @@ class User(Inputs):
 
 
 class NodeInputs(Inputs):
+    KEY: ClassVar = "node"
+
     kernel_arguments: tuple[Token, ...] = ()
     """Further arguments of the kernel, beside the architecture's ``system.cmdline_required``."""
     proposals: tuple[Literal["iommu", "numa_balancing", "init_on_alloc", "acs_redirection"], ...] = (

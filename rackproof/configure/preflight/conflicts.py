@@ -23,10 +23,10 @@ from rackproof.core.versions.models import Components, VersionSet
 
 def choices_of(node: Node, machine: Machine | None, architecture: Architecture) -> Choices:
     """What the inventory chose for a node, which mounts what the architecture says. Raises InventoryError."""
-    given = read_inputs(node, "node", NodeInputs)
-    stack = read_inputs(node, "gpu_stack", GpuStack)
-    clients = read_inputs(node, "storage_clients", StorageClients)
-    nic_stack = read_inputs(node, "nic_stack", NicStack)
+    given = read_inputs(node, NodeInputs)
+    stack = read_inputs(node, GpuStack)
+    clients = read_inputs(node, StorageClients)
+    nic_stack = read_inputs(node, NicStack)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
     mounted = [each for role in node.groups for each in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
@@ -45,7 +45,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         virtualised=given.passthrough or any(word.startswith("vfio-pci.ids=") for word in cmdline),
         weka_cores=(len(weka.cores) or weka.num_cores) if weka else 0,
         weka_cores_named=bool(weka and weka.cores),
-        slurm_kept=len(read_inputs(node, "slurm", SlurmInputs).cpu_spec_list) if works else None,
+        slurm_kept=len(read_inputs(node, SlurmInputs).cpu_spec_list) if works else None,
         roles=tuple(node.groups),
         nic_source=nic_stack.source,
         pci_settings=tuple(

@@ -18,7 +18,7 @@ from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.known_inputs import MODELS, model_of
+from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.declared import declared_here
@@ -81,7 +81,7 @@ class Security(facts.Answer[security.SecurityState]):
 def preflight_inputs(site: Site) -> PreflightInputs:
     """The inventory's ``preflight``. Raises DeployError, one line."""
     try:
-        found = read_inputs(site.node, "preflight", PreflightInputs)
+        found = read_inputs(site.node, PreflightInputs)
         check_accepted(found.accept, RULES)
     except InventoryError as error:
         raise DeployError(str(error)) from None
@@ -91,9 +91,8 @@ def preflight_inputs(site: Site) -> PreflightInputs:
 def read_all_inputs(site: Site) -> None:
     """Every mapping of the node at hand, also those that are read later in a deploy. Raises DeployError, one line."""
     try:
-        for key in MODELS:
-            if site.node.data.get(key) is not None:
-                read_inputs(site.node, key, model_of(key))
+        for model in MODELS.values():
+            read_inputs(site.node, model)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 
@@ -153,7 +152,7 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
     if found is None:
         return (unread("SELinux, firewalld and AppArmor"),)
     try:
-        slurm = read_inputs(site.node, "slurm", SlurmInputs)
+        slurm = read_inputs(site.node, SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     ports = declared_here().addressed() if pending.has_adapters(site) else site.ports
@@ -228,12 +227,12 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     found: list[Problem] = []
     try:
         if declared := site.real_gpus:
-            stack = read_inputs(site.node, "gpu_stack", GpuStack)
+            stack = read_inputs(site.node, GpuStack)
             platform = platform_here()
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
             found += node_checks.gpu_problems(machine, declared, stack, locked)
         if pending.has_adapters(site):
-            nic_stack = read_inputs(site.node, "nic_stack", NicStack)
+            nic_stack = read_inputs(site.node, NicStack)
             found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None

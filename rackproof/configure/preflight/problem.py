@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 from pyinfra.api.exceptions import DeployError
@@ -82,6 +82,8 @@ def unread(what: str) -> Problem:
 
 class PreflightInputs(Inputs):
     """The inventory's mapping ``preflight``."""
+
+    KEY: ClassVar = "preflight"
 
     accept: dict[str, str] = Field(default_factory=dict)
     """Id of a check: why its problems are accepted, in words. Default: nothing is."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rackproof.configure.settings import Inputs
 
 
 class RebootInputs(Inputs):
+    KEY: ClassVar = "rebooting"
+
     serial: int = Field(default=1, ge=1)
     """Nodes that are started anew at a time. Default 1: the first node that does not come back is the only one.
     ``rackproof deploy --serial`` overrides it. The same for every node of the rack. Servers and Slurm's controller go

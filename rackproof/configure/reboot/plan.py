@@ -41,8 +41,8 @@ def mode_of(site: Site, word: object) -> Mode:
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
     """Raises DeployError when the inventory cannot be used, or has different batches for different nodes."""
     try:
-        inputs = [read_inputs(node, "rebooting", RebootInputs) for node in site.rack.nodes]
-        own = read_inputs(site.node, "rebooting", RebootInputs)
+        inputs = [read_inputs(node, RebootInputs) for node in site.rack.nodes]
+        own = read_inputs(site.node, RebootInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     for name in ("serial", "max_failures"):

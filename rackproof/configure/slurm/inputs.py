@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
@@ -25,6 +25,9 @@ OWN_KEYS = frozenset(
 
 class SlurmInputs(Inputs):
     """``slurm`` in the inventory's data. Every node of the cluster must have the same."""
+
+    KEY: ClassVar = "slurm"
+    DOWNLOADS: ClassVar = True
 
     cluster_name: str = Field(default="cluster", pattern=r"^[a-z][a-z0-9_-]{0,39}$")
     """Name of the cluster; lower case, because accounting keeps it so. Default: Slurm's own sample file."""

@@ -24,10 +24,10 @@ def why_nothing(site: Site) -> str | None:
 def cluster_here(site: Site) -> Cluster | None:
     """The cluster that this node is a part of. Raises DeployError for what this rack cannot have."""
     try:
-        cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, "slurm", SlurmInputs))
+        cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
         if cluster is None or not is_member(cluster, site.node):
             return None
-        head = read_inputs(site.rack.node(cluster.controller), "slurm", SlurmInputs)
+        head = read_inputs(site.rack.node(cluster.controller), SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     if head != cluster.inputs:

@@ -6,7 +6,7 @@ only the site knows: where vendors' files lie, what they are called, which card 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -313,6 +313,9 @@ class Daos(Inputs):
 class StorageClients(Inputs):
     """``storage_clients``."""
 
+    KEY: ClassVar = "storage_clients"
+    DOWNLOADS: ClassVar = True
+
     nfs: Nfs = Nfs()
     weka: Weka = Weka()
     lustre: Lustre = Lustre()
@@ -320,6 +323,3 @@ class StorageClients(Inputs):
     scale: Scale = Scale()
     cephfs: CephFs = CephFs()
     daos: Daos = Daos()
-
-
-KEY = "storage_clients"

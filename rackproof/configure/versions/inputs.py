@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rackproof.configure.package_transaction.transaction import Policy
@@ -10,6 +12,8 @@ from rackproof.configure.settings import Inputs
 
 class VersionInputs(Inputs):
     """How a version set is installed: the inventory's mapping ``versions``."""
+
+    KEY: ClassVar = "versions"
 
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Beginning of a vendor's URL: what stands at the site in its place,

@@ -32,7 +32,7 @@ from rackproof.errors import InventoryError, VersionSetError
 def version_inputs(node: Node) -> VersionInputs:
     """The inventory's ``versions``. Raises DeployError, one line."""
     try:
-        return read_inputs(node, "versions", VersionInputs)
+        return read_inputs(node, VersionInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
 

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
-import ast
 import json
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rackproof.cli.main import cli
-from rackproof.configure.known_inputs import MODELS, described, misspelled, model_of, plain_inputs
+from rackproof.configure.known_inputs import MODELS, described, misspelled, plain_inputs
 from rackproof.configure.settings import Inputs
 
 ROOT = Path(__file__).parents[3]
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("key", sorted(MODELS))
 def test_every_input_says_what_it_is_and_has_a_default(key: str) -> None:
-    model = model_of(key)
+    model = MODELS[key]
     assert issubclass(model, Inputs)
     model()  # an inventory need not say anything
     for each in described(key):
@@ -49,33 +50,18 @@ def test_settings_of_a_node_are_described() -> None:
     }  # fmt: skip
 
 
-def read_keys() -> set[str]:
-    """Keys of mappings that the code reads: the second argument of ``read_inputs(node, "key", Model)``, or ``KEY``."""
-    found = set()
-    for path in [*(ROOT / "rackproof" / "configure").rglob("*.py"), *(ROOT / "deploys").glob("*.py")]:
-        tree = ast.parse(path.read_text())
-        keys = {
-            node.targets[0].id: node.value.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and isinstance(node.value, ast.Constant)
-        }
-        for node in ast.walk(tree):
-            name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
-            if isinstance(node, ast.Call) and name == "read_inputs" and len(node.args) == 3:
-                key = node.args[1]
-                if isinstance(key, ast.Constant):
-                    found.add(str(key.value))
-                elif isinstance(key, ast.Name) and key.id in keys:
-                    found.add(str(keys[key.id]))
-    return found
+def test_every_model_with_a_key_is_listed() -> None:
+    for path in (ROOT / "rackproof/configure").rglob("*.py"):
+        if "KEY: ClassVar" in path.read_text() and path.name != "settings.py":
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    ours = [model for model in _subclasses(Inputs) if model.__module__.startswith("rackproof.")]
+    assert sorted(model.KEY for model in ours if "KEY" in vars(model)) == sorted(MODELS)
 
 
-def test_no_mapping_is_read_that_is_not_listed() -> None:
-    read = read_keys()
-    assert len(read) > 4
-    assert read <= set(MODELS)
+def _subclasses(model: type[Inputs]) -> Iterator[type[Inputs]]:
+    for each in model.__subclasses__():
+        yield each
+        yield from _subclasses(each)
 
 
 def test_a_misspelled_key_is_noticed_and_a_sites_own_is_not() -> None:

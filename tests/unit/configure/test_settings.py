@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from rackproof.configure.settings import Inputs, node_settings, read_inputs
@@ -74,17 +76,19 @@ def test_what_servers_are_told_is_checked(change: dict[str, object], message: st
 
 
 class Example(Inputs):
+    KEY: ClassVar = "example"
+
     depth: int = 3
     """How deep."""
 
 
 def test_inputs_of_a_concern_have_defaults_and_refuse_what_nobody_knows() -> None:
-    assert read_inputs(Node("n", ()), "example", Example).depth == 3
-    assert read_inputs(Node("n", (), {"example": {"depth": 4}}), "example", Example).depth == 4
+    assert read_inputs(Node("n", ()), Example).depth == 3
+    assert read_inputs(Node("n", (), {"example": {"depth": 4}}), Example).depth == 4
     for data, message in (
         ({"example": {"dept": 4}}, r"^n: example\.dept: no such input; did you mean 'depth'\?$"),
         ({"example": {"depth": "x"}}, r"^n: example\.depth: input should be a valid integer"),
         ({"example": [4]}, r"^n: example: expected a mapping, actual list$"),
     ):
         with pytest.raises(InventoryError, match=message):
-            read_inputs(Node("n", (), data), "example", Example)
+            read_inputs(Node("n", (), data), Example)

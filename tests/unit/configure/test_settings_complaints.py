@@ -14,9 +14,9 @@ from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
 
 
-def complaint(key: str, model: type[Inputs], value: Any) -> str:
+def complaint(model: type[Inputs], value: Any) -> str:
     with pytest.raises(InventoryError) as error:
-        read_inputs(Node("gpu-01", ("gpu",), {key: value}), key, model)
+        read_inputs(Node("gpu-01", ("gpu",), {model.KEY: value}), model)
     return str(error.value)
 
 
@@ -34,15 +34,15 @@ def complaint(key: str, model: type[Inputs], value: Any) -> str:
     ],
 )
 def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: Any, said: str) -> None:
-    text = complaint(key, model, value)
+    text = complaint(model, value)
     assert text.startswith(f"gpu-01: {key}")
     assert said in text
     assert "\n" not in text
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated() -> None:
-    assert "hunter2" not in complaint("storage_clients", StorageClients, {"cephfs": {"secret": "hunter2"}})
-    assert "hunter2" not in complaint("storage_clients", StorageClients, {"cephfs": {"secret": {"value": "hunter2"}}})
+    assert "hunter2" not in complaint(StorageClients, {"cephfs": {"secret": "hunter2"}})
+    assert "hunter2" not in complaint(StorageClients, {"cephfs": {"secret": {"value": "hunter2"}}})
 
 
 def test_an_address_that_is_none_is_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rackproof import architectures
-from rackproof.configure.known_inputs import MODELS, misspelled, model_of
+from rackproof.configure.known_inputs import MODELS, misspelled
 from rackproof.configure.preflight.rack import rack_problems
 from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.core.rack import Rack
@@ -37,7 +37,7 @@ def test_every_mapping_fits_its_model(rack: Rack) -> None:
     assert {"gpu_stack", "nic_stack", "node", "storage_clients", "slurm"} <= set(first.data) & set(MODELS)
     for node in (first, rack.nodes[-1]):
         for key in MODELS:
-            read_inputs(node, key, model_of(key))
+            read_inputs(node, MODELS[key])
     assert misspelled(first.data) == {}
 
 

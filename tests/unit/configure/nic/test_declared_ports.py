@@ -200,7 +200,7 @@ def test_vlans_of_an_infiniband_port_are_refused() -> None:
 )
 def test_inputs_of_a_port(stack: dict[str, Any], says: str) -> None:
     with pytest.raises(InventoryError, match=f"gpu-01: nic_stack.*{says}"):
-        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), NicStack)
 
 
 @pytest.mark.parametrize("mac", [GUID, f"00:00:10:29:fe:80:00:00:00:00:00:00:{GUID}"])
@@ -210,7 +210,7 @@ def test_infiniband_ports_are_not_bonded(mac: str) -> None:
     with pytest.raises(
         InventoryError, match=r"gpu-01: nic_stack\.bonds\.bond0: .* InfiniBand ports are not bonded here"
     ):
-        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), "nic_stack", NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic_stack": stack}), NicStack)
     named = {
         "ports": {"ib0": {"link_layer": "InfiniBand", "mac": GUID}, "ib1": {"link_layer": "InfiniBand", "path": "p"}},
         "bonds": {"bond0": {"ports": ["ib0", "ib1"]}},

@@ -14,7 +14,7 @@ from rackproof.configure.files import RemoteFile
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage import catalogue, cephfs, nfs
 from rackproof.configure.storage.client import ClientNode, NamedStorage, in_turn
-from rackproof.configure.storage.inputs import KEY, Secret, StorageClients
+from rackproof.configure.storage.inputs import Secret, StorageClients
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import parse_holding
 from rackproof.core.architecture import Storage
@@ -168,7 +168,7 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
 )
 def test_a_wrong_input_is_one_line_that_names_it(said: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InventoryError) as caught:
-        read_inputs(Node("gpu-01", ("gpu",), {KEY: said}), KEY, StorageClients)
+        read_inputs(Node("gpu-01", ("gpu",), {StorageClients.KEY: said}), StorageClients)
     assert str(caught.value).startswith("gpu-01: storage_clients")
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
