@@ -1,4 +1,4 @@
-"""An inventory from a table that somebody keeps as CSV: ``data/rack.csv``.
+"""An inventory from a CSV table: ``data/rack.csv``.
 
 Columns are named as in the table's first line; everything that is the same for all nodes is ``data``.
 """

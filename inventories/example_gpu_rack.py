@@ -2,7 +2,7 @@
 
 Nothing answers at these addresses (they are reserved). Copy the file, put in your own, and ask before you change::
 
-    rackproof preflight inventories/my_rack.py      # what stands in the way, on every node
+    rackproof preflight inventories/my_rack.py      # problems on every node, before any change
     rackproof plan      inventories/my_rack.py      # what a deploy would change, folded over nodes
 
 Groups are roles of the architecture. What follows below a group is data of all its nodes, one mapping for each concern;
@@ -16,7 +16,7 @@ _MIRROR = "http://mirror.example.org"
 _SHA256 = "0" * 64
 
 _gpu_stack = {
-    # The driver's version is the version set's. Everything else is on where the architecture promises it.
+    # The driver's version is the version set's. The architecture decides what else is installed.
     "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"},
     "nccl_conf": {"NCCL_DEBUG": "WARN"},
     "runtimes": ["containerd"],
@@ -66,15 +66,15 @@ gpu = (
             *("pci-0000:1a:00.0", "pci-0000:3c:00.0", "pci-0000:4d:00.0", "pci-0000:5e:00.0"),
             *("pci-0000:9c:00.0", "pci-0000:bc:00.0", "pci-0000:cc:00.0", "pci-0000:dc:00.0"),
         ],
-        # Patterns that name exactly one drive each. A drive with anything of somebody else's on it is never formatted.
+        # Patterns that name exactly one drive each. A drive with foreign data is never formatted.
         scratch_drives=[f"/dev/disk/by-id/nvme-SCRATCH_MODEL_*_{slot}" for slot in range(1, 5)],
         data_drive="/dev/disk/by-id/nvme-CACHE_MODEL_*_1",
         nic_stack=_nic_stack,
     ),
     {
-        # Yours is a file that extends this one and says what you were promised: architectures/README.md.
+        # Extend it with your own promises: architectures/README.md.
         "architecture": "hgx-h100-roce",
-        # A draft, to begin with: it is refused until `rackproof versions lock` has made a lock of yours.
+        # A draft: refused until `rackproof versions lock` has written your own lock.
         "versions_lock": "inventories/versions/ubuntu-24.04.yaml",
         "versions": {"mirrors": {"https://developer.download.nvidia.com": f"{_MIRROR}/nvidia"}},
         "gpu_stack": _gpu_stack,

@@ -7,7 +7,7 @@
             -o "inventories/data/netbox-${part#*/}.json"
     done
 
-They are read from files so that a deploy means the same tomorrow, whatever somebody changes in NetBox tonight.
+Files keep deploys reproducible while NetBox changes.
 """
 
 from pathlib import Path as _Path

@@ -1,4 +1,4 @@
-"""An inventory of nodes that are numbered: names and addresses follow one rule."""
+"""An inventory of numbered nodes whose names and addresses follow one rule."""
 
 from rackproof.inventories import nodes as _nodes
 

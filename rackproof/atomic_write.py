@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whoever reads them meanwhile and whatever ends the writer."""
+"""Atomic writes: a reader sees the old file or the new one, never a part, even if the writer is killed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes, *, durable: bool = False, mode: int = 0o666) -> None:
-    """Write a file beside and move it into place. Text is UTF-8.
+    """Write a temporary file beside ``path`` and rename it into place. Text is encoded as UTF-8.
 
-    ``durable``: the content is on the disk before the name is. ``mode``: of the file, less the umask. Several
-    processes may write the same file; the last one's is there. Raises OSError, and nothing is left beside then.
+    ``durable`` syncs the content before the rename. ``mode`` is the file's, less the umask. When several processes
+    write the same file, the last one wins. Raises OSError, and removes the temporary file.
     """
     data = content.encode() if isinstance(content, str) else content
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.part")

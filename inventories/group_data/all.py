@@ -1,7 +1,7 @@
 """Data of every node, unless its group or the node itself says otherwise."""
 
 architecture = "virtual-rack"
-"""The reference architecture that the rack shall be: a file of architectures/."""
+"""Reference architecture of the rack: a file of architectures/."""
 
 ssh_user = "root"
 ssh_strict_host_key_checking = "yes"
@@ -10,5 +10,5 @@ ssh_connect_retries = 1
 """sshd turns connections away at random when many come at once (MaxStartups)."""
 
 _timeout = 900
-"""Seconds for one command. Without one, a node that freezes holds up the whole run; installing packages on an
-emulated machine is the slowest thing that is done."""
+"""Seconds for one command, so that a frozen node does not hold up the whole run. The slowest command installs
+packages on an emulated machine."""

@@ -28,8 +28,8 @@ def run_steps(
 ) -> None:
     """Execute the steps that are not done yet.
 
-    Every expected measurement is written before the step is called done, with its samples or with the reason
-    why there are none. What a node does wrong never ends the stage; a full disk on the controller does.
+    Every expected measurement is recorded, with its samples or the reason why there are none, before the step is
+    recorded as done. Errors of a node do not end the stage; a full disk on the controller does.
     """
     with ExitStack() as stack:
         context = BenchContext(session, run, stack, say)

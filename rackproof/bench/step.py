@@ -42,7 +42,7 @@ class Step:
 
 
 def key_of(measurement: Measurement) -> Key:
-    """Identity of a measurement: what it is about, not what it says."""
+    """Identity of a measurement: metric, scope, members and labels, not its values."""
     return (
         measurement.metric,
         measurement.scope.value,
@@ -69,7 +69,7 @@ def measured(
 ) -> Measurement:
     """The same measurement with its numbers; an empty list of samples is not a number.
 
-    Companions that do not have one number for each sample are left out: they say nothing about these samples.
+    Companions without one number for each sample are left out.
     """
     values = tuple(samples)
     if not values:

@@ -87,7 +87,7 @@ class _StorageStep:
         self.companions: dict[str, dict[str, list[float]]] = {}
         """By node: what fio and the node say beside the number, run by run."""
         self.memory: dict[str, dict[str, float]] = {}
-        """By node: ``client_ram_bytes`` and ``cached_bytes_start`` before the run at hand."""
+        """By node: ``client_ram_bytes`` and ``cached_bytes_start`` before the current run."""
         self.outputs: list[str] = []
         self.conditions: dict[str, object] = {}
         self.lost: dict[str, str] = {}
@@ -101,7 +101,7 @@ class _StorageStep:
             answer = self._launch(nodes)
             survivors = [n for n, why in self.session.fleet.reachable(nodes).items() if why is None]
             if survivors and len(survivors) < len(nodes):
-                # Someone died on the way: what the others gave may have been disturbed, so once more without it.
+                # A client failed, which may have disturbed the others: repeat without it.
                 for node in set(nodes) - set(survivors):
                     self.lost[node] = f"{node}: lost during the measurement"
                 self.samples.clear()
@@ -141,7 +141,7 @@ class _StorageStep:
         role = self.storage.server_role
         servers = [node.name for node in self.session.rack.group(role)] if role else []
         answers = self.session.run(dict.fromkeys(servers, "sync; echo 3 > /proc/sys/vm/drop_caches"), 60)
-        local = self.storage.class_ == "local"  # an appliance without a role of ours has a cache that nobody dropped
+        local = self.storage.class_ == "local"  # the kit cannot drop the cache of an appliance
         dropped = bool(answers) and all(answer.ok for answer in answers.values())
         self.conditions = {
             "io": "O_DIRECT",
@@ -158,7 +158,7 @@ class _StorageStep:
         """Run fio on the launcher; its temporary job files live as long as the command."""
         parts, arguments = [], []
         for node in nodes:
-            folders = ":".join(self._directories(node))  # fio gives them out in turn
+            folders = ":".join(self._directories(node))  # fio spreads its jobs over them
             text = render(f"{self.name}-{self.job.rw}", self.job, folders)
             parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
             arguments.append(f'--client={self.servers.address(node)},{PORT} "$d/{node}.fio"')
@@ -171,7 +171,7 @@ class _StorageStep:
         return answer
 
     def _collect(self, answer: CommandResult, nodes: list[str]) -> bool:
-        """Add one sample a client; False when nothing usable came back."""
+        """Add one sample a client; False when there is none."""
         try:
             result = fio.parse_fio(answer.stdout)
         except ParseError as error:

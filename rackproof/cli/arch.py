@@ -20,7 +20,7 @@ def arch() -> None:
 
 @arch.command("list")
 def list_() -> None:
-    """Every architecture that can be named by id."""
+    """List the architectures that can be named by id."""
     for item in architectures.available():
         click.echo(f"{item.id:<28} {item.problem or item.title}")
 
@@ -67,7 +67,7 @@ def schema() -> None:
 @click.argument("ids", nargs=-1)
 @_JSON
 def claims(ids: tuple[str, ...], as_json: bool) -> None:
-    """Claims of the architectures IDS (all): figure, criterion, how it is measured, what the virtual rack verifies."""
+    """List the claims of architectures IDS (all): figure, criterion, measurement, what the virtual rack verifies."""
     from rich.console import Console
 
     from rackproof.core.architecture.claims import claim_rows
@@ -93,7 +93,7 @@ def claims(ids: tuple[str, ...], as_json: bool) -> None:
 @arch.command()
 @_JSON
 def metrics(as_json: bool) -> None:
-    """The vocabulary: name, unit, direction, scope, and the benchmark that measures it."""
+    """List the metrics: name, unit, direction, scope, and the benchmark that measures each."""
     from rich.console import Console
 
     from rackproof.core.metrics import METRICS

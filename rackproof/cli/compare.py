@@ -25,10 +25,10 @@ from rackproof.report.comparison import show, to_json
     "--threshold",
     type=click.FloatRange(min=0, max=1000),
     metavar="PERCENT",
-    help="A smaller change is none, whatever the scatter."
+    help="Ignore changes below this, whatever the scatter."
     f"  [default: {THRESHOLD_PCT:g}, or {ONE_SAMPLE_PCT:g} where a run has one sample only]",
 )
-@click.option("--all", "everything", is_flag=True, help="Every number, not only a line for each criterion.")
+@click.option("--all", "everything", is_flag=True, help="Print every number, not only one line for each criterion.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
               help="Where runs are.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON on stdout.")
@@ -65,7 +65,7 @@ def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:
     """The evidence of one run, and what is wrong with it. Raises RunError where it cannot be relied on."""
     trusted = read_trusted(folder)
     if trusted.broken is not None:
-        raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; such evidence is compared with nothing")
+        raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; damaged evidence cannot be compared")
     warnings = []
     if trusted.cut_off:
         warnings.append(f"{side}: the last line of the evidence was never finished; it is left out")

@@ -34,7 +34,7 @@ from rackproof.run.converge import INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Con
     f"{TIMEOUT_S:g}, with --reboot {REBOOT_TIMEOUT_S:g}]"
 )  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
-@click.option("--quiet", is_flag=True, help="Only the result.")
+@click.option("--quiet", is_flag=True, help="Print only the result.")
 def deploy(
     inventory: str,
     deploy_file: str,
@@ -50,11 +50,11 @@ def deploy(
 ) -> None:
     """Bring the nodes of INVENTORY into the state that DEPLOY_FILE declares.
 
-    With --reboot the deploy runs once more after nodes were started anew: what had to wait for it comes then, and
-    nodes that were drained for it are given back to Slurm at the end.
+    With --reboot the deploy runs again after the reboots, applies what waited for them, and returns drained nodes to
+    Slurm at the end.
 
     Exit status 0: every expected node was reached and converged. 1: an operation failed. 2: a node was not
-    reached, the run was cut short, or something waits for a reboot that was not allowed. 3: nothing could be tried.
+    reached, the run was cut short, or a change waits for a reboot that was not allowed. 3: the deploy could not start.
     """
     rack = load_rack(inventory)
     if serial is not None and not reboot:
@@ -74,7 +74,7 @@ def deploy(
         _keep(store, outcomes[0])
         if outcomes[0].rebooted and outcomes[0].record.reason != INTERRUPTED:
             _tell(outcomes[0], folder)
-            click.echo(f"once more: what waited for the reboot of {fold(outcomes[0].rebooted)}")
+            click.echo(f"running again: changes that waited for the reboot of {fold(outcomes[0].rebooted)}")
             outcomes.append(run(f"reboot={Mode.FINISH.value}"))
             _keep(store, outcomes[1])
     _tell(outcomes[-1], folder)

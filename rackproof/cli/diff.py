@@ -22,12 +22,14 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path), required=False)
 @click.option("--peers", is_flag=True, help="Compare the nodes of each group with the first of them.")
-@click.option("--all", "everything", is_flag=True, help="Also what changes by itself: temperatures, counters, times.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also show what changes by itself: temperatures, counters, times."
+)
 @click.pass_context
 def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, everything: bool) -> None:
     """Show what differs between BEFORE and AFTER: two folders of recordings, two files, or two runs.
 
-    Folders are compared node by node. Two nodes are compared without what must differ: their own names and addresses,
+    Folders are compared node by node. Two nodes are compared without what always differs: own names, addresses,
     hardware addresses, serial numbers. Nodes that differ in the same way are shown once. With --peers, a node whose
     kernel, BIOS, firmware, MTU, sysctl or packages are not those of most of its peers is named in one line first;
     `rackproof record --drift` asks for all of these. Exit status: 0 the same, 1 something differs, 3 usage.

@@ -1,4 +1,4 @@
-"""``rackproof inputs``: what an inventory can say, with every default and its source."""
+"""``rackproof inputs``: the inputs of an inventory, with defaults and their sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 @click.argument("keys", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def inputs(keys: tuple[str, ...], as_json: bool) -> None:
-    """Say what an inventory can say: every input, its default, and where the default comes from.
+    """List every input of an inventory, its default, and the source of the default.
 
-    KEYS: some of the mappings only (`rackproof inputs gpu_stack`).
+    KEYS limits the list to these mappings (`rackproof inputs gpu_stack`).
     """
     from rackproof.configure.known_inputs import MODELS, described, plain_inputs
     from rackproof.core.nearest import suggestion

@@ -50,26 +50,26 @@ def up(
     rails: int | None,
     accel: str,
 ) -> None:
-    """Start the rack; what runs already is left alone."""
+    """Start the rack; nodes that run already are left alone."""
     _lab().up(UpOptions(gpu_nodes, storage_nodes, memory, storage_memory, rails, accel))
 
 
 @lab.command()
 @click.option("--now", is_flag=True, help="Pull the plugs instead of shutting down.")
 def down(now: bool) -> None:
-    """Switch the rack off; the disks stay."""
+    """Shut the rack down; the disks stay."""
     _lab().down(now)
 
 
 @lab.command()
 def reset() -> None:
-    """Throw the disks away: the next `up` starts from the image."""
+    """Delete the disks; the next `up` starts from the image."""
     _lab().reset()
 
 
 @lab.command()
 def status() -> None:
-    """Which nodes run."""
+    """Show which nodes run."""
     lab_ = _lab()
     spec = state.read_spec(lab_.folder)
     if spec is None:
@@ -91,7 +91,7 @@ def status() -> None:
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(node: str, command: tuple[str, ...]) -> None:
-    """A shell on NODE, or one COMMAND there."""
+    """Open a shell on NODE, or run COMMAND there."""
     lab_ = _lab()
     arguments = [*lab_.ssh_command(lab_.require_node(node), node), *command]
     os.execvp(arguments[0], arguments)  # noqa: S606  (ssh takes over the terminal)
@@ -100,7 +100,7 @@ def ssh(node: str, command: tuple[str, ...]) -> None:
 @lab.command()
 @click.option("--manifest", is_flag=True, help="List the packages and their exact versions.")
 def image(manifest: bool) -> None:
-    """Build the disk image if it is absent, and say where it is."""
+    """Build the disk image if it is absent, and print its path."""
     built = ensure_image(lambda line: click.echo(line, err=True))
     if manifest:
         for name, version in built.manifest():
@@ -112,7 +112,7 @@ def image(manifest: bool) -> None:
 @lab.command()
 @click.argument("node")
 def console(node: str) -> None:
-    """The serial console of NODE; Ctrl-] leaves it."""
+    """Attach to the serial console of NODE; Ctrl-] detaches."""
     lab_ = _lab()
     lab_.require_node(node)
     if not sys.stdin.isatty():
@@ -124,7 +124,7 @@ def console(node: str) -> None:
             keeper.connect_in(sock, lab_.node_folder(node), "console.sock")
         except OSError as error:
             raise LabError(
-                f"{node}: its console does not answer ({error.strerror}); is somebody else on it?"
+                f"{node}: its console does not answer ({error.strerror}); is another terminal attached?"
             ) from error
         click.echo(f"console of {node}; press Enter for a prompt, Ctrl-] to leave", err=True)
         _attach(sock)
@@ -159,7 +159,7 @@ def _attach(sock: socket.socket) -> None:
 @click.argument("state", type=click.Choice(["on", "off"]), required=False)
 @click.option("--node", help="Another node than the fault's own.")
 def fault(name: str, state: str | None, node: str | None) -> None:
-    """Put fault NAME on the running rack, or take it off; `fault list` names them, `fault all off` takes all off.
+    """Inject fault NAME into the running rack, or remove it; `fault list` names them, `fault all off` removes all.
 
     Nothing of a fault outlives a boot of its node.
     """

@@ -26,19 +26,19 @@ COMMANDS = {
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
-    "compare": ("rackproof.cli.compare", "compare", "What is worse, better or gone between two runs."),
-    "selftest": ("rackproof.cli.selftest", "selftest", "Prove that every check can fail, and none without a reason."),
-    "record": ("rackproof.cli.record", "record", "Write down what nodes answer to the validators."),
-    "diff": ("rackproof.cli.diff", "diff", "What differs between recordings of nodes or of dates."),
+    "compare": ("rackproof.cli.compare", "compare", "Show what is worse, better or gone between two runs."),
+    "selftest": ("rackproof.cli.selftest", "selftest", "Test the checks: each catches its faults, no false alarms."),
+    "record": ("rackproof.cli.record", "record", "Record what nodes answer to the validators."),
+    "diff": ("rackproof.cli.diff", "diff", "Compare recordings of nodes, or of dates."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
-    "inputs": ("rackproof.cli.inputs", "inputs", "What an inventory can say, with every default and its source."),
-    "paths": ("rackproof.cli.paths", "paths", "Where the kit's deploys, validators, templates and architectures are."),
+    "inputs": ("rackproof.cli.inputs", "inputs", "List the inputs of an inventory, with defaults and their sources."),
+    "paths": ("rackproof.cli.paths", "paths", "Show where deploys, validators, templates and architectures are."),
     "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
 }
 
 
 class LazyGroup(click.Group):
-    """Knows its subcommands' names and one line about each without importing them."""
+    """Subcommands by name with a line of help each; a module is imported when its command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -19,11 +19,11 @@ from rackproof.kit import PREFLIGHT
 @limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Node: problems, accepted ones and why it was not asked, as JSON."
+    "--json", "as_json", is_flag=True, help="By node, as JSON: problems, accepted problems, and why it was not checked."
 )
 @click.pass_context
 def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: tuple[str, ...], as_json: bool) -> None:
-    """Ask the nodes of INVENTORY (or of @recording/DIR) whether a deploy could begin; change nothing.
+    """Check on the nodes of INVENTORY (or of @recording/DIR) whether a deploy can begin; change nothing.
 
     Each problem is one line with what is expected, what is there, what to do and the id under which the inventory can
     accept it: preflight: {accept: {ID: reason}}. Exit status 0: nothing is in the way. 1: something is. 2: a node was
@@ -79,10 +79,10 @@ def _tell(plan: RackPlan) -> None:
     for text, names in noted.items():
         click.secho(f"{fold(names)}: {text}", fg="yellow")
     for why, names in lost.items():
-        click.secho(f"{fold(names)}: not asked: {why}", fg="red")
+        click.secho(f"{fold(names)}: not checked: {why}", fg="red")
     clear = [node.node for node in plan.nodes if not node.lost and not node.refusals]
     if clear:
-        click.echo(f"{fold(clear)}: nothing is in the way")
+        click.echo(f"{fold(clear)}: no problem")
 
 
 def _document(plan: RackPlan) -> dict[str, object]:

@@ -30,7 +30,7 @@ SIGN_OF_LIFE_S = 30.0
 
 
 class Plain:
-    """One line an event, for logs and pipes. Of steps that nobody counted only so many that nobody wonders."""
+    """One line an event, for logs and pipes. Steps without a count are printed at intervals only."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -30,7 +30,7 @@ LAB = INVENTORIES / "lab.py"
 )
 @click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
-@click.option("--deploy", metavar="FILE", help="Also what a plan of this deploy asks: deploys/cluster.py.")
+@click.option("--deploy", metavar="FILE", help="Also record what a plan of this deploy reads: deploys/cluster.py.")
 @click.option("--drift", is_flag=True, help="Also kernel, BIOS, all packages and sysctl: for `diff --peers`.")
 @click.pass_context
 def record(
@@ -42,7 +42,7 @@ def record(
     deploy: str | None,
     drift: bool,
 ) -> None:
-    """Write down what the nodes of NODESET (`all`, gpu-[01-16], as of --limit elsewhere) answer to the validators.
+    """Record what the nodes of NODESET (`all`, gpu-[01-16], as of --limit elsewhere) answer to the validators.
 
     One connection a node; everything that the checks of the architecture ask, and nothing else; secrets are redacted.
     One file a node, to be read by `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`.

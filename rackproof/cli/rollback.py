@@ -20,7 +20,7 @@ from rackproof.kit import ROLLBACK
 @click.option("--dry", is_flag=True, help="Show what would be restored, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
-@click.option("--quiet", is_flag=True, help="Only the result.")
+@click.option("--quiet", is_flag=True, help="Print only the result.")
 @click.pass_context
 def rollback(
     context: click.Context,
@@ -33,9 +33,9 @@ def rollback(
     output: Path,
     quiet: bool,
 ) -> None:
-    """Bring back what the nodes of INVENTORY were before the last run that changed any of them.
+    """Restore the nodes of INVENTORY to their state before the last run that changed any of them.
 
-    Files, states of units, values of the kernel, held packages and the kernel's arguments; packages stay installed.
+    Restores files, unit states, kernel values, package holds and kernel arguments; packages stay installed.
     A second rollback undoes the first. Exit status as of deploy.
     """
     data = [f"run={run}"] if run else []

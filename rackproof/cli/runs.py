@@ -35,7 +35,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.argument("inventory"),
             click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
             click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go."),
-            click.option("--quiet", is_flag=True, help="Say nothing but the result."),
+            click.option("--quiet", is_flag=True, help="Print only the result."),
             click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON."),
         )
     ):  # fmt: skip
@@ -60,8 +60,8 @@ def bench(
 @click.command()
 @_options
 @_PROFILE
-@click.option("--resume", metavar="RUN", help="Continue a run that was cut off: its path, its name, or `latest`.")
-@click.option("--no-deploy", is_flag=True, help="Leave the nodes as they are.")
+@click.option("--resume", metavar="RUN", help="Continue an interrupted run: its path, its name, or `latest`.")
+@click.option("--no-deploy", is_flag=True, help="Skip the deploy.")
 def certify(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None,
     resume: str | None, no_deploy: bool,
@@ -78,9 +78,9 @@ def certify(
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> None:
-    """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; no node is asked.
+    """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; connect to no node.
 
-    Without --architecture the run is judged against the text that was stored with it.
+    Without --architecture the run is judged against the architecture stored with it.
     """
     folder = find_run(output, run)
     trusted = read_trusted(folder)

@@ -19,22 +19,22 @@ FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 
 @click.command()
 @click.option("--faults", type=FOLDER, help="The catalogue; data/ beside it has the racks.  [default: tests/faults]")
-@click.option("--check", metavar="ID", help="What concerns this check only.")
+@click.option("--check", metavar="ID", help="Only this check.")
 @click.option(
     "--healthy",
     type=click.IntRange(0),
     default=HEALTHY_RUNS,
     show_default=True,
     metavar="N",
-    help="Runs over every healthy rack at other moments.",
+    help="Runs over every healthy rack with values that vary in time.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table to FILE.")
-@click.option("--list", "list_only", is_flag=True, help="Say which faults there are, try nothing.")
+@click.option("--list", "list_only", is_flag=True, help="List the faults; try none.")
 @click.pass_context
 def selftest(
     ctx: click.Context, faults: Path | None, check: str | None, healthy: int, json_file: Path | None, list_only: bool
 ) -> None:
-    """Prove that every check of validators/ can fail, and that none fails without a reason.
+    """Prove that every check in validators/ catches its faults and raises no false alarm.
 
     Faults and damaged answers are put on recordings of healthy racks; no node is asked. Exit status: 0 every check
     caught its faults and nothing else was complained about, 1 not so, 3 the catalogue or a rack cannot be used.

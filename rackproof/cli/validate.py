@@ -26,7 +26,9 @@ REACHABLE = "node.reachable"
 
 @click.command()
 @click.argument("inventory", required=False)
-@click.option("--from", "recordings", metavar="DIR", help="Judge recordings in DIR, or those of a run; ask no node.")
+@click.option(
+    "--from", "recordings", metavar="DIR", help="Validate recordings in DIR, or those of a run; connect to no node."
+)
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @limit_option
 @click.option("--tags", metavar="TAGS", help="Checks with one of these tags only: gpu,storage.")
@@ -35,28 +37,28 @@ REACHABLE = "node.reachable"
     "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML, a case for each node and check."
 )
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go.")
-@click.option("--quiet", is_flag=True, help="Say nothing but the result.")
+@click.option("--quiet", is_flag=True, help="Print only the result.")
 @click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
-@click.option("--local", is_flag=True, help="Check this machine, without ssh and without an inventory.")
+@click.option("--local", is_flag=True, help="Check this machine, without ssh or an inventory.")
 @click.option(
     "--rack",
     "rack_file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="With --local: the rack that this machine is found in by its name.  [/etc/rackproof/rack.yaml]",
+    help="With --local: rack file that lists this machine by its host name.  [/etc/rackproof/rack.yaml]",
 )
-@click.option("--role", help="With --local and --architecture: what this machine is for, instead of a rack.")
-@click.option("--brief", is_flag=True, help="With --local: one line when something is wrong, else nothing.")
+@click.option("--role", help="With --local and --architecture: role of this machine, instead of --rack.")
+@click.option("--brief", is_flag=True, help="With --local: print one line when a check fails, else nothing.")
 @click.option(
     "--time-limit",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
-    help="With --local: for all checks together; the rest is not measured.",
+    help="With --local: limit for all checks together; the rest is unmeasured.",
 )
 @click.option(
     "--unmeasured-ok",
     metavar="CHECKS",
-    help="With --local: checks that need not be measurable here: fabric.ssh,gpu.dcgm.",
+    help="With --local: checks that may be unmeasured here: fabric.ssh,gpu.dcgm.",
 )
 def validate(
     inventory: str | None, recordings: str | None, architecture: str | None, limit: tuple[str, ...], tags: str | None,

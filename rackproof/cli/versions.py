@@ -77,7 +77,7 @@ def lock(
         _lock_file(Path(source), output)
         return
     if output is None:
-        raise click.UsageError("-o FILE: where shall the set be written?")
+        raise click.UsageError("-o FILE is missing: the file to write the set to")
     ctx.exit(_lock_nodes(source, output, draft, name or output.name.partition(".")[0], limit))
 
 

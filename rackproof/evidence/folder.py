@@ -1,4 +1,4 @@
-"""Where runs live, and what an earlier one tells the next."""
+"""Run folders: create, find, and read what a resumed or later run needs of an earlier one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_run(reports: Path, run: str) -> Path:
 
 
 def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile: str) -> RunInfo:
-    """First record of a run. Addresses and credentials of the inventory stay out of it."""
+    """First record of a run, without the inventory's addresses and credentials."""
     return RunInfo(
         run=folder.name,
         started=utc_now(),
@@ -72,12 +72,12 @@ def _controller() -> dict[str, str]:
 
 def info_of(records: Sequence[Record]) -> RunInfo:
     if not records or records[0].kind is not Kind.RUN:
-        raise RunError("the run has no first record; it was ended before it began")
+        raise RunError("the run has no first record; it was killed before it began")
     return RunInfo.model_validate(records[0].body)
 
 
 def stored_architecture(folder: Path, info: RunInfo) -> LoadedArchitecture:
-    """What the run was made for, word for word. Raises RunError, ArchitectureError."""
+    """The architecture as stored with the run. Raises RunError, ArchitectureError."""
     try:
         text = read_raw(folder, info.architecture_sha256).decode()
     except RunError as error:
@@ -86,7 +86,7 @@ def stored_architecture(folder: Path, info: RunInfo) -> LoadedArchitecture:
 
 
 def changed_since(info: RunInfo) -> str | None:
-    """One line where the architecture of this name is not what the run was made for any more."""
+    """One line where the architecture file has changed since the run; None where it has not."""
     try:
         now = architectures.load(info.architecture)
     except ArchitectureError:
@@ -97,7 +97,7 @@ def changed_since(info: RunInfo) -> str | None:
 
 
 def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture) -> None:
-    """A run may be continued only on the same nodes and against the same text of the architecture."""
+    """Raises RunError where nodes or architecture have changed since the run began."""
     if [n.name for n in info.nodes] != [n.name for n in rack.nodes]:
         raise RunError(f"{info.run}: the inventory's nodes have changed since it began; start a new run")
     if info.architecture_sha256 != architecture.sha256:
@@ -118,12 +118,12 @@ def stage_seconds(records: Iterable[Record]) -> dict[str, float]:
 
 
 def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
-    """How long the stages took in the latest finished run on this inventory; empty when there is none."""
+    """Seconds of each stage in the latest finished run on this inventory; empty when there is none."""
     for path in sorted(reports.glob(f"*-{Path(inventory).stem}/{EVIDENCE}"), reverse=True)[:3]:
         try:
             times = stage_seconds(read_records(path.parent))
         except RunError:
-            continue  # damaged: some other run tells
+            continue  # damaged: try an earlier run
         if "bench" in times:
             return times
     return {}

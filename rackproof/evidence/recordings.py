@@ -1,4 +1,4 @@
-"""Recordings on disk: a folder with one file a node, or the evidence of a run."""
+"""Recordings from disk: a folder with one file a node, or the evidence of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run at work: the rack, its connections, the architecture and the evidence, in one handle."""
+"""Session of a running run: rack, connections, architecture and evidence store in one handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackproof.remote.ssh import Fleet, Server
 
 @dataclass
 class Session:
-    """Everything that a step needs. Commands that go through it are evidence before their result is used."""
+    """Runs commands on nodes; each result is recorded as evidence before the caller sees it."""
 
     rack: Rack
     architecture: Architecture
@@ -28,7 +28,7 @@ class Session:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """One command a node, all at once; recorded in the order of the mapping."""
+        """Run one command a node, all nodes in parallel; results are recorded in the order of ``commands``."""
         results = self.fleet.run(commands, timeout_s)
         return {node: self.record(result) for node, result in results.items()}
 
@@ -37,7 +37,7 @@ class Session:
 
     @contextmanager
     def serving(self, node: str, command: str, timeout_s: float) -> Iterator[Server]:
-        """A server for the length of the block; its output is recorded at the end. Raises NodeUnreachable."""
+        """Run a server for the length of the block; record its output at the end. Raises NodeUnreachable."""
         with self.fleet[node].serving(command, timeout_s) as server:
             try:
                 yield server
@@ -45,14 +45,14 @@ class Session:
                 self.record(server.stop())
 
     def record(self, result: CommandResult) -> CommandResult:
-        """Write it down, and give back what was written: nothing rests on a secret that is not in the evidence."""
+        """Record a result; return it as recorded, with secrets redacted, so that callers see what the evidence has."""
         result = redacted(result)
         with self._lock:
             self.store.command(result)
         return result
 
     def outputs(self, *results: CommandResult) -> tuple[str, ...]:
-        """Names of what these commands printed, for a measurement's ``raw``."""
+        """sha256 names of the commands' outputs, for a measurement's ``raw``."""
         kept = [redacted(result) for result in results]
         return tuple(hashlib.sha256(data).hexdigest() for r in kept for data in (r.stdout, r.stderr) if data)
 
@@ -61,7 +61,7 @@ class Session:
             self.store.append(Kind.MEASUREMENT, measurement)
 
     def alive(self, nodes: list[str], say: Callable[[str], None]) -> list[str]:
-        """The nodes that answer now; the others are named."""
+        """Nodes that answer now; ``say`` gets a line for each of the others."""
         answers = self.fleet.reachable(nodes)
         for node, reason in answers.items():
             if reason is not None:

@@ -1,4 +1,4 @@
-"""The evidence of one run on disk: append-only, hash-chained, flushed before the next step begins."""
+"""Evidence of one run on disk: append-only, hash-chained, flushed before the next step begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def utc_now() -> str:
 class EvidenceStore:
     """Writer of a run's evidence. One process at a time; a second one is refused.
 
-    Raises EvidenceWriteError when the disk is full or not writable: whatever was written before stays readable.
+    Raises EvidenceWriteError when the disk is full or not writable; evidence written before stays readable.
     """
 
     def __init__(self, folder: Path, now: Callable[[], str] = utc_now) -> None:
@@ -52,7 +52,7 @@ class EvidenceStore:
             self._seq, self._prev = record.seq + 1, record.hash
 
     def _continue(self) -> Iterator[Record]:
-        """Records already there. A half-written last line (a killed run) is cut off first."""
+        """Records of an earlier start of the run. A half-written last line, of a killed run, is cut off first."""
         path = self.folder / EVIDENCE
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
@@ -70,7 +70,7 @@ class EvidenceStore:
         self.close()
 
     def append(self, kind: Kind, body: Frozen | dict[str, Any]) -> Record:
-        """Write one record; it is on the disk when this returns."""
+        """Write one record and sync it to disk. Raises EvidenceWriteError."""
         plain = body.model_dump(mode="json", by_alias=True) if isinstance(body, Frozen) else body
         record = make_record(self._seq, self._now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
@@ -86,11 +86,11 @@ class EvidenceStore:
         return record
 
     def _cut(self, size: int) -> None:
-        """Take back a line that was written in part, so that the file stays readable."""
+        """Remove a line that was written in part, so that the file stays readable."""
         try:
             os.truncate(self.folder / EVIDENCE, size)
         except OSError:
-            return  # the reader skips a last line without its end anyway
+            return  # the reader skips an unfinished last line
 
     def raw(self, data: bytes) -> str:
         """Store an output under its sha256 and return that."""
@@ -105,11 +105,11 @@ class EvidenceStore:
         return name
 
     def output(self, data: bytes) -> str:
-        """Store what a program printed, without its secrets, and return its name."""
+        """Store the output of a program with secrets redacted; return its name."""
         return self.raw(redact_bytes(data))
 
     def command(self, result: CommandResult) -> None:
-        """Record a command and what it printed, without its secrets."""
+        """Record a command and its output with secrets redacted."""
         result = redacted(result)
         out, err = self.raw(result.stdout), self.raw(result.stderr)
         self.append(
@@ -131,22 +131,22 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")  # and no JSON, although Python would read it
+    raise ValueError(f"{name} is no number")  # not JSON, although Python reads it
 
 
 class Trusted(NamedTuple):
-    """What of a run's evidence can be relied on."""
+    """The part of a run's evidence that its hash chain proves."""
 
     records: list[Record]
     """Up to the first break."""
     broken: str | None
-    """From which record on nothing can be relied on, and why; None where the chain is whole."""
+    """The first break of the chain and its reason; None where the chain is whole."""
     cut_off: bool
     """The last line was never finished: the run was killed while it wrote, or the file was truncated."""
 
 
 def read_trusted(folder: Path) -> Trusted:
-    """The records of a run as far as the chain holds. Raises RunError where there is no run to read."""
+    """Records of a run up to the first break of the chain. Raises RunError where there is no run."""
     path = folder / EVIDENCE
     try:
         lines = path.read_bytes().split(b"\n")
@@ -160,7 +160,7 @@ def read_trusted(folder: Path) -> Trusted:
     for number, line in enumerate(lines, 1):
         try:
             record = Record.model_validate(json.loads(line, parse_constant=_no_number))
-            # a number that overflows and half a character are found when the line is spelt again for its hash
+            # overflowing numbers and lone surrogates show when the line is serialised again for its hash
             broken = next(link_breaks(record, len(records), prev), None)
         except (ValueError, RecursionError):
             return Trusted(records, f"line {number} is damaged", cut_off)
@@ -174,7 +174,7 @@ def read_trusted(folder: Path) -> Trusted:
 
 
 def _refuse_other_version(path: Path, record: Record) -> None:
-    """Raises RunError: of records whose meaning is not known nothing may be said."""
+    """Raises RunError: records of another schema have unknown meaning."""
     schema = record.body.get("schema", SCHEMA)
     if isinstance(schema, str) and schema != SCHEMA:
         raise RunError(f"{path}: written by another version of rackproof ({schema[:40]!a}); this one reads {SCHEMA}")
@@ -194,7 +194,7 @@ def read_raw(folder: Path, name: str) -> bytes:
 
 
 def named_outputs(records: Iterable[Record]) -> dict[str, str]:
-    """Every output that a record rests on, with what named it first: ``the measurement in record 7``."""
+    """Outputs that records refer to, each with its first reference: ``the measurement in record 7``."""
     outputs: dict[str, str] = {}
     for record in records:
         match record.kind:
@@ -210,7 +210,7 @@ def named_outputs(records: Iterable[Record]) -> dict[str, str]:
 
 
 def lost_outputs(folder: Path, records: Iterable[Record]) -> list[str]:
-    """A sentence for every output that a record names and that is missing or not what it was; each is read once."""
+    """A sentence for every output of a record that is missing or was changed; each output is read once."""
     lost = []
     for name, whose in named_outputs(records).items():
         try:

@@ -1,4 +1,4 @@
-"""Nodes from where they are known already, for an inventory file.
+"""Nodes for an inventory file from sources that list them already: CSV, NetBox, Slurm, Terraform, node sets.
 
 ::
 
@@ -7,8 +7,8 @@
     _rack = _from_csv(Path(__file__).with_name("rack.csv"))
     gpu, storage = _rack["gpu"], _rack["storage"]
 
-Each helper returns groups: name: list of ``(node, data)``, as pyinfra has them in an inventory file. What is wrong
-with the source is said in one line with its file, line or record, and the way out.
+Each helper returns groups: name: list of ``(node, data)``, as pyinfra has them in an inventory file. An
+error in the source is one line with its file, line or record, and the remedy.
 """
 
 from rackproof.core.secret import Secret

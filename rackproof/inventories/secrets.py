@@ -1,4 +1,4 @@
-"""Secrets for an inventory file: from the environment, or from a file that nobody else can read. Never shown."""
+"""Secrets for an inventory file: from the environment, or from a file of mode 600. Never printed."""
 
 from __future__ import annotations
 

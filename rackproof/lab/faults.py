@@ -1,8 +1,8 @@
-"""Faults of the running virtual rack: put on, remembered, taken off.
+"""Faults of the running virtual rack: inject, remember, remove.
 
 A fault is remembered before it is put on, so that one whose command was interrupted can still be taken off. Nothing
 of a fault outlives a boot; a rack that goes down forgets its faults. Putting a fault on twice and taking it off twice
-does no harm: the scripts say what shall be, not what to do.
+does no harm: the scripts are idempotent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LiveFault:
     name: str
     title: str
     node: str
-    """Where it is put on unless somebody says otherwise."""
+    """Default nodes."""
     check: str = ""
     """What must notice; empty where no check is for it."""
     item: str = ""

@@ -1,7 +1,7 @@
 """Many commands in one round trip: the script that a node runs, and how its answer is unpacked. Pure.
 
 Each command is started as ``Connection.run`` starts it, so that it cannot matter which way it was read. A few workers
-walk along the list, and each takes the next command that nobody has taken; a worker is a process group of its own
+walk along the list, and each takes the next free command; a worker is a process group of its own
 under ``timeout``. Limits for every single command would cost a small node more than the commands do, so one clock
 looks at all of them once a second:
 
@@ -19,8 +19,8 @@ order. For command 3 there are ``3.a`` (taken: by whom, and when), ``3.err``, ``
 when), or one of the marks ``3.late`` and ``3.big``.
 
 Where answers do not fit into memory or on the disk, tools print less than they meant to, and many of them say nothing.
-Nothing is freed before it has been tried whether there is still room, so whoever lacked it lacks it for ``3.rc`` as
-well; then the file ``room`` goes, and nothing of the whole batch is believed.
+Nothing is freed before it has been tried whether there is still room, so a full disk has no room for ``3.rc``
+either; then the file ``room`` goes, and nothing of the whole batch is believed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ WORKERS = 2
 MOST_WORKERS = 10
 """With those that are hired because a command does not come back."""
 MOMENT_S = 5
-"""A command that takes longer may never come back: somebody else gets on with the others."""
+"""Seconds after which a command may hang: another worker continues with the others."""
 BUSY_MOMENT_S = 30
-"""The same while processes wait for a processor: then a command is slow, and more of them would make all slower."""
+"""The same while processes wait for a processor: more workers would only slow the node down."""
 STREAM_LIMIT = 4 * 1024 * 1024
 """Bytes of one stream of one command."""
 ANSWER_LIMIT = 12 * 1024 * 1024

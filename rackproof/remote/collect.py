@@ -5,10 +5,9 @@ says which command it needs and is put off. All missing commands of a node then 
 are put again, until none lacks anything. That takes as many round trips as the longest chain of commands that
 depend on each other, two or three, however many questions there are.
 
-Trying costs the controller as much as the questions themselves, so one node tries for all of its kind, and what it
-needs is sent to all of them; where somebody remembers what a node was asked last time, nobody tries at all. Neither has
-to be right: a node that lacks an answer when it is asked in earnest tries for itself, and from the second such node on
-all of them do.
+A trial costs the controller as much as the questions themselves, so one node of each role is tried and its commands
+are sent to all nodes of the role; commands cached from an earlier run replace the trial. Both are guesses: a node that
+lacks an answer later is tried itself, and from the second such node on all of them are.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ class RecordingReader:
         self.node = node
         self.timeout_s = timeout_s
         self.misses = 0
-        """Commands that nobody had thought of, and that were asked for when a question needed them."""
+        """Commands that were not prefetched and ran when a question needed them."""
         self.lost: str | None = None
-        """Why the node is not asked any more."""
+        """Why the node gets no further commands."""
         self._live = live
         self._on_result = on_result
         self._known = {result.command: result for result in known}
@@ -120,7 +119,7 @@ class RecordingReader:
         self._count(new)
 
     def _missed(self, command: str) -> CommandResult | None:
-        """The answer to a command that nobody has thought of; None where nobody can be asked."""
+        """Run a command that was not prefetched; None without a live connection."""
         if self._live is None:
             return None
         refill, self.refill = self.refill, None
@@ -135,7 +134,7 @@ class RecordingReader:
         self._known[command] = result
         self._count([result])
         if result.error is not None and result.elapsed_s >= result.timeout_s + GRACE_S:
-            # The node's own limit should have ended it long ago: nobody is there.
+            # The node's own time limit has passed long ago: the node is gone.
             self.lost = self.lost or f"the node fell silent ({result.error})"
         return result
 

@@ -122,7 +122,7 @@ def _answers(
 
 
 def _text(result: CommandResult) -> str:
-    """Everything of an answer, as lines; how long it took is nobody's business."""
+    """An answer as lines, without the time that it took."""
     ended = result.error if result.rc is None else f"exit status {result.rc}" if result.rc else ""
     complaint = result.stderr.decode("utf-8", "replace")
     head = [*([f"! {ended}\n"] if ended else []), *(f"! {line}\n" for line in complaint.splitlines())]

@@ -14,7 +14,7 @@ DocumentModel = TypeVar("DocumentModel", bound=BaseModel)
 
 
 class Strict(BaseModel):
-    """A key that nobody knows is a mistake."""
+    """Base of documents that refuse unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

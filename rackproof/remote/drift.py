@@ -69,7 +69,7 @@ def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterato
         asked = {name: kinds_[kind] for name, kinds_ in members.items() if kind in kinds_}
         for what in dict.fromkeys(what for facts in asked.values() for what in facts):
             values = {name: facts.get(what, ABSENT) for name, facts in asked.items()}
-            # Of equally many the first: somebody has to be the rule.
+            # Ties: the first value wins.
             rule = Counter(values.values()).most_common(1)[0][0]
             for name, value in values.items():
                 if value != rule:

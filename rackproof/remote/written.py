@@ -1,4 +1,4 @@
-"""Racks that are written down: hardware that is not at hand, and what its tools would print.
+"""Written racks: hand-written answers of the tools of hardware that the project does not own.
 
 A folder has ``rack.yaml``, the architecture it names, and one folder of answers a node. Each ``*.yaml`` in that is a
 list; of all its entries (files in the order of their names) the first whose ``match`` is part of a command answers it::
@@ -9,8 +9,8 @@ list; of all its entries (files in the order of their names) the first whose ``m
     - match: --property=Id,LoadState
       units: {"chrony.service": loaded active enabled}   # whatever units are asked for; see ``written_units``
 
-A node that is ``like:`` another answers with the other's words and its own name in them, unless a folder of its own
-has an answer. What nothing matches ends like a program that is not installed.
+A node that is ``like:`` another has the other's answers, with its own name in them, unless its own folder has one.
+A command without an answer ends like a program that is not installed.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
         if alone := sum(min(number.samples) == 1 for number in numbers):
             yield (
-                f"{alone} of {_of(len(numbers), 'number')} rest on one sample a side, whose noise nobody knows",
+                f"{alone} of {_of(len(numbers), 'number')} rest on one sample a side, whose noise is unknown",
                 "yellow",
             )
     elif comparison.exit_status == EXIT_OK:

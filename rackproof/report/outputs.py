@@ -110,7 +110,7 @@ class OutputIndex:
         size = len(data) if data is not None else max((e.bytes for e in entries), default=0)
         text, cut, note = None, False, None
         if data is None:
-            note = "This output was not at hand when the page was made."
+            note = "This output was missing when the page was made."
         elif not data:
             note = "The command printed nothing."
         elif min(size, SHOWN_BYTES) > budget:

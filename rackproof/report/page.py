@@ -70,7 +70,7 @@ def _environment() -> Environment:
 
 
 def _printable(value: Any) -> Any:
-    """Every expression passes here on its way out; markup is ours, everything else may come from a node."""
+    """Escape every expression of a template that is not markup: it may come from a node."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits, a unit, a thin blank between thousands."""
+"""Quantities for the page: three significant digits, a unit, narrow blanks between thousands."""
 
 from __future__ import annotations
 

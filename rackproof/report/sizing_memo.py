@@ -15,7 +15,7 @@ from rackproof.core.sizing.model import Phase
 from rackproof.report.sizing import stage_rows
 
 SHOWN = 5
-"""Inputs that an answer hangs on; the page and the JSON have all."""
+"""Inputs listed with an answer; the page and the JSON have all."""
 
 
 def print_memo(memo: Memo, console: Console) -> None:
@@ -72,4 +72,4 @@ def _print_answer(answer: Answer, console: Console) -> None:
         ]
         more = len(answer.hangs_on) - SHOWN
         shown += [f"{more} more"] if more > 0 else []
-        console.print(Padding(Text(f"hangs on: {'; '.join(shown)}", style="dim"), (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(f"depends on: {'; '.join(shown)}", style="dim"), (0, 0, 0, 2), expand=False))

@@ -21,7 +21,7 @@ from rackproof.report.statements import fold_subjects, subject_text
 T = TypeVar("T")
 
 ROWS = 250
-"""Of one table. The worst are kept, and it is said how many are not shown."""
+"""Rows of one table. The worst are kept; a line counts the others."""
 
 _SHORT = {
     "storage.read_bandwidth": "read",
@@ -155,7 +155,7 @@ def other_table(certificate: Certificate) -> Table | None:
 
 def _workload(m: MeasurementSummary) -> str:
     block = m.labels.get("block_bytes", "")
-    # Latency is that of the random reads beside it: the same block size need not be said twice.
+    # Latency is that of the random reads beside it: the block size is not repeated.
     return " ".join(part for part in (short_name(m.metric), bytes_text(block) if block else "") if part)
 
 

@@ -1,4 +1,4 @@
-"""Text that came from a machine, made safe to look at: what is shown is what is there, and nothing acts on it."""
+"""Text from machines, made safe to display: control and deceptive characters become visible."""
 
 from __future__ import annotations
 

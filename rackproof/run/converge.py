@@ -1,4 +1,4 @@
-"""Run pyinfra's own command and tell the truth about the outcome.
+"""Run pyinfra's own command and report its real outcome.
 
 pyinfra's exit status is 0 when a ``--limit`` matches nothing, when an inventory is misspelt and after Ctrl-C; its
 JSON is absent when every node failed or a template could not be rendered. So the nodes that should have been
@@ -33,7 +33,7 @@ from rackproof.core.reboot_mode import Mode
 from rackproof.remote.redaction import redact, redact_data
 
 TIMEOUT_S = 21600.0
-"""Every operation has a limit of its own; this one is for what never ends. Network stack, driver, CUDA and firmware of
+"""Limit for the whole run; every operation has a limit of its own. Network stack, driver, CUDA and firmware of
 a first deploy take an hour or two over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
 """With reboots, which wait for jobs and self-tests batch after batch, each with a limit of its own."""
@@ -102,7 +102,7 @@ class Transcript:
                 log.failed.append(self.operation)
             log.reason = log.reason or f"{self.operation}: {log.last_line or text}"
         elif CONNECTION_LOST in text:
-            # Whatever else went wrong with this node, before and after it, comes from that.
+            # Other errors of this node follow from it.
             log.reason = f"{self.operation}: {CONNECTION_LOST}"
         elif _CONNECT.match(text):
             log.reason = log.reason or text
@@ -129,7 +129,7 @@ class Converged:
     stdout: bytes
     stderr: bytes
     rebooted: tuple[str, ...] = ()
-    """Nodes that were started anew."""
+    """Nodes that rebooted."""
 
 
 def converge(
@@ -183,7 +183,7 @@ def _run(
 ) -> tuple[int, bytes, bytes, str | None]:
     """Exit status, stdout, stderr, and why it was ended early."""
     env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1", REPORTS: str(reports)}
-    # Should this process be killed, pyinfra must not go on behind the next run's back.
+    # If this process is killed, pyinfra must end too, before the next run starts.
     leash = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
     process = subprocess.Popen(
         [*leash, *command],

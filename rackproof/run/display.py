@@ -1,4 +1,4 @@
-"""What a run tells while it works; the faces (terminal, plain lines, JSON) implement it."""
+"""Progress of a run: the interface that terminal, plain lines and JSON implement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Display(Protocol):
         """A piece of the present stage begins; ``left_s`` is what is expected to remain of the stage."""
 
     def line(self, text: str) -> None:
-        """Something that a person should read now."""
+        """A line to print now."""
 
 
 class Silent:
-    """Says nothing: tests, ``--quiet``."""
+    """Prints nothing: tests, ``--quiet``."""
 
     def stage(self, name: str, estimate_s: float | None) -> None:
         return

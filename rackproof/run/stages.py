@@ -41,7 +41,7 @@ class Run:
     stages: Sequence[str] = STAGES[:-1]
     resume: bool = False
     selection: Selection = EVERYTHING
-    """Of nodes and checks to validate; a run that leaves something out says so in its evidence."""
+    """Nodes and checks to validate; a limited selection is noted in the evidence."""
     _done: set[str] = field(default_factory=set)
     _steps_done: set[str] = field(default_factory=set)
 
@@ -50,7 +50,7 @@ class Run:
         steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
         before = earlier_seconds(self.folder.parent, self.rack.source)
         if self.resume:
-            # Before the store opens the folder: a run that does not fit must stay untouched.
+            # Before the store opens the folder: a run that does not match stays untouched.
             records = read_records(self.folder)
             check_resumable(info_of(records), self.rack, self.architecture)
             self._done, self._steps_done = finished_stages(records), finished_steps(records)
@@ -100,7 +100,7 @@ class Run:
         self.display.line(text)
 
     def _connect(self, session: Session) -> bool:
-        """Every node answers and says what it is; the others are named once, here."""
+        """Check that every node answers; name those that do not."""
         nodes = [node.name for node in self.rack.nodes if self.selection.has_node(node.name)]
         answers = session.run(dict.fromkeys(nodes, FACTS), 30)
         lost = {name: answer.why for name, answer in answers.items() if not answer.ok}

@@ -1,1 +1,1 @@
-"""Proof that every check can fail: faults of machines and damaged answers, tried on racks that were written down."""
+"""Proof that every check can fail: faults of machines and damaged answers, tried on written racks."""

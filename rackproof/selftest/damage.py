@@ -1,4 +1,4 @@
-"""Answers that went bad on the way: what may come of each.
+"""Damaged answers, and the outcomes that a check may have for each.
 
 A fault is about the machine; a damage is about the answer, and every check must survive it. Whatever destroys an
 answer must never lead to a PASS; whatever only decorates it must never lead to a FAIL. Pure.
@@ -17,11 +17,11 @@ from rackproof.selftest.mutation import cut
 PASSED, FAILED, UNMEASURED = CheckOutcome.PASSED, CheckOutcome.FAILED, CheckOutcome.UNMEASURED
 
 NO_ANSWER = frozenset({UNMEASURED})
-"""Nothing was said: neither good nor bad."""
+"""The check must be unmeasured."""
 NO_GOOD_ANSWER = frozenset({UNMEASURED, FAILED})
-"""A text that stands where a value belongs may count as a wrong value; it must not count as the right one."""
+"""Text in the place of a value: the check may fail or be unmeasured, but must not pass."""
 NO_BAD_ANSWER = frozenset({PASSED, UNMEASURED})
-"""The answer is all there; whoever is not sure may say so, but nobody may find fault with the machine."""
+"""The answer is complete: the check may pass or be unmeasured, but must not fail."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The same healthy machine at another moment: what may vary without anybody being at fault.
+"""The same healthy machine at another moment: values that vary on a healthy machine.
 
 Temperatures, clocks and uptimes move, counters of traffic grow, free space shrinks a little, and lists and keys whose
 order means nothing come in another order. Counters of errors stay as they are. Pure: the moment is a seed.

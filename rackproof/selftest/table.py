@@ -18,14 +18,14 @@ _OTHERS = 3
 
 
 def detection_table(detection: Detection) -> list[str]:
-    """One line a fault: its name, the expected check, and everybody who noticed."""
+    """One line a fault: its name, the expected check, and the other checks that noticed."""
     rows = [("FAULT", "EXPECTED", "CAUGHT BY")]
     rows += [(finding.fault.name, _asked(finding), _caught_by(finding)) for finding in detection.findings]
     return aligned(rows)
 
 
 def complaints(detection: Detection) -> list[str]:
-    """Everything that is not as it must be, one line each."""
+    """Missed faults, misread damage and false alarms, one line each."""
     lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in detection.missed]
     lines += [f"no fault: {check}: nothing in the catalogue makes it fail" for check in detection.untried]
     lines += [_mishap(several) for several in _alike(detection.mishaps, _what_went_wrong)]

@@ -1,4 +1,4 @@
-"""Trying faults on racks that are well.
+"""Trials of faults on healthy racks.
 
 A check's outcome depends on nothing but what it reads, so of all checks of a node only those need to run again that
 read an answer which a fault changes.
@@ -39,7 +39,7 @@ class Seen:
 
 @dataclass
 class Subject:
-    """A rack that is well, with every check that applies to it."""
+    """A healthy rack, with every check that applies to it."""
 
     name: str
     context: Context
@@ -90,7 +90,7 @@ class _Altered:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one fault."""
+    """Outcome of one fault."""
 
     fault: Fault
     rack: str
@@ -137,7 +137,7 @@ class _Applied:
 
 
 def try_fault(subject: Subject, fault: Fault) -> Finding:
-    """Put one fault on a rack that is well, and see who notices."""
+    """Put one fault on a healthy rack and run its checks."""
     if fault.node not in subject.healthy:
         return Finding(fault, subject.name, (), (), f"no node {fault.node} in {subject.name}")
     if fault.check not in subject.validators:

@@ -391,7 +391,7 @@ def example() -> Comparison:
 
 def test_a_line_for_each_criterion_with_its_worst_member_first() -> None:
     shown = lines(example())
-    assert [(line.id, line.change, line.who) for line in shown] == [
+    assert [(line.id, line.change, line.subject) for line in shown] == [
         ("nfs.read", Change.WORSE, "gpu-02"),
         ("nfs.latency", Change.LOST, "gpu-02"),
     ]
@@ -400,7 +400,7 @@ def test_a_line_for_each_criterion_with_its_worst_member_first() -> None:
     assert ["worse", "nfs.read", "2 PASS, then 1 PASS, 1 FAIL", "gpu-02", "−89.6 %", "±5 %"] in rows
     assert "collective.busbw[bytes=1024,op=all_reduce] on rack: 7 GB/s, then 5 GB/s (−28.6 %" in text
     assert "REGRESSION: 2 numbers worse beyond noise, 1 verdict worse" in text
-    assert "1 of 2 numbers rest on one sample a side, whose noise nobody knows" in text
+    assert "1 of 2 numbers rest on one sample a side, whose noise is unknown" in text
 
 
 def test_variants_of_a_criterion_are_one_line() -> None:
@@ -410,7 +410,7 @@ def test_variants_of_a_criterion_are_one_line() -> None:
         for value in (100.0, 50.0)
     ]
     (line,) = lines(compare(arch, *sides))
-    assert (line.id, line.who, len(line.verdicts)) == ("nfs.read", "gpu-01 storage=local", 4)
+    assert (line.id, line.subject, len(line.verdicts)) == ("nfs.read", "gpu-01 storage=local", 4)
 
 
 def test_all_numbers_are_listed_on_demand() -> None:

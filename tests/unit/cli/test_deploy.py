@@ -45,7 +45,7 @@ def test_after_a_reboot_the_same_deploy_runs_again(monkeypatch: pytest.MonkeyPat
     runs = [outcome(rebooted=("gpu-01",), changed=("Reboot | Reboot",)), outcome(changed=("Storage client | Mounts",))]
     done, asked = deploy(monkeypatch, tmp_path, runs, "--reboot", "--serial", "2", "--data", "x=1")
     assert done.exit_code == 0, done.output
-    assert "once more: what waited for the reboot of gpu-01" in done.output
+    assert "running again: changes that waited for the reboot of gpu-01" in done.output
     assert [each["data"] for each in asked] == [
         ("x=1", "reboot=allowed-two-passes", "reboot_serial=2"),
         ("x=1", "reboot=finish"),

@@ -238,7 +238,7 @@ def test_long_output_is_cut_and_linked() -> None:
 def test_output_that_is_gone_is_said_to_be() -> None:
     certificate, _ = sample()
     page = Page(render_page(certificate, {}))
-    assert "This output was not at hand when the page was made." in page.text
+    assert "This output was missing when the page was made." in page.text
     assert page.problems == []
 
 
