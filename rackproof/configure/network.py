@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
 from rackproof.core.port_names import rail_alias
 from rackproof.errors import Refused
+from rackproof.parse.netdev import parse_ip
+from rackproof.parse.text import text_from
 
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
@@ -93,21 +94,21 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
             paths[name] = path
     return tuple(
         Link(
-            name=link["ifname"],
+            name=device.name,
             # A bond or a VLAN carries its port's address; the port's own is the permanent one.
-            mac=link.get("permaddr", link.get("address", "")).lower(),
-            mtu=int(link["mtu"]),
-            up="UP" in link["flags"],
+            mac=(device.permanent_mac or device.mac or "").lower(),
+            mtu=device.mtu_bytes,
+            up="UP" in device.flags,
             addresses=tuple(
-                f"{entry['local']}/{entry['prefixlen']}"
-                for entry in link.get("addr_info", [])
-                if entry["family"] == "inet"
+                f"{address.address}/{address.prefix_length}"
+                for address in device.addresses or ()
+                if address.family == "inet"
             ),
-            path=paths.get(link["ifname"]),
-            upper="MASTER" in link["flags"] or "link" in link,
+            path=paths.get(device.name),
+            upper="MASTER" in device.flags or device.stacked,
         )
-        for link in json.loads("\n".join(lines[:split]))
-        if link.get("link_type") == "ether" or link.get("link_type") == "infiniband"
+        for device in parse_ip(text_from(lines[:split]))
+        if device.kind in ("ether", "infiniband")
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,25 @@ def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
         default_runtime=document.string("DefaultRuntime"),
         runtimes=tuple(sorted(document.child("Runtimes").values)),
     )
+
+
+def parse_docker_runtimes(output: str | bytes) -> frozenset[str]:
+    """``docker info -f '{{json .Runtimes}}'``: names of the OCI runtimes."""
+    value = find_json("docker", output, lambda value: isinstance(value, dict)).value
+    return frozenset(map(str, value))
+
+
+def parse_containerd_runtime(dump: Iterable[str], runtime: str) -> tuple[bool, bool]:
+    """``containerd config dump``: whether there is such a runtime, and whether it uses systemd's cgroups."""
+    section = re.compile(rf"""\[.*\.runtimes\.["']?{re.escape(runtime)}["']?(\.options)?\]""")
+    inside = there = by_systemd = False
+    for line in map(str.strip, dump):
+        if line.startswith("["):
+            inside = section.fullmatch(line) is not None
+            there |= inside
+        elif inside and line.replace(" ", "") == "SystemdCgroup=true":
+            by_systemd = True
+    return there, by_systemd
 
 
 def parse_podman_info(output: str | bytes) -> Runtime:

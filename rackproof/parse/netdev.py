@@ -32,6 +32,10 @@ class NetDevice:
     kind: str | None
     """ether, loopback, infiniband …; None where ``-4`` or ``-6`` leaves it out."""
     mac: str | None
+    permanent_mac: str | None
+    """Of the hardware, where the interface carries another one: a member of a bond."""
+    stacked: bool
+    """On top of another interface: a VLAN, a macvlan."""
     master: str | None
     """Bridge or bond that it belongs to."""
     addresses: tuple[Address, ...] | None
@@ -61,6 +65,8 @@ def _device(entry: Json) -> NetDevice:
         flags=entry.strings("flags"),
         kind=entry.string("link_type") if entry.has("link_type") else None,
         mac=entry.string("address") if entry.has("address") else None,
+        permanent_mac=entry.string("permaddr") if entry.has("permaddr") else None,
+        stacked=entry.has("link"),
         master=entry.string("master") if entry.has("master") else None,
         addresses=tuple(
             Address(

@@ -230,3 +230,9 @@ def parse_unmunge(output: str | bytes) -> str:
         if match := re.fullmatch(r"STATUS:\s+(\S.*?) \(\d+\)", line):
             return match[1]
     raise ParseError(tool, f"no status: {excerpt(str(output))}")
+
+
+def job_of_step(title: str) -> str | None:
+    """Job in the title of a slurmstepd; None for the one that keeps the cgroups (``slurmstepd infinity``)."""
+    match = re.match(r"slurmstepd: \[(\d+)", title)
+    return match[1] if match else None

@@ -6,7 +6,6 @@ the controller where the node has its programs: a job need not have a step here 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from rackproof import shell
 from rackproof.configure.reboot import drain
 from rackproof.core.wording import some
 from rackproof.parse.sections import sections_of
+from rackproof.parse.slurm import job_of_step
 
 BUSY: Final = "gpu.busy"
 """Id of the check."""
@@ -28,8 +28,6 @@ _NAME_LENGTH: Final = 15
 """Of a program's name, as the kernel keeps it in /proc/PID/comm."""
 SHOWN: Final = 5
 """Programs, jobs or packages that are named."""
-_STEP: Final = re.compile(r"slurmstepd: \[(\d+)")
-"""How slurmstepd calls itself; the one that keeps the cgroups (``slurmstepd infinity``) has no job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def parse_use(lines: Sequence[str]) -> Use:
             raise ValueError(f"no process: {line!r}")
         if name not in {service[:_NAME_LENGTH] for service in SERVICES}:
             programs.append(f"{name} ({pid})")
-    steps = [match[1] for line in daemons if (match := _STEP.match(line))]
+    steps = [job for line in daemons if (job := job_of_step(line))]
     answered = queue[:1] == ["answered"]
     queued = [line.strip() for line in queue[1:] if line.strip()] if answered else []
     return Use(

@@ -5,17 +5,16 @@ What counts is what a runtime says it uses, not what a file says.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rackproof import shell
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.rollback.journal import Later, later, mark_lines
 from rackproof.core.architecture import Containers
 from rackproof.errors import InventoryError, Refused
+from rackproof.parse.containers import parse_containerd_runtime, parse_docker_runtimes
 
 CDI: Final = "/etc/cdi/nvidia.yaml"
 CDI_SERVICE: Final = "rackproof-cdi.service"
@@ -81,20 +80,6 @@ def state_command() -> str:
     return shell.script(__name__, "runtimes", cdi=CDI)
 
 
-_OWN_SECTION: Final = re.compile(r"""\[.*\.runtimes\.["']?nvidia["']?(\.options)?\]$""")
-
-
-def _by_systemd(dump: Sequence[str]) -> bool:
-    """Of sections and ``SystemdCgroup`` in containerd's configuration: NVIDIA's runtime says true."""
-    section = ""
-    for line in dump:
-        if line.startswith("["):
-            section = line
-        elif _OWN_SECTION.match(section) and line.replace(" ", "") == "SystemdCgroup=true":
-            return True
-    return False
-
-
 def parse_state(lines: Sequence[str]) -> RuntimeState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
     parts: list[list[str]] = [[]]
@@ -106,12 +91,13 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
     if len(parts) != 5:
         raise ValueError(f"expected 5 sections, actual {len(parts)}")
     docker, containerd, cdi, driver, toolkit = parts
-    known: dict[str, Any] = json.loads(docker[0]) if docker and docker[0].startswith("{") else {}
+    known = parse_docker_runtimes(docker[0]) if docker and docker[0].startswith("{") else frozenset()
+    handed_out, by_systemd = parse_containerd_runtime(containerd[1:], RUNTIME)
     return RuntimeState(
         docker=None if not docker else RUNTIME in known,
         docker_cgroup=docker[1] if len(docker) > 1 else "",
-        containerd=None if not containerd else any(_OWN_SECTION.match(line) for line in containerd[1:]),
-        containerd_systemd=_by_systemd(containerd[1:]),
+        containerd=None if not containerd else handed_out,
+        containerd_systemd=by_systemd,
         cdi_version=cdi[0].removeprefix("libcuda.so.") if cdi else "",
         driver=driver[0] if driver else "",
         toolkit=bool(toolkit),

@@ -13,7 +13,9 @@ from rackproof.configure.nic.inputs import Image
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
+from rackproof.parse.flint import parse_flint_query
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
+from rackproof.parse.text import text_from
 
 MEMORY: Final = "/var/lib/rackproof/nic"
 """One file an adapter, with the boot in which its settings were written: tells a reboot that had no effect."""
@@ -138,11 +140,10 @@ def parse_state(lines: Sequence[str]) -> FirmwareState:
 
 
 def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: Sequence[str]) -> AdapterState:
-    answers: dict[str, str] = {}
-    for line in flint:
-        if match := re.fullmatch(r"(FW Version|FW Version\(Running\)|PSID):\s+(\S+)\s*", line):
-            answers.setdefault(match[1], match[2])
-    stored = answers.get("FW Version")
+    try:
+        firmware = parse_flint_query(text_from(flint))
+    except ParseError:
+        firmware = None
     values: dict[str, Value] | None = None
     answer = ""
     if settings:
@@ -151,13 +152,13 @@ def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: S
             values = {name: Value(setting.current, setting.next_boot) for name, setting in parsed.items()}
         except ParseError:
             answer = " ".join(settings)[:200]
-    if stored is None and flint:
+    if firmware is None and flint:
         answer = answer or " ".join(flint)[:200]
     return AdapterState(
         slot=slot,
-        running=answers.get("FW Version(Running)", stored),
-        stored=stored,
-        psid=answers.get("PSID"),
+        running=firmware.running if firmware else None,
+        stored=firmware.stored if firmware else None,
+        psid=firmware.psid if firmware else None,
         values=values,
         said=answer,
         written_in=memory[0].strip() if memory else None,

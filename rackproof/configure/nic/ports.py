@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,10 @@ def script(name: str) -> str:
     """A program that is installed on nodes: ``port``, ``rdma-names`` or ``acs``. ``port`` also answers
     ``state_command``, which does not need it to be installed."""
     return shell.program(__name__, name)
+
+
+_KEY: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
+"""Characters of a setting's name, between dots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
             values = states[name] = {}
             continue
         key, equals, value = line.partition("=")
-        if values is None or not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z0-9]+)*", key):
+        if values is None or not equals or not all(part and set(part) <= _KEY for part in key.split(".")):
             raise ValueError(f"no setting of a port: {line!r}")
         values[key] = value
     return {name: PortState(name, values) for name, values in states.items()}

@@ -18,6 +18,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
+from rackproof.parse.firewalld import Zone, parse_active_zones
 from rackproof.parse.sections import sections_of
 
 USERNS: Final = "kernel.apparmor_restrict_unprivileged_userns"
@@ -42,12 +43,6 @@ CALLED: Final = {
 }
 """Defaults of their documentation."""
 BETWEEN: Final = "MPI, NCCL and the benchmarks between nodes (any port)"
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    interfaces: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +84,10 @@ def parse_state(lines: Sequence[str]) -> SecurityState:
     return SecurityState(
         enforcing=selinux == ["1"],
         default_zone=(firewall[1] if len(firewall) > 1 else "") if firewall else None,
-        zones=_zones(zones),
+        zones=parse_active_zones(zones),
         userns_restricted=userns[0] not in ("", "0"),
         podman_profile=bool(profiles),
     )
-
-
-def _zones(lines: Sequence[str]) -> dict[str, Zone]:
-    """``firewall-cmd --get-active-zones``: a name, and below it, indented, its interfaces and sources."""
-    found: dict[str, Zone] = {}
-    name = ""
-    for line in lines:
-        if not line.startswith(" "):
-            name = line.split()[0] if line.split() else ""
-            found[name] = Zone()
-        elif name:
-            key, _, values = line.strip().partition(":")
-            zone = found[name]
-            interfaces = tuple(values.split()) if key == "interfaces" else zone.interfaces
-            sources = tuple(values.split()) if key == "sources" else zone.sources
-            found[name] = Zone(interfaces, sources)
-    return found
 
 
 def problems(

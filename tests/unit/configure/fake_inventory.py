@@ -14,7 +14,8 @@ from rackproof.core.rack import Node as _Node
 from tests.unit.configure.rack import rack as _rack
 
 _LINKS = (
-    '[{"ifname": "enp0s16", "link_type": "ether", "flags": ["UP"], "mtu": 1500, "address": "MAC", "addr_info": []}]'
+    '[{"ifindex": 2, "operstate": "UP", "ifname": "enp0s16", "link_type": "ether", "flags": ["UP"], "mtu": 1500,'
+    ' "address": "MAC", "addr_info": []}]'
 )
 _UNIT = ["Id=x", "LoadState=loaded", "ActiveState=inactive", "UnitFileState=disabled", "NeedDaemonReload=no"]
 _SPACE = [f"{path} /dev/vda 8000000 2000000 6000000 25% /" for path in ("/", "/boot", "/var")]

@@ -55,7 +55,8 @@ def test_a_vlan_on_the_port_is_not_mistaken_for_it() -> None:
 
 
 def test_a_bond_or_a_vlan_shows_its_ports_address_and_is_not_the_port() -> None:
-    port = {"ifname": "ens3", "flags": ["UP"], "mtu": 9000, "link_type": "ether", "address": PORT.mac, "addr_info": []}
+    port = {"ifindex": 2, "ifname": "ens3", "flags": ["UP"], "operstate": "UP", "mtu": 9000, "link_type": "ether",
+            "address": PORT.mac, "addr_info": []}  # fmt: skip
     bond = {**port, "ifname": "bond0", "flags": ["MASTER", "UP"]}
     vlan = {**port, "ifname": "bond0.7", "link": "bond0"}
     links = parse_links([json.dumps([port, bond, vlan]), "--"])
@@ -104,13 +105,15 @@ def test_a_path_finds_the_port_as_a_mac_address_does() -> None:
 
 def test_the_answer_of_ip_is_read_with_the_permanent_address() -> None:
     answer = [
-        {"ifname": "lo", "link_type": "loopback", "flags": ["UP"], "mtu": 65536, "address": "00:00:00:00:00:00"},
+        {"ifindex": 1, "ifname": "lo", "link_type": "loopback", "flags": ["UP"], "operstate": "UNKNOWN", "mtu": 65536,
+         "address": "00:00:00:00:00:00"},
         {
-            "ifname": "fabric0", "link_type": "ether", "flags": ["BROADCAST", "UP"], "mtu": 9000,
+            "ifindex": 2, "ifname": "fabric0", "link_type": "ether", "flags": ["BROADCAST", "UP"], "mtu": 9000,
+            "operstate": "UP",
             "address": "02:00:00:00:00:01", "permaddr": "52:54:77:20:00:0B",
             "addr_info": [
-                {"family": "inet", "local": "10.77.0.21", "prefixlen": 24},
-                {"family": "inet6", "local": "fe80::1", "prefixlen": 64},
+                {"family": "inet", "local": "10.77.0.21", "prefixlen": 24, "scope": "global"},
+                {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
             ],
         },
     ]  # fmt: skip

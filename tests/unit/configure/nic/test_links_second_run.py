@@ -56,9 +56,17 @@ esac
 
 @pytest.mark.parametrize("mode", ["802.3ad", "active-backup", "balance-xor"])
 def test_bonds(tree: Tree, mode: str) -> None:
-    link = {"flags": ["UP"], "mtu": 9000, "link_type": "ether", "address": "b8:3f:d2:00:00:01", "addr_info": []}
+    link = {
+        "ifindex": 2,
+        "operstate": "UP",
+        "flags": ["UP"],
+        "mtu": 9000,
+        "link_type": "ether",
+        "address": "b8:3f:d2:00:00:01",
+        "addr_info": [],
+    }
     members = [{**link, "ifname": f"ens41f{k}np{k}"} for k in range(2)]
-    address = {"family": "inet", "local": "192.168.40.1", "prefixlen": 24}
+    address = {"family": "inet", "local": "192.168.40.1", "prefixlen": 24, "scope": "global"}
     tree.write("/members.json", json.dumps(members).removesuffix("]"))
     tree.write("/bond.json", f", {json.dumps({**link, 'ifname': 'bond0', 'addr_info': [address]})}")
     for k in range(2):

@@ -27,9 +27,11 @@ IP = r"""
 # Links are folders below $L: mac, mtu, up, address, master.
 L=@root@/links
 one() { d=$L/$1; a='[]'; f='"LOWER_UP"'
-  [ ! -s $d/address ] || a="[{\"family\": \"inet\", \"local\": \"$(cut -d/ -f1 $d/address)\", \"prefixlen\": 24}]"
+  [ ! -s $d/address ] || a=$(printf '[{"family": "inet", "local": "%s", "prefixlen": 24, "scope": "global"}]' \
+    "$(cut -d/ -f1 $d/address)")
   [ ! -e $d/up ] || f='"UP"'
-  printf '{"ifname": "%s", "flags": [%s], "mtu": %s, "link_type": "ether", "address": "%s", "addr_info": %s}' \
+  printf '{"ifindex": 2, "operstate": "UP", "link_type": "ether", '
+  printf '"ifname": "%s", "flags": [%s], "mtu": %s, "address": "%s", "addr_info": %s}' \
     "$1" "$f" "$(cat $d/mtu)" "$(cat $d/mac)" "$a"; }
 case "$*" in
 "-j addr show") s='['; for d in $L/*; do printf '%s' "$s"; one "${d##*/}"; s=', '; done; echo ']'; exit;;
@@ -132,7 +134,15 @@ def test_a_bonds_members_get_their_names_and_are_left_to_the_bond(tree: Tree) ->
     addresses.write_text(
         addresses.read_text().replace("echo ']'", "cat @root@/bond.json".replace("@root@", str(tree.root)))
     )
-    bond = {"ifname": "bond0", "flags": ["MASTER", "UP"], "mtu": 9000, "link_type": "ether", "addr_info": []}
+    bond = {
+        "ifindex": 2,
+        "operstate": "UP",
+        "ifname": "bond0",
+        "flags": ["MASTER", "UP"],
+        "mtu": 9000,
+        "link_type": "ether",
+        "addr_info": [],
+    }
     tree.write("/bond.json", f", {json.dumps({**bond, 'address': 'b8:3f:d2:00:00:00'})}]\n")
     assert left_alone(operations.rail_ports, shell(tree), **given) == "all ports are as declared"
     tree.write("/links/stor0/mtu", "1500\n")

@@ -237,8 +237,16 @@ esac
 @pytest.fixture
 def adapter(tree: Tree) -> Adapter:
     tree.port("rail0", SLOT, "mlx5_0")
-    addresses = [{"family": "inet", "local": "10.0.0.1", "prefixlen": 24}]
-    link = {"ifname": "rail0", "flags": ["UP"], "mtu": 9000, "link_type": "ether", "address": "a0:88:c2:01:00:0e"}
+    addresses = [{"family": "inet", "local": "10.0.0.1", "prefixlen": 24, "scope": "global"}]
+    link = {
+        "ifindex": 2,
+        "operstate": "UP",
+        "ifname": "rail0",
+        "flags": ["UP"],
+        "mtu": 9000,
+        "link_type": "ether",
+        "address": "a0:88:c2:01:00:0e",
+    }
     tree.write("/links.json", json.dumps([{**link, "addr_info": addresses}]) + "\n")
     tree.program("ip", f"cat {tree.root}/links.json")
     tree.program("udevadm", f"echo pci-{SLOT}")

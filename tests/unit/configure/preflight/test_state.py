@@ -45,7 +45,7 @@ def test_an_answer_is_read() -> None:
     assert state.lock_holder == "812 (/usr/bin/python3 /usr/bin/unattended-upgrade )"
     assert len(state.broken) == 2
     assert state.shutdown == "reboot"
-    assert state.mounted["/mnt/home"].what == "10.0.0.9:/home"
+    assert state.mounted["/mnt/home"].source == "10.0.0.9:/home"
     assert state.users == {"/mnt/home": ("812(python)", "901(bash)")}
 
 

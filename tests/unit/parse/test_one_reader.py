@@ -1,0 +1,88 @@
+"""Output of tools and of the kernel is read in rackproof/parse, and every parser there is used.
+
+Elsewhere a function ``parse_…`` splits an answer of the kit's own into its parts: it holds no pattern and reads no
+document.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PARSERS = ROOT / "rackproof/parse"
+ELSEWHERE = ("configure", "validation", "bench", "lab", "run", "cli", "remote", "core")
+OWN_LANGUAGE = {"core/sizing/inputs.py"}
+"""Readers of what a person types."""
+READERS = ("re", "json", "ET", "ElementTree")
+METHODS = {"match", "fullmatch", "search", "findall", "finditer"}
+FORMATS = re.compile(
+    r"</?(?:gpu|process_info|product_name)\b|Slurmctld|xprt:\\|\\\\040|packets transmitted|NVRM version"
+)
+"""Tell-tale words of outputs that a pattern outside of the parsers must not have."""
+WAITING = {
+    # parsers of tools that benchmarks are to use next: tried on real outputs
+    "parse_bandwidth_json",
+    "parse_ethtool",
+    "parse_ibstat",
+}
+
+
+def modules(*parts: str) -> Iterator[tuple[str, ast.Module]]:
+    for part in parts:
+        for path in sorted((ROOT / "rackproof" / part).rglob("*.py")):
+            yield str(path.relative_to(ROOT / "rackproof")), ast.parse(path.read_text())
+
+
+def reads_text(function: ast.FunctionDef) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base = node.func.value
+            if (isinstance(base, ast.Name) and base.id in READERS) or (
+                node.func.attr in METHODS and not (isinstance(base, ast.Name) and base.id == "SLOT")
+            ):
+                return True
+    return False
+
+
+def test_answers_are_only_split_outside_of_the_parsers() -> None:
+    found = {
+        f"{name}: {node.name}"
+        for name, tree in modules(*ELSEWHERE)
+        if name not in OWN_LANGUAGE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("parse_") and reads_text(node)
+    }
+    assert found == set(), "move what reads a tool's output to rackproof/parse"
+
+
+def test_patterns_of_known_outputs_are_in_the_parsers_alone() -> None:
+    found = {
+        f"{name}:{node.lineno}"
+        for name, tree in modules(*ELSEWHERE)
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if isinstance(call.func.value, ast.Name) and call.func.value.id in READERS
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORMATS.search(node.value)
+    }
+    assert found == set()
+
+
+def test_every_parser_is_used_by_the_kit() -> None:
+    sources = {
+        path: path.read_text()
+        for part in ("rackproof", "validators", "deploys")
+        for path in (ROOT / part).rglob("*.py")
+    }
+    unused = set()
+    for path in PARSERS.glob("*.py"):
+        for node in ast.parse(sources[path]).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                word = re.compile(rf"\b{node.name}\b")
+                elsewhere = any(word.search(text) for other, text in sources.items() if other != path)
+                if not elsewhere and len(word.findall(sources[path])) < 2:
+                    unused.add(node.name)
+    assert unused == WAITING
