@@ -29,7 +29,17 @@ from rackproof.errors import Refused
 
 @operation()
 def packages(names: Sequence[str], family: str = "debian") -> Commands:
-    """Install what is missing, all in one go. Nothing is ever upgraded or removed."""
+    """Install missing packages in one transaction. Installed packages stay at their version.
+
+    + names: packages
+    + family: ``debian`` or ``rhel``
+
+    **Example:**
+
+    .. code:: python
+
+        operations.packages(name="Packages", names=["chrony", "fio"])
+    """
     installed = ask(facts.InstalledPackages, "the list of installed packages", packages_wanted=names, family=family)
     missing = [name for name in names if name not in installed]
     if missing:
@@ -74,7 +84,17 @@ def write_files(
 
 @operation()
 def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Commands:
-    """Set values of the running kernel; the files that set them at boot are another operation's."""
+    """Set values of the running kernel. ``operations.files`` writes the files that set them at boot.
+
+    + sysctl: value by key
+    + patterns: value by path below /sys or /proc; the path may be a shell pattern
+
+    **Example:**
+
+    .. code:: python
+
+        operations.kernel_values(name="Kernel", sysctl={"vm.swappiness": "1"}, patterns={})
+    """
     actual = ask(facts.KernelValues, "the kernel's values", sysctl=list(sysctl), patterns=list(patterns))
     plan = kernel.plan_values(sysctl, patterns, actual)
     if plan:
@@ -86,7 +106,17 @@ def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Com
 
 @operation()
 def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None = None) -> Commands:
-    """Enable, mask, start and restart units, and see to it that they have their effect."""
+    """Enable, mask, start and restart units, then test that they work.
+
+    + wanted: desired states
+    + manager: properties of systemd itself, such as ``DefaultLimitMEMLOCK``
+
+    **Example:**
+
+    .. code:: python
+
+        operations.units(name="Units", wanted=[Unit("chrony.service")])
+    """
     found = ask(facts.UnitStates, "the state of the units", wanted=list(wanted), manager=list(manager or {}))
     plan = unit_plans.plan_units(wanted, found, manager)
     if not plan:
@@ -98,7 +128,14 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
 
 @operation()
 def time_followed() -> Commands:
-    """Wait until the clock follows a time source; fail where it goes by itself. Changes nothing."""
+    """Wait until the clock follows a time source; fail where it does not. Changes nothing.
+
+    **Example:**
+
+    .. code:: python
+
+        operations.time_followed(name="Clock")
+    """
     found = ask(facts.Synchronised, "the state of chrony")
     if found:
         host.noop("the clock follows a time source")
@@ -108,7 +145,16 @@ def time_followed() -> Commands:
 
 @operation()
 def ports(wanted: Sequence[network_plans.Port]) -> Commands:
-    """Name, size and address the fabric ports, now and without a reboot."""
+    """Set name, MTU and addresses of fabric ports, without a reboot.
+
+    + wanted: ports, by MAC address or path
+
+    **Example:**
+
+    .. code:: python
+
+        operations.ports(name="Ports", wanted=here().ports)
+    """
     links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     changes = network_plans.plan_ports(wanted, links)
     if changes:
@@ -133,7 +179,16 @@ def addressed(wanted: Sequence[network_plans.Port]) -> None:
 
 @operation()
 def filesystem(drive: drive_plans.Drive) -> Commands:
-    """Make a file system on a blank drive. A drive with anything else on it is never written to."""
+    """Make a file system on a blank drive. A drive that holds anything else is refused.
+
+    + drive: device, label and type of the file system
+
+    **Example:**
+
+    .. code:: python
+
+        operations.filesystem(name="Scratch", drive=Drive("/dev/nvme0n1", "scratch", "xfs"))
+    """
     found = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)
     if drive_plans.needs_mkfs(drive, found):
         yield StringCommand(drive_plans.mkfs_script(drive, drive_plans.usable_device(drive.device, found)))
@@ -174,7 +229,16 @@ def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) 
 
 @operation()
 def unmounted(keep: Sequence[mount_plans.DesiredMount]) -> Commands:
-    """Unmount every network mount of the kit's that is not among those to keep, and remove its unit."""
+    """Unmount the kit's network mounts that are not declared, and remove their units.
+
+    + keep: declared mounts
+
+    **Example:**
+
+    .. code:: python
+
+        operations.unmounted(name="Old mounts", keep=here().client_mounts())
+    """
     table = ask(facts.MountTable, "the mount table")
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone
     if gone:
@@ -187,7 +251,16 @@ def unmounted(keep: Sequence[mount_plans.DesiredMount]) -> Commands:
 
 @operation()
 def ceph_cluster(plan: ceph.CephPlan) -> Commands:
-    """Make the Ceph cluster, or complete one whose making was interrupted. The bootstrap script must be there."""
+    """Make the Ceph cluster, or complete one that was interrupted. The bootstrap script must be installed.
+
+    + plan: node, drive and settings of the cluster
+
+    **Example:**
+
+    .. code:: python
+
+        operations.ceph_cluster(name="Cluster", plan=cluster_plan(here()))
+    """
     found = ask(facts.CephState, "the state of Ceph")
     if ceph.is_set_up(plan, found):
         host.noop(f"Ceph cluster {plan.fsid} is there")
@@ -208,7 +281,16 @@ def meet() -> Commands:
 
 @operation()
 def programs(names: Sequence[str]) -> None:
-    """Fail on a node where a declared program is not there although its package is installed. Changes nothing."""
+    """Fail on a node that lacks a declared program after its packages are installed. Changes nothing.
+
+    + names: programs that must be on PATH
+
+    **Example:**
+
+    .. code:: python
+
+        operations.programs(name="Programs", names=["fio", "iperf3"])
+    """
     found = ask(facts.Programs, "the programs on PATH", programs=names)
     missing = [name for name in names if name not in found]
     # Before the run the packages may be missing still, and the programs with them.

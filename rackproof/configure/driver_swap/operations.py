@@ -19,9 +19,16 @@ WHY = "driver or network stack is exchanged"
 
 @operation()
 def out_of_slurm(site: Site, accepted: bool) -> Commands:
-    """Drain the node where this run exchanges driver or network stack, and look once more who works on it.
+    """Drain the node if this run exchanges its driver or network stack, then check again for programs and jobs.
 
-    ``accepted``: somebody said that whoever works there may be disturbed.
+    + site: the node, its rack and its architecture
+    + accepted: the inventory accepts that running programs are disturbed
+
+    **Example:**
+
+    .. code:: python
+
+        operations.out_of_slurm(name="Out of Slurm", site=here(), accepted=False)
     """
     machine = machine_here()
     due = pending_swaps_here(site, machine) if machine is not None else None

@@ -12,7 +12,16 @@ from rackproof.configure.operation import Commands, ask, operation
 
 @operation()
 def kit(wanted: Kit) -> Commands:
-    """Install the kit of this checkout, unless the node has exactly this one."""
+    """Install the kit of this checkout, unless the node has exactly this version.
+
+    + wanted: the kit's files, their digest, and where pip takes its dependencies from
+
+    **Example:**
+
+    .. code:: python
+
+        operations.kit(name="Kit", wanted=kit_here())
+    """
     found = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
     if found == wanted.stamp:
         host.noop("the kit is installed")

@@ -266,7 +266,19 @@ def _once(lines: Sequence[str]) -> list[str]:
 
 @operation()
 def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack: Sequence[Problem] = ()) -> None:
-    """Refuse to go on where a problem is not accepted or another run is at work. Changes nothing, ever."""
+    """Refuse a node that has a problem which the inventory does not accept, or that another run holds. Changes nothing.
+
+    + site: the node, its rack and its architecture
+    + given: the inventory's ``preflight``
+    + claims: drives that the deploys write to
+    + accepted_of_rack: accepted problems of the whole rack
+
+    **Example:**
+
+    .. code:: python
+
+        operations.checks(name="Checks", site=site, given=inputs, claims=claims_of(site))
+    """
     if host.state.is_executing and (reason := take_node()):
         raise Refused(f"not begun: {reason}")
     stopping, accepted = divided(of_node(site, given, claims), given.accept)

@@ -53,10 +53,20 @@ def reboot(
     health_check: str | None = None,
     exchanges: bool = False,
 ) -> Commands:
-    """Say why the node needs a reboot, or, when it is allowed, reboot it once and prove that it helped.
+    """Report why the node needs a reboot; if reboots are allowed, reboot it once and check that the reasons are gone.
 
-    Nothing is sent where nothing waits; ``Mode.FINISH`` gives back what ``Mode.ALLOWED_TWO_PASSES`` left drained, and
-    any mode the node that was taken out of Slurm for an exchange of its driver (``exchanges``: it has such a driver).
+    + mode: whether reboots are allowed; ``FINISH`` returns nodes to Slurm that ``ALLOWED_TWO_PASSES`` left drained
+    + inputs: time limits, batches and allowed failures
+    + kernel: release that must run afterwards
+    + slurm: drain the node in Slurm first
+    + health_check: program that must succeed before the node returns to Slurm
+    + exchanges: the node has a driver that a run may exchange, so any mode returns it to Slurm
+
+    **Example:**
+
+    .. code:: python
+
+        operations.reboot(name="Reboot", mode=Mode.ALLOWED, inputs=RebootInputs(), slurm=True)
     """
     found = ask(Reasons, "what waits for a reboot")
     why = reasons.reasons(found, kernel)

@@ -28,7 +28,7 @@ def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
 
 
 def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None]) -> str | None:
-    """The run to undo: the one that is named, or the newest of all nodes. None: there is none.
+    """The run to undo: the named one, or the newest of all nodes. None: no run was kept.
 
     Raises Refused when no node has kept the one that is named.
     """
@@ -42,9 +42,16 @@ def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None
 
 @operation()
 def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
-    """Bring back what was there before a run (the last one of these nodes) and everything after it.
+    """Restore the state before a run; later runs are undone too.
 
-    ``force``: paths that are restored although somebody else has changed them since.
+    + run: name of the run; default: the last run of these nodes
+    + force: paths to restore although they have changed since
+
+    **Example:**
+
+    .. code:: python
+
+        operations.restore(name="Undo", run="20261121T183000-4f2a", force=["/etc/hosts"])
     """
     if state.is_executing and (reason := take_node()):
         raise Refused(reason)
