@@ -16,9 +16,9 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
-    "preflight": ("rackproof.cli.preflight", "preflight", "What prevents a deploy, before any change."),
-    "plan": ("rackproof.cli.plan", "plan", "What a deploy would change, folded over nodes; changes nothing."),
-    "versions": ("rackproof.cli.versions", "versions", "The version set: check a file, lock what is installed."),
+    "preflight": ("rackproof.cli.preflight", "preflight", "Check whether a deploy can begin; change nothing."),
+    "plan": ("rackproof.cli.plan", "plan", "Show what a deploy would change; change nothing."),
+    "versions": ("rackproof.cli.versions", "versions", "Version sets: check a file, lock what is installed."),
     "mirror": ("rackproof.cli.mirror", "mirror", "What a rack downloads, for a site without Internet access."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
     "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),

@@ -25,9 +25,9 @@ from rackproof.kit import PREFLIGHT
 def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: tuple[str, ...], as_json: bool) -> None:
     """Check on the nodes of INVENTORY (or of @recording/DIR) whether a deploy can begin; change nothing.
 
-    Each problem is one line with what is expected, what is there, what to do and the id under which the inventory can
-    accept it: preflight: {accept: {ID: reason}}. Exit status 0: nothing is in the way. 1: something is. 2: a node was
-    not reached. 3: nothing could be asked.
+    Each problem is one line: expected and actual state, the remedy, and the id with which the inventory accepts it:
+    preflight: {accept: {ID: reason}}. Exit status 0: no problem. 1: a problem. 2: a node was not reached. 3: no node
+    could be checked.
     """
     from rackproof.run.plan import plan_deploys
 

@@ -14,8 +14,8 @@ from rackproof.kit import ROLLBACK
 
 @click.command()
 @click.argument("inventory")
-@click.option("--run", help="Undo this run and all that came after it; without it the last one of these nodes.")
-@click.option("--force", multiple=True, metavar="PATH", help="Restore it although it was changed since; repeatable.")
+@click.option("--run", help="Undo this run and all later ones.  [default: the last run on these nodes]")
+@click.option("--force", multiple=True, metavar="PATH", help="Restore PATH even if it was changed since; repeatable.")
 @limit_option
 @click.option("--dry", is_flag=True, help="Show what would be restored, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")

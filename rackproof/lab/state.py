@@ -1,4 +1,4 @@
-"""The lab's state on disk, as inventories/lab.py and everyone else reads it."""
+"""State of the virtual rack on disk, as inventories/lab.py reads it."""
 
 from __future__ import annotations
 
