@@ -253,8 +253,10 @@ def test_ctrl_c_is_not_a_success_and_leaves_a_record(tmp_path: Path) -> None:
     output = ("--output", str(tmp_path / "reports"))
     command = [sys.executable, "-c", main, "deploy", str(tmp_path / "inv.py"), path, *output]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # tests in the background of a shell ignore Ctrl-C, and so would their children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     deadline = time.monotonic() + 300
     while not (tmp_path / "made").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
