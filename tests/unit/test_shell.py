@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.sh"))
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a module beside ``x.sh``."""
+    """Name of a module beside which ``x.sh`` stands."""
     package = tmp_path / "of_shell"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -69,3 +70,54 @@ def test_every_file_is_used() -> None:
         if isinstance(node, ast.Constant)
     }
     assert [str(path) for path in FILES if path.stem not in names] == []
+
+
+MOST_LINES = 6
+_WORDS = re.compile(
+    r"(?:^|[;&|(\s])(?:then|fi|do|done|esac|exit \d|set -[eu]|printf '|echo [\"']|systemctl \w|sed -|awk )"
+)
+KEPT = {
+    # A validator's question is the key of recordings: another text would be another question to those that users have.
+    "parse/accounts.py",
+    "parse/block.py",
+}
+
+
+def shell_text(node: ast.expr) -> str | None:
+    """Text of a constant or an f-string, with nothing for its values."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "" for part in node.values)
+    return None
+
+
+def long_shell(source: str) -> list[int]:
+    """Lines at which a text of more than MOST_LINES lines of shell begins, counted in the text or in the source."""
+    tree = ast.parse(source)
+    inside = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
+    inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    found = []
+    for node in ast.walk(tree):
+        text = shell_text(node) if isinstance(node, ast.expr) and id(node) not in inside else None
+        if text is None:
+            continue
+        lines = max(len(text.strip().splitlines()), (node.end_lineno or 0) - node.lineno + 1)
+        if lines > MOST_LINES and len(_WORDS.findall(text)) > 2:
+            found.append(node.lineno)
+    return found
+
+
+def test_shell_of_more_than_a_few_lines_is_a_file() -> None:
+    modules = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
+    found = {
+        f"{name}:{line}" for name, path in modules.items() if name not in KEPT for line in long_shell(path.read_text())
+    }
+    assert found == set()
+
+
+def test_the_rule_sees_lines_of_text_and_of_source() -> None:
+    text = "if true; then\\n  echo 'x'\\nfi\\n" * 3
+    assert long_shell(f'def f():\n    """{text}"""\n    return "{text}"\n') == [3]
+    assert long_shell('x = (\n    "a; then "\n    "b; fi "\n' + '    f"c; done {1} "\n' * 6 + ")\n") == [2]
+    assert long_shell('x = "if true; then false; fi; for x in a; do b; done"\n') == []

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Managed by rackproof. PCIe access control, where the kernel's command line does not see to it:
-# `rackproof-acs apply|check disabled|no_redirect`. The firmware turns it on at every boot; without it packets between a
-# GPU and the adapter beside it do not go up to the processor.
+# Managed by rackproof. PCIe access control services, where the kernel's command line does not set them:
+# `rackproof-acs apply|check disabled|no_redirect`. The firmware enables them at every boot; they send packets between a
+# GPU and its adapter through the root complex.
 set -u
 R=${RACKPROOF_ROOT:-}
 

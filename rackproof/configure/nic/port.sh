@@ -1,12 +1,12 @@
 #!/bin/sh
-# Managed by rackproof. What a port of a network adapter forgets at every boot.
+# Managed by rackproof. Settings that a port of a network adapter loses at every boot.
 #
 #   rackproof-port state PORT…   what is in force, one `key=value` a line below each `port PORT`
 #   rackproof-port check PORT    what differs from /etc/rackproof/ports/PORT; exit status 1 if anything does
 #   rackproof-port apply PORT    set what differs, then check
 #
-# Each setting is read from the driver or the device itself, and set in the way that the driver at hand offers: NVIDIA's
-# packages have files below /sys and mlnx_qos, the kernel's own driver has dcb and debugfs.
+# Each setting is read from the driver or the device, and set through the interface of the installed driver: NVIDIA's
+# packages have files below /sys and mlnx_qos, the in-tree driver has dcb and debugfs.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -112,14 +112,14 @@ state_of() {
 	fi
 }
 
-# Device Control of the PCIe capability, wherever that is: what to write, and which bits of it.
+# Writes bits of Device Control in the PCIe capability: value and mask.
 control() { setpci -s "$slot" "CAP_EXP+8.w=$1:$2"; }
 
 put() { printf '%s\n' "$2" 2>/dev/null >"$1" || echo "$port: $1 does not take $2" >&2; }
 
 connections() {
 	[ -d "$R/sys/kernel/config/rdma_cm" ] || modprobe rdma_cm 2>/dev/null
-	# The folder stays: a setting can only be read while it is there.
+	# The configfs folder stays: settings can only be read while it exists.
 	[ -d "$R/sys/kernel/config/rdma_cm/$rdma" ] || mkdir "$R/sys/kernel/config/rdma_cm/$rdma"
 	put "$cma/$1" "$2"
 }
@@ -132,7 +132,7 @@ set_one() {
 		if have mlnx_qos; then
 			timeout 30 mlnx_qos -i "$port" --trust "$value" >/dev/null
 		elif [ "$value" = dscp ]; then
-			# The kernel's own driver trusts DSCP as soon as there is an entry. These are its usual ones: eight a class.
+			# The in-tree driver trusts DSCP as soon as one entry exists. These are its defaults: eight a class.
 			map=$(awk 'BEGIN { for (i = 0; i < 64; i++) printf "%d:%d ", i, i / 8 }')
 			# shellcheck disable=SC2086
 			timeout 30 dcb app replace dev "$port" dscp-prio $map
@@ -207,14 +207,14 @@ check() {
 
 apply() {
 	if grep -qE '^(tos|roce_mode|traffic_class)=' "$R/etc/rackproof/ports/$1" 2>/dev/null; then
-		# The ports of an adapter get one RDMA device together a moment after they are a bond.
+		# The ports of a bonded adapter share one RDMA device shortly after the bond is created.
 		n=0
 		while [ -e "$R/sys/class/net/$1" ] && [ -z "$(rdma_of "$1")" ] && [ $n -lt "${RACKPROOF_WAIT_S:-60}" ]; do
 			n=$((n + 1))
 			sleep 1
 		done
 	fi
-	# Twice: one setting may bring another one back to its default.
+	# Twice: one setting may reset another to its default.
 	pass "$1"
 	wrong=$(differing "$1")
 	[ -z "$wrong" ] || pass "$1"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Managed by rackproof. Names RDMA devices after their ports: `rackproof-rdma-names apply|check`.
 #
-# The kernel numbers devices in the order in which they answer, and udev cannot exchange two names: a device that has
-# a name that belongs to another one gets out of the way first.
+# The kernel numbers devices in the order in which they appear, and udev cannot swap two names: a device with a name
+# declared for another one is renamed first.
 set -u
 R=${RACKPROOF_ROOT:-}
 list=$R/etc/rackproof/rdma-names
@@ -22,7 +22,7 @@ wrong() {
 }
 
 apply() {
-	# At boot a driver may be a moment behind its network interface.
+	# At boot the RDMA device may appear after its network interface.
 	n=0
 	while wrong | grep -q ' none$' && [ $n -lt "${RACKPROOF_WAIT_S:-60}" ]; do n=$((n + 1)); sleep 1; done
 	todo=$(wrong)
@@ -30,13 +30,13 @@ apply() {
 	printf '%s\n' "$todo" | while read -r port name actual; do
 		actual=$(now "$port")
 		[ -z "$actual" ] || rdma dev set "$actual" name "rp_$port"
-		# Whoever else has the name: a device that is no rail, or one whose turn comes.
+		# Another device has the name: no rail, or a rail that is renamed later.
 		if [ -e "$R/sys/class/infiniband/$name" ]; then rdma dev set "$name" name "rp_$name"; fi
 	done
 	wrong | while read -r port name actual; do
 		[ "$actual" = none ] || rdma dev set "$actual" name "$name"
 	done
-	# Devices that are no rails and had to give their names away get the first ones that nobody has.
+	# Other devices that lost their names get the first free ones.
 	for d in "$R"/sys/class/infiniband/rp_*; do
 		[ -e "$d" ] || continue
 		n=0

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rackproof import shell
 from rackproof.configure.package_transaction.lock import LOCKS, lock_functions
 from rackproof.configure.run_lock import Holder, held_command, parse_held
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
@@ -48,30 +49,17 @@ class NodeState:
 
 def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
     """Ask for free space at paths and for who works in mount points, and for everything else."""
-    locks = " ".join(map(shlex.quote, (*LOCKS["debian"], *LOCKS["rhel"])))
-    quoted = " ".join(shlex.quote(path) for path in paths)
-    users = ""
-    for mountpoint in mountpoints:
-        where = shlex.quote(mountpoint)
-        inside = shlex.quote(f"{mountpoint.rstrip('/')}/*")
-        users += (
-            f"if grep -qF -- {shlex.quote(f' {mountpoint} ')} /proc/self/mounts; then "
-            f"printf '%s' {where}; find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/fd -maxdepth 1 -type l"
-            f" '(' -lname {where} -o -lname {inside} ')' 2>/dev/null | cut -d/ -f3 | sort -un | head -n {BUSY_SHOWN} |"
-            ' while read -r p; do printf " %s(%s)" "$p" "$(cat "/proc/$p/comm" 2>/dev/null)"; done; echo; fi; '
-        )
-    return (
-        f"export LC_ALL=C; uname -n; date +%s; {held_command()}echo --; "
-        f'for p in {quoted}; do echo "$p $(df -Pk -- "$p" 2>/dev/null | tail -n 1)"; done; echo --; '
-        + lock_functions()
-        + f"\nrp_lock_holder {locks}; echo --; "
-        "if command -v dpkg >/dev/null; then echo dpkg; dpkg --audit 2>&1 | grep . | head -n 4; "
-        "elif command -v rpm >/dev/null; then echo rpm; rpm -q rpm >/dev/null 2>&1 || rpm -q rpm 2>&1 | head -n 4; "
-        "fi; echo --; "
-        "systemctl is-system-running; "
-        "[ ! -e /run/systemd/shutdown/scheduled ] || tr '\\n' ' ' </run/systemd/shutdown/scheduled; echo; echo --; "
-        "cat /proc/self/mounts; echo --; " + users
+    sections = (
+        f"uname -n\ndate +%s\n{held_command()}",
+        f"space {shlex.join(paths)}",
+        f"rp_lock_holder {shlex.join((*LOCKS['debian'], *LOCKS['rhel']))}",
+        "broken_packages",
+        "system_state",
+        "cat /proc/self/mounts",
+        f"mount_users {shlex.join(mountpoints)}",
     )
+    functions = shell.script(__name__, "state", busy_shown=BUSY_SHOWN)
+    return "\n".join(("export LC_ALL=C", functions, lock_functions(), "\necho --\n".join(sections)))
 
 
 def parse_state(lines: Sequence[str]) -> NodeState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from rackproof import shell
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import Policy
@@ -128,17 +129,11 @@ def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
         if family != "rhel" and not inputs.packages:
             steps.append(_modules_package(around.policy))
         return steps
-    tarball = shlex.quote(place(inputs.source))
+    unpack = shell.script(__name__, "unpack", sources=place(inputs.source))
+    build = shell.script(__name__, "lustre_build", ofed=inputs.ofed, target="rpms" if family == "rhel" else "debs")
     script = f"""{fetch(inputs.source)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-tar -xf {tarball} -C "$work" --strip-components=1
-cd "$work"
-[ -x configure ] || sh autogen.sh
-o2ib=
-if [ -d {inputs.ofed} ]; then o2ib=--with-o2ib={inputs.ofed}; fi
-./configure --disable-server --with-linux="/lib/modules/$(uname -r)/build" $o2ib >build.log 2>&1 &&
-  make {"rpms" if family == "rhel" else "debs"} >>build.log 2>&1 || {{ tail -n 5 build.log >&2; exit 1; }}
+{unpack}
+{build}
 {install_built('"$work"/*client*.rpm' if family == "rhel" else '"$work"/debs/*client*.deb', family, around.policy)}
 mkdir -p {BUILT_STAMP.rpartition("/")[0]}
 {stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""

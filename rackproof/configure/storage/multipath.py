@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 
+from rackproof import shell
 from rackproof.configure.package_transaction.transaction import STRICT, Policy
 from rackproof.configure.storage.inputs import Download, Nfs
 from rackproof.configure.storage.install import fetch, install_built, install_download, kernel_headers, place
@@ -17,14 +18,6 @@ KEY = "storage_clients.nfs"
 VERSION = "/sys/module/sunrpc/parameters/nfs_bundle_version"
 """Only theirs have it. (VAST's documentation; PowerScale's client is built from the same source.)"""
 STAMP = "/var/lib/rackproof"
-
-UNMOUNTED = """\
-in_use=$(awk '$3 == "nfs" || $3 == "nfs4" || $3 == "nfsd" {printf " %s", $2}' /proc/self/mounts)
-if [ -n "$in_use" ]; then
-  echo "NFS is in use:$in_use; unmount it first (deploys/unmount.py, --data unmount=all), then run this again" >&2
-  exit 1
-fi
-"""
 
 
 def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]:
@@ -38,12 +31,13 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         )
     source = inputs.bundle or inputs.package
     built = _built(driver, source)
+    unused = shell.script(__name__, "nfs_unused")
     loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"
     found = [
         Step(
             name=f"Client {driver}",
             holds=built,
-            script=f"{UNMOUNTED}{_install(inputs, family, policy)}\nmkdir -p {STAMP}\n"
+            script=f"{unused}\n{_install(inputs, family, policy)}\nmkdir -p {STAMP}\n"
             f'echo "$(uname -r)" {source.sha256[:12]} >{STAMP}/{driver}.new\n'
             f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
             otherwise=f"not installed; does {KEY} fit the running kernel and its RDMA drivers (--no-ofed in "
@@ -57,7 +51,7 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         Step(
             name=f"{driver} in the kernel",
             holds=loaded,
-            script=f"{UNMOUNTED}timeout 120 {driver}-ctl reload",
+            script=f"{unused}\ntimeout 120 {driver}-ctl reload",
             otherwise="the kernel still has another sunrpc: something holds it (lsmod | grep sunrpc); "
             f"a reboot loads {driver}",
         ),
@@ -73,16 +67,11 @@ def _install(inputs: Nfs, family: str, policy: Policy) -> str:
     initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
     if inputs.package:
         return f"{install_download(inputs.package, family, policy)}\n{initramfs}"
-    path = shlex.quote(place(inputs.bundle))
-    options = " ".join(map(shlex.quote, inputs.build_options))
     kind = "rpm" if family == "rhel" else "deb"
+    unpack = shell.script(__name__, "unpack", sources=place(inputs.bundle))
+    log = f"/var/log/rackproof-{inputs.driver}-build.log"
     return f"""{fetch(inputs.bundle)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-tar -xf {path} -C "$work" --strip-components=1
-cd "$work"
-timeout 800 ./build.sh bin {options} >/var/log/rackproof-{inputs.driver}-build.log 2>&1 || {{
-  tail -n 5 /var/log/rackproof-{inputs.driver}-build.log >&2; exit 1
-}}
+{unpack}
+{shell.script(__name__, "multipath_build", *inputs.build_options, log=log)}
 {install_built(f'"$work"/dist/*.{kind}', family, policy)}
 {initramfs}"""
