@@ -18,7 +18,19 @@ from rackproof.configure.versions.site import policy_here
 
 @operation()
 def downloads(wanted: Sequence[Download], family: str) -> Commands:
-    """Install packages that are known by URL and sha256."""
+    """Download packages, compare their digests, and install them in one transaction.
+
+    + wanted: URL and sha256 of each package
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+
+    **Example:**
+
+    .. code:: python
+
+        operations.downloads(
+            name="enroot", wanted=[Download(url="https://host/enroot_3.5.0_amd64.deb", sha256="…")], family="debian"
+        )
+    """
     installed = ask(facts.Installed, "the list of installed downloads")
     missing = plans.missing(wanted, installed)
     if missing:

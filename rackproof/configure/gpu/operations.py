@@ -60,7 +60,20 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
 
 @operation()
 def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
-    """Install what is missing or of another version, and hold what has a version."""
+    """Install what is missing or of another version, in one transaction, and hold what has a version.
+
+    + packages: with exact versions, with a beginning (``580.126.20-*``), or at any version
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+    + hold: whether packages with a version are held (apt-mark hold, dnf versionlock)
+
+    **Example:**
+
+    .. code:: python
+
+        operations.installed(
+            name="Tools", packages=[Package("libnccl2", "2.28.3-1+cuda13.0")], family="debian", hold=True
+        )
+    """
     names = [package.name for package in packages]
     found = ask(facts.GpuFacts, "the list of installed packages", packages_wanted=names, family=family, smi=False)
     missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]

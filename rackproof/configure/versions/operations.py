@@ -31,9 +31,17 @@ def identified() -> None:
 
 @operation()
 def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequence[str] = ()) -> Commands:
-    """Install exactly these versions, all in one transaction; nothing else is removed or downgraded for them.
+    """Install exactly these versions, all in one transaction; nothing else is removed or made older for them.
 
-    ``earlier`` are those that operations before this one install. A plan has them there; the run looks for itself.
+    + packages: names and versions of the version set
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+    + earlier: names that operations before this one install; a plan takes them for installed, a run reads the node
+
+    **Example:**
+
+    .. code:: python
+
+        operations.exact_packages(name="Driver", packages=locked("driver"), family="debian")
     """
     names = [package.name for package in packages]
     found = ask(facts.PackageStates, "the list of installed packages", names=names, family=family)
@@ -55,7 +63,18 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
 
 @operation()
 def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | None = None) -> Commands:
-    """Put the repositories' keys into their places. One that is not the locked one is refused with both digests."""
+    """Bring the keys of repositories. A key with another digest than the locked one is refused, with both digests.
+
+    + wanted: keys with URL, sha256 and path
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+    + proxy: URL of a proxy for HTTP and HTTPS
+
+    **Example:**
+
+    .. code:: python
+
+        operations.signing_keys(name="Repository keys", wanted=repositories.keys(found, {}), family="debian")
+    """
     found = ask(facts.KeyDigests, "the repositories' keys", wanted=list(wanted))
     missing = [key for key in wanted if found.get(key.path) != key.sha256]
     if missing:
@@ -71,9 +90,18 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
 
 @operation()
 def held(packages: Sequence[LockedPackage], family: str) -> Commands:
-    """Hold everything that is installed as locked, and read the holds again.
+    """Hold every package that is installed as locked, and read the holds again.
 
-    A plan holds everything: what is not there yet comes with the operations before.
+    A plan holds all of them: operations before this one install what is missing.
+
+    + packages: names and versions of the version set
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+
+    **Example:**
+
+    .. code:: python
+
+        operations.held(name="Holds", packages=locked("all"), family="rhel")
     """
     found = ask(facts.PackageStates, "the list of held packages", names=[each.name for each in packages], family=family)
     missing = holds.to_hold(packages, found, family, all_there=not state.is_executing)
@@ -87,9 +115,18 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
 
 @operation()
 def promised_held(names: Sequence[str], family: str) -> Commands:
-    """Hold these at whatever version they have, and fail where one is not installed: nothing is held then.
+    """Hold packages at whatever version they have. Refuses a node where one is not installed.
 
-    A plan holds everything: what is not there yet comes with the operations before.
+    A plan holds all of them: operations before this one install what is missing.
+
+    + names: packages, as the node's distribution names them
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+
+    **Example:**
+
+    .. code:: python
+
+        operations.promised_held(name="Promised holds", names=["libnccl2"], family="debian")
     """
     found = ask(facts.PackageStates, "the list of held packages", names=list(names), family=family)
     there = [
@@ -117,7 +154,17 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 
 @operation()
 def boot_kernel(release: str, family: str) -> Commands:
-    """The locked kernel is what the next start brings. Where another one runs, a reboot is asked for."""
+    """Make the locked kernel the one that the next start brings. Asks for a reboot where another one runs.
+
+    + release: as ``uname -r`` prints it
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+
+    **Example:**
+
+    .. code:: python
+
+        operations.boot_kernel(name="Kernel of the next start", release="6.8.0-87-generic", family="debian")
+    """
     found = ask(facts.Kernels, "the installed kernels", release=release)
     if not state.is_executing:
         found = kernels.with_kernel(found, release)
@@ -133,9 +180,20 @@ def boot_kernel(release: str, family: str) -> Commands:
 
 @operation()
 def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Sequence[str] = ()) -> Commands:
-    """Every DKMS module is installed for the kernel that will run, not only for the one that runs.
+    """Build every DKMS module for the kernel that will run, not only for the one that runs.
 
-    ``earlier`` as in ``exact_packages``.
+    + modules: as ``dkms status`` names them
+    + release: kernel, as ``uname -r`` prints it
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+    + earlier: modules that operations before this one build; as in ``exact_packages``
+
+    **Example:**
+
+    .. code:: python
+
+        operations.dkms_modules(
+            name="Driver: modules", modules=["nvidia"], release="6.8.0-87-generic", family="debian"
+        )
     """
     found = ask(facts.Kernels, "the DKMS modules", release=release)
     due = list(modules) if state.is_executing else [each for each in modules if each not in earlier]
@@ -149,7 +207,18 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
 
 @operation()
 def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True) -> None:
-    """Everything that was asked for is there, at its version and held; anything else is an error. Changes nothing."""
+    """Refuse a node where a package is not at its version, or not held. Changes nothing.
+
+    + packages: names and versions of the version set
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+    + hold: whether they must be held
+
+    **Example:**
+
+    .. code:: python
+
+        operations.read_back(name="Read back", packages=locked("all"), family="debian")
+    """
     found = ask(
         facts.PackageStates, "the list of installed packages", names=[each.name for each in packages], family=family
     )
@@ -163,9 +232,18 @@ def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True)
 
 @operation()
 def modules_in_force(modules: Sequence[str], release: str) -> None:
-    """The locked kernel runs and every DKMS module is installed for it, or a reboot is pending that will see to it.
+    """Refuse a node where the locked kernel does not run and no reboot is pending, or lacks a DKMS module.
 
     Changes nothing.
+
+    + modules: as ``dkms status`` names them
+    + release: kernel, as ``uname -r`` prints it
+
+    **Example:**
+
+    .. code:: python
+
+        operations.modules_in_force(name="Modules", modules=["nvidia"], release="6.8.0-87-generic")
     """
     found = ask(facts.Kernels, "the running kernel", release=release)
     missing = kernels.unbuilt(modules, release, found)
