@@ -1,7 +1,7 @@
-"""Operations: ask with one fact, plan, and carry the plan out with one command.
+"""Operations: ask one fact, plan, and send one command.
 
-Each yields nothing when the node already is as it shall be. Each refuses, on the one node that is concerned and with
-one line that says why, when the node could not be read or when what it would overwrite is not the kit's.
+An operation sends nothing to a node that is as declared. It refuses a node that could not be read, or on which it would
+overwrite what is not the kit's; the other nodes go on.
 """
 
 from __future__ import annotations
@@ -53,6 +53,14 @@ def files(entries: Sequence[file_plans.Entry]) -> Commands:
     """Bring files, directories and blocks to their declared content, mode and owner.
 
     Units named by a file are marked; the next ``units`` or ``mounted`` operation restarts them.
+
+    + entries: files, directories, blocks of files, and paths that must not exist
+
+    **Example:**
+
+    .. code:: python
+
+        operations.files(name="Message", entries=[RemoteFile("/etc/motd", "Node of a test rack\\n")])
     """
     yield from write_files(entries)
 
@@ -72,7 +80,7 @@ def file_states(
 def write_files(
     entries: Sequence[file_plans.Entry], states: Mapping[str, file_plans.FileState] | None = None
 ) -> Commands:
-    """The body of ``files``, for operations that learn their content at run time."""
+    """The body of ``files``, for operations whose content is known at run time only."""
     states = file_states(entries) if states is None else states
     plan = file_plans.plan_files(entries, states)
     if not plan:
@@ -168,6 +176,12 @@ def addressed(wanted: Sequence[network_plans.Port]) -> None:
     """Refuse a node on which ports lack their addresses. Changes nothing.
 
     + wanted: ports of the fabric
+
+    **Example:**
+
+    .. code:: python
+
+        operations.addressed(name="Addresses", wanted=here().ports)
     """
     links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     addresses = {address for link in links for address in link.addresses}
@@ -204,9 +218,16 @@ def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
 
 @operation()
 def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) -> Commands:
-    """Mount what is not mounted, and mount again what the kernel has with other options than declared.
+    """Mount declared mounts, and remount those that the kernel has with other options.
 
-    ``complete``: these are all network mounts of the node. What the kit has mounted beside them is unmounted.
+    + wanted: desired states of mounts
+    + complete: ``wanted`` lists all network mounts of the node; the kit's other mounts are unmounted
+
+    **Example:**
+
+    .. code:: python
+
+        operations.mounted(name="Mounts", wanted=here().client_mounts(), complete=True)
     """
     table = ask(facts.MountTable, "the mount table")
     plan = mount_plans.plan_mounts(wanted, table, complete)
@@ -272,9 +293,9 @@ def ceph_cluster(plan: ceph.CephPlan) -> Commands:
 
 @operation()
 def meet() -> Commands:
-    """Nothing but an order: what stands before is finished on every node before what stands after begins.
+    """Barrier: operations before it finish on all nodes before those after it begin. Changes nothing.
 
-    pyinfra keeps the order of what one node runs; operations that have no node in common may run in any order.
+    pyinfra keeps the order of the operations of one node; operations without a node in common may run in any order.
     """
     yield from ()
 

@@ -1,6 +1,6 @@
-"""What a deploy would do to each node, and which nodes' plans are the same.
+"""Plan of a deploy for each node, and the nodes with equal plans.
 
-Plans of two nodes are the same when they differ in nothing but who the nodes are: their names and addresses.
+Plans of two nodes are equal if they differ in the nodes' names and addresses only.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class NodePlan(_Model):
     lost: str | None = None
     """Why the node could not be planned: not reached, or it did not answer."""
     identity: tuple[str, ...] = ()
-    """Names and addresses that are this node's and nobody else's."""
+    """Names and addresses of this node alone."""
 
     @property
     def changing(self) -> tuple[PlannedOperation, ...]:
@@ -172,7 +172,7 @@ def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def anonymous(text: str, identity: Sequence[str]) -> str:
-    """``text`` with a placeholder, numbered, for everything that only this node is called."""
+    """``text`` with numbered placeholders for the names and addresses of the node."""
     if not identity:
         return text
     number = {each: index for index, each in enumerate(identity)}

@@ -20,7 +20,7 @@ def kit(wanted: Kit) -> Commands:
 
     .. code:: python
 
-        operations.kit(name="Kit", wanted=kit_here())
+        operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
     """
     found = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
     if found == wanted.stamp:
