@@ -71,15 +71,15 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
     server = next(iter(rack.group(role)), None) if role else None
     follows = server != node
     announce(host, TRACKING, *([SOURCES] if follows else []))
-    found = tracking(host)
-    expect(found.leap_status if found.synchronised else "not synchronised", "Normal", "clock")
+    clock = tracking(host)
+    expect(clock.leap_status if clock.synchronised else "not synchronised", "Normal", "clock")
     if not follows:
         return
     # Tracking goes on for hours after the server fell silent; the register of the last polls does not.
     if server is None:
         chosen_ones = [source for source in parse_chrony_sources(read(host, SOURCES)) if source.state == "*"]
         if not chosen_ones:
-            raise AssertionError(f"expected to follow a time server, actual {found.reference or 'its own clock'}")
+            raise AssertionError(f"expected to follow a time server, actual {clock.reference or 'its own clock'}")
         if all(source.reach == 0 for source in chosen_ones):
             raise AssertionError(f"expected answers of {chosen_ones[0].name}, actual none to the last eight questions")
         return
@@ -89,7 +89,7 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
         return
     source = next((s for s in parse_chrony_sources(read(host, SOURCES)) if s.name == address), None)
     if source is None or source.state != "*":
-        raise AssertionError(f"expected to follow {address}, actual {found.reference or 'its own clock'}")
+        raise AssertionError(f"expected to follow {address}, actual {clock.reference or 'its own clock'}")
     if source.reach == 0:
         raise AssertionError(f"expected answers of {address}, actual none to the last eight questions")
 

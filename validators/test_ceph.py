@@ -41,17 +41,17 @@ def answer(host: Host, arch: Architecture, question: str) -> Answer:
     command = (
         f"timeout -k 1 {limit + START_S:g} ceph --connect-timeout {limit:g} {question} -f json 2>/dev/null{STATUS}"
     )
-    found = parse_answer("ceph", read(host, command))
-    if found.not_run:
-        raise Unmeasured(f"ceph: exit status {found.status}")
-    return found
+    reply = parse_answer("ceph", read(host, command))
+    if reply.not_run:
+        raise Unmeasured(f"ceph: exit status {reply.status}")
+    return reply
 
 
 def status(host: Host, arch: Architecture) -> CephStatus:
-    found = answer(host, arch, "-s")
-    if found.status != 0:
+    reply = answer(host, arch, "-s")
+    if reply.status != 0:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
-    return parse_ceph_status(found.body)
+    return parse_ceph_status(reply.body)
 
 
 @check(
@@ -62,12 +62,12 @@ def status(host: Host, arch: Architecture) -> CephStatus:
     hint="systemctl status 'ceph-mon@*'; the fabric's address must be up before the monitor starts.",
 )
 def test_answers(host: Host, arch: Architecture) -> None:
-    found = answer(host, arch, "-s")
-    if found.timed_out or found.status != 0:
+    reply = answer(host, arch, "-s")
+    if reply.timed_out or reply.status != 0:
         raise AssertionError(
-            f"expected an answer of the monitors within {limit_s(arch):g} s, actual none (exit status {found.status})"
+            f"expected an answer of the monitors within {limit_s(arch):g} s, actual none (exit status {reply.status})"
         )
-    parse_ceph_status(found.body)
+    parse_ceph_status(reply.body)
 
 
 @check(
@@ -78,18 +78,18 @@ def test_answers(host: Host, arch: Architecture) -> None:
     hint="ceph health detail on the storage node.",
 )
 def test_health(host: Host, arch: Architecture) -> None:
-    found = status(host, arch)
-    accepted = ACCEPTED_MUTED & found.muted
+    cluster = status(host, arch)
+    accepted = ACCEPTED_MUTED & cluster.muted
     if arch.ceph and arch.ceph.pool_size == 1:
         accepted |= ACCEPTED_WITHOUT_COPIES
     reasons = [
-        f"{code} ({text}{', muted' if code in found.muted else ''})"
-        for code, text in found.checks.items()
+        f"{code} ({text}{', muted' if code in cluster.muted else ''})"
+        for code, text in cluster.checks.items()
         if code not in accepted
     ]
-    known = found.health == "HEALTH_OK" or (found.health == "HEALTH_WARN" and found.checks)
+    known = cluster.health == "HEALTH_OK" or (cluster.health == "HEALTH_WARN" and cluster.checks)
     if reasons or not known:
-        raise AssertionError(f"expected HEALTH_OK, actual {found.health}: {', '.join(reasons) or 'no reason given'}")
+        raise AssertionError(f"expected HEALTH_OK, actual {cluster.health}: {', '.join(reasons) or 'no reason given'}")
 
 
 @check(
@@ -100,10 +100,12 @@ def test_health(host: Host, arch: Architecture) -> None:
     hint="ceph osd tree; systemctl status 'ceph-osd@*' and dmesg for the drive.",
 )
 def test_osds(host: Host, arch: Architecture) -> None:
-    found = status(host, arch)
-    if found.osds == 0:
+    cluster = status(host, arch)
+    if cluster.osds == 0:
         raise AssertionError("expected OSDs, actual none")
-    expect(f"{found.osds_up} up, {found.osds_in} in", f"{found.osds} up, {found.osds} in", f"{found.osds} OSDs")
+    expect(
+        f"{cluster.osds_up} up, {cluster.osds_in} in", f"{cluster.osds} up, {cluster.osds} in", f"{cluster.osds} OSDs"
+    )
 
 
 @check(
@@ -145,11 +147,11 @@ def test_metadata_server(host: Host, arch: Architecture) -> None:
 )
 def test_pool_size(host: Host, arch: Architecture) -> None:
     status(host, arch)  # not both questions at once: each takes an emulated node all of its processors
-    found = answer(host, arch, "osd dump")
-    if found.status != 0 or arch.ceph is None:
+    reply = answer(host, arch, "osd dump")
+    if reply.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
     prefix = f"{arch.ceph.filesystem}_"
-    pools = {name: size for name, size in parse_ceph_pool_sizes(found.body).items() if name.startswith(prefix)}
+    pools = {name: size for name, size in parse_ceph_pool_sizes(reply.body).items() if name.startswith(prefix)}
     if not pools:
         raise AssertionError(f"expected pools {prefix}*, actual none")
     expect_all(

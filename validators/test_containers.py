@@ -91,42 +91,42 @@ def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when there is no such program, or it may not be asked."""
-    found = parse_answer(tool, read(host, command))
-    if found.not_run:
-        raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
-    if "permission denied" in found.body.lower() and tool != "rackproof-container":
+    reply = parse_answer(tool, read(host, command))
+    if reply.not_run:
+        raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
+    if "permission denied" in reply.body.lower() and tool != "rackproof-container":
         raise Unmeasured(f"{tool}: permission denied")
-    return found
+    return reply
 
 
 def state(host: Host, arch: Architecture) -> Runtime | Refusal:
     """What the runtime says, or why it says nothing."""
     runtime = containers_of(arch).runtime
-    found = answer(host, runtime, INFO[runtime])
-    if found.timed_out:
+    reply = answer(host, runtime, INFO[runtime])
+    if reply.timed_out:
         return Refusal("none in time")
-    if found.status != 0 and "{" not in found.body:
-        lines = found.body.strip().splitlines()
-        return Refusal(lines[-1] if lines else f"exit status {found.status}")
+    if reply.status != 0 and "{" not in reply.body:
+        lines = reply.body.strip().splitlines()
+        return Refusal(lines[-1] if lines else f"exit status {reply.status}")
     if runtime == "enroot":
-        return Runtime(parse_enroot_version(found.body), None, None, None, None, ())
+        return Runtime(parse_enroot_version(reply.body), None, None, None, None, ())
     if runtime == "docker":
-        said: Runtime | Refusal = parse_docker_info(found.body)
+        info: Runtime | Refusal = parse_docker_info(reply.body)
     elif runtime == "podman":
-        said = parse_podman_info(found.body)
+        info = parse_podman_info(reply.body)
     else:
-        said = parse_crictl_info(found.body)
-    if found.status != 0 and isinstance(said, Runtime):
-        raise Unmeasured(f"{runtime}: exit status {found.status}, and an answer")
-    return said
+        info = parse_crictl_info(reply.body)
+    if reply.status != 0 and isinstance(info, Runtime):
+        raise Unmeasured(f"{runtime}: exit status {reply.status}, and an answer")
+    return info
 
 
 def running(host: Host, arch: Architecture) -> Runtime:
     """For questions that only make sense when it answers."""
-    found = state(host, arch)
-    if isinstance(found, Refusal):
+    info = state(host, arch)
+    if isinstance(info, Refusal):
         raise Unmeasured(f"{containers_of(arch).runtime} does not answer; see container.answers")
-    return found
+    return info
 
 
 def known(value: str | bool | None, arch: Architecture, what: str) -> str | bool:
@@ -143,9 +143,9 @@ def known(value: str | bool | None, arch: Architecture, what: str) -> str | bool
     hint="systemctl status docker or containerd, and journalctl of it; a full /var stops both.",
 )
 def test_answers(host: Host, arch: Architecture) -> None:
-    found = state(host, arch)
-    if isinstance(found, Refusal):
-        raise AssertionError(f"expected an answer of {containers_of(arch).runtime}, actual {found.reason}")
+    info = state(host, arch)
+    if isinstance(info, Refusal):
+        raise AssertionError(f"expected an answer of {containers_of(arch).runtime}, actual {info.reason}")
 
 
 @check(
@@ -156,16 +156,16 @@ def test_answers(host: Host, arch: Architecture) -> None:
     hint="apt policy of the runtime's package; a daemon runs the old version until it is restarted.",
 )
 def test_version(host: Host, arch: Architecture) -> None:
-    wanted = containers_of(arch).version or ""
+    expected = containers_of(arch).version or ""
     if containers_of(arch).runtime == "containerd":
-        found = answer(host, "ctr", CTR_VERSION)
-        if found.status != 0:
+        reply = answer(host, "ctr", CTR_VERSION)
+        if reply.status != 0:
             raise Unmeasured("ctr: containerd does not answer; see container.answers")
-        version: str | None = parse_ctr_version(found.body)
+        version: str | None = parse_ctr_version(reply.body)
     else:
         version = running(host, arch).version
-    if not re.match(rf"{re.escape(wanted)}(?![0-9])", str(known(version, arch, "version"))):
-        raise AssertionError(f"expected {wanted}, actual {version}")
+    if not re.match(rf"{re.escape(expected)}(?![0-9])", str(known(version, arch, "version"))):
+        raise AssertionError(f"expected {expected}, actual {version}")
 
 
 @check(
@@ -176,8 +176,8 @@ def test_version(host: Host, arch: Architecture) -> None:
     hint="docker info; the driver falls back where the file system below lacks what overlay needs (xfs: ftype=1).",
 )
 def test_storage_driver(host: Host, arch: Architecture) -> None:
-    found = running(host, arch).storage_driver
-    expect(known(found, arch, "storage driver"), containers_of(arch).storage_driver, "storage driver")
+    driver = running(host, arch).storage_driver
+    expect(known(driver, arch, "storage driver"), containers_of(arch).storage_driver, "storage driver")
 
 
 @check(
@@ -188,8 +188,8 @@ def test_storage_driver(host: Host, arch: Architecture) -> None:
     hint="data-root in /etc/docker/daemon.json, root in containerd's config.toml, graphroot in storage.conf.",
 )
 def test_data_root(host: Host, arch: Architecture) -> None:
-    found = running(host, arch).data_root
-    expect(known(found, arch, "data root"), containers_of(arch).data_root, "data root")
+    path = running(host, arch).data_root
+    expect(known(path, arch, "data root"), containers_of(arch).data_root, "data root")
 
 
 @check(
@@ -212,8 +212,8 @@ def test_rootless(host: Host, arch: Architecture) -> None:
     hint="nvidia-ctk runtime configure --set-as-default; then restart the daemon.",
 )
 def test_default_runtime(host: Host, arch: Architecture) -> None:
-    found = running(host, arch).default_runtime
-    expect(known(found, arch, "default runtime"), containers_of(arch).default_runtime, "default runtime")
+    runtime = running(host, arch).default_runtime
+    expect(known(runtime, arch, "default runtime"), containers_of(arch).default_runtime, "default runtime")
 
 
 @check(
@@ -224,13 +224,13 @@ def test_default_runtime(host: Host, arch: Architecture) -> None:
     hint="nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the daemon.",
 )
 def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
-    found = running(host, arch)
+    info = running(host, arch)
     if containers_of(arch).runtime == "enroot":
         hook = answer(host, "enroot", ENROOT_HOOK)
         if hook.status != 0:
             raise AssertionError("expected enroot's hook 98-nvidia.sh and nvidia-container-cli, actual not there")
-    elif not any(re.fullmatch(r"nvidia(-\w+)*", name) for name in found.runtimes):
-        raise AssertionError(f"expected a runtime nvidia, actual {', '.join(found.runtimes) or 'none'}")
+    elif not any(re.fullmatch(r"nvidia(-\w+)*", name) for name in info.runtimes):
+        raise AssertionError(f"expected a runtime nvidia, actual {', '.join(info.runtimes) or 'none'}")
 
 
 @check(
@@ -243,11 +243,11 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
 def test_cdi(host: Host, arch: Architecture) -> None:
     if arch.gpu is None or not arch.gpu.count:
         raise Unmeasured("the architecture says nothing about GPUs")
-    found = answer(host, "nvidia-ctk", CDI)
-    if found.status != 0:
-        lines = found.body.strip().splitlines()
-        raise Unmeasured(f"nvidia-ctk: exit status {found.status}" + (f": {lines[-1]}" if lines else ""))
-    devices = parse_cdi_list(found.body)
+    reply = answer(host, "nvidia-ctk", CDI)
+    if reply.status != 0:
+        lines = reply.body.strip().splitlines()
+        raise Unmeasured(f"nvidia-ctk: exit status {reply.status}" + (f": {lines[-1]}" if lines else ""))
+    devices = parse_cdi_list(reply.body)
     expected = [f"nvidia.com/gpu={name}" for name in (*range(arch.gpu.count), "all")]
     missing = [name for name in expected if name not in devices]
     if missing:
@@ -287,14 +287,14 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     )
     number = f"id -u {shlex.quote(user)} 2>&1{STATUS}"
     announce(host, command, number)
-    found = answer(host, "rackproof-container", command)
-    lines = found.body.strip().splitlines()
-    if found.timed_out:
+    reply = answer(host, "rackproof-container", command)
+    lines = reply.body.strip().splitlines()
+    if reply.timed_out:
         raise AssertionError("expected a container, actual none within 100 s")
-    if found.status == 64:
+    if reply.status == 64:
         raise Unmeasured(lines[-1] if lines else "rackproof-container: no image")
-    if found.status != 0:
-        raise AssertionError(f"expected a container, actual {lines[-1] if lines else f'exit status {found.status}'}")
+    if reply.status != 0:
+        raise AssertionError(f"expected a container, actual {lines[-1] if lines else f'exit status {reply.status}'}")
     uid = answer(host, "id", number)
     if uid.status != 0 or not uid.body.strip().isdecimal():
         raise Unmeasured(f"id: no user {user}")
@@ -366,8 +366,8 @@ def test_rdma(host: Host, arch: Architecture, node: Node) -> None:
     if not any(name.startswith("uverbs") for name in outside):
         raise Unmeasured("no RDMA device on the node; see fabric.rdma")
     missing = sorted(outside - seen.devices)
-    wanted = arch.system.limits_memlock
+    memlock = arch.system.limits_memlock
     problems = [f"/dev/infiniband: expected inside, actual missing: {', '.join(missing)}"] if missing else []
-    if seen.memlock_kib is not None and (wanted == "unlimited" or seen.memlock_kib < wanted):
-        problems.append(f"pinned memory: expected {wanted}, actual {seen.memlock_kib} KiB")
+    if seen.memlock_kib is not None and (memlock == "unlimited" or seen.memlock_kib < memlock):
+        problems.append(f"pinned memory: expected {memlock}, actual {seen.memlock_kib} KiB")
     expect_all(problems)

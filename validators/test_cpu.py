@@ -30,11 +30,11 @@ def processors(host: Host) -> Processors:
     hint="lscpu; compare with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture, node: Node) -> None:
-    expected, found = cpu_of(arch, node).model or "", processors(host)
-    if found.model is None:
+    expected, actual = cpu_of(arch, node).model or "", processors(host)
+    if actual.model is None:
         raise Unmeasured("lscpu names no model")
-    if not re.search(expected, found.model):
-        raise AssertionError(f"expected a processor like {expected}, actual {found.model}")
+    if not re.search(expected, actual.model):
+        raise AssertionError(f"expected a processor like {expected}, actual {actual.model}")
 
 
 @check(
@@ -56,11 +56,13 @@ def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
     hint="Firmware setup: cores per processor; the kernel's arguments nr_cpus and maxcpus.",
 )
 def test_cores(host: Host, arch: Architecture, node: Node) -> None:
-    found = processors(host)
-    expect(found.cores, cpu_of(arch, node).cores, "cores")
+    actual = processors(host)
+    expect(actual.cores, cpu_of(arch, node).cores, "cores")
     # lscpu counts the cores of the first socket and takes the others for the same.
-    if found.cores * found.threads_per_core != found.online:
-        raise Unmeasured(f"{found.cores} cores of {found.threads_per_core} threads are not {found.online} processors")
+    if actual.cores * actual.threads_per_core != actual.online:
+        raise Unmeasured(
+            f"{actual.cores} cores of {actual.threads_per_core} threads are not {actual.online} processors"
+        )
 
 
 @check(
@@ -111,9 +113,9 @@ def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
     expected = cpu_of(arch, node).microcode or ""
     least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
     wrong = [
-        f"{found} on {count} processors"
-        for found, count in parse_microcode(answer.body.splitlines()).items()
-        if (int(found, 16) < revision if least else int(found, 16) != revision)
+        f"{version} on {count} processors"
+        for version, count in parse_microcode(answer.body.splitlines()).items()
+        if (int(version, 16) < revision if least else int(version, 16) != revision)
     ]
     if wrong:
         raise AssertionError(f"expected {expected}, actual {', '.join(wrong)}")
@@ -156,8 +158,8 @@ def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
     hint="cat /sys/devices/system/cpu/intel_pstate/no_turbo or cpufreq/boost; firmware setup: turbo boost.",
 )
 def test_turbo(host: Host, arch: Architecture, node: Node) -> None:
-    found = parse_frequency(read(host, FREQUENCY)).turbo
-    if found is None:
+    turbo = parse_frequency(read(host, FREQUENCY)).turbo
+    if turbo is None:
         raise Unmeasured("the kernel has no switch for turbo")
     words = {True: "on", False: "off"}
-    expect(words[found], words[bool(cpu_of(arch, node).turbo)], "turbo")
+    expect(words[turbo], words[bool(cpu_of(arch, node).turbo)], "turbo")

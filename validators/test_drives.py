@@ -27,20 +27,20 @@ def all_drives(host: Host) -> tuple[LocalDrive, ...]:
 def of_use(host: Host, arch: Architecture, node: Node, use: str) -> tuple[LocalDrive, ...]:
     """Drives of a use, for questions about them that only make sense when there are some."""
     expected = hardware(arch, node, "drives")
-    found = drives_by_use(expected.drives if expected else (), all_drives(host))[use]
-    if not found:
+    drives = drives_by_use(expected.drives if expected else (), all_drives(host))[use]
+    if not drives:
         raise Unmeasured(f"there is no drive for {use}; see drives.count")
-    return found
+    return drives
 
 
 def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[[LocalDrive], object]) -> None:
     """Every drive has the expected value. Raises Unmeasured when one says none and no other one is wrong."""
     values = {drive.name: value(drive) for drive in drives}
-    wrong = {name: found for name, found in values.items() if found is not None and found != expected}
+    wrong = {name: actual for name, actual in values.items() if actual is not None and actual != expected}
     if wrong:
-        listed = ", ".join(f"{found} on {name}" for name, found in wrong.items())
+        listed = ", ".join(f"{actual} on {name}" for name, actual in wrong.items())
         raise AssertionError(f"expected {expected} on {len(values)} drives, actual {listed}")
-    silent = [name for name, found in values.items() if found is None]
+    silent = [name for name, actual in values.items() if actual is None]
     if silent:
         raise Unmeasured(f"the kernel says nothing about {', '.join(silent)}")
 
@@ -56,11 +56,11 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = hardware(arch, node, "drives")
     promised = drives_of(arch, node, item)
     drives = all_drives(host)
-    found = drives_by_use(expected.drives if expected else (), drives)[item]
-    if len(found) != promised.count:
+    of_this_use = drives_by_use(expected.drives if expected else (), drives)[item]
+    if len(of_this_use) != promised.count:
         there = ", ".join(drive.described for drive in drives if drive.kind == promised.kind) or "none"
-        raise AssertionError(f"{item} drives: expected {promised.count}, actual {len(found)} (there are {there})")
-    dead = [f"{drive.name} {drive.state}" for drive in found if drive.state != "live"]
+        raise AssertionError(f"{item} drives: expected {promised.count}, actual {len(of_this_use)} (there are {there})")
+    dead = [f"{drive.name} {drive.state}" for drive in of_this_use if drive.state != "live"]
     if dead:
         raise AssertionError(f"{item} drives: expected {promised.count} live, actual {', '.join(dead)}")
 
@@ -76,13 +76,13 @@ def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = hardware(arch, node, "drives")
     promised, uses = drives_of(arch, node, item), expected.drives if expected else ()
     drives = all_drives(host)
-    found = drives_by_use(uses, drives)[item]
-    if promised.count is None or len(found) < promised.count:
+    of_this_use = drives_by_use(uses, drives)[item]
+    if promised.count is None or len(of_this_use) < promised.count:
         other = strays(uses, drives, promised.kind)
         if other:
             listed = ", ".join(drive.described for drive in other)
             raise AssertionError(f"{item} drives: expected {promised.size_tb:g} TB each, actual {listed}")
-    if not found:
+    if not of_this_use:
         raise Unmeasured(f"there is no drive for {item}; see drives.count")
 
 
@@ -168,7 +168,7 @@ def smart_logs(host: Host, arch: Architecture, node: Node, use: str) -> tuple[li
 def expect_healthy(host: Host, arch: Architecture, node: Node, use: str, problem: Callable[[SmartLog], str]) -> None:
     """No drive of the use has a problem. Raises Unmeasured when one says nothing and no other one has a problem."""
     logs, silent = smart_logs(host, arch, node, use)
-    expect_all(said for log in logs if (said := problem(log)))
+    expect_all(message for log in logs if (message := problem(log)))
     if silent:
         raise Unmeasured(f"nvme smart-log says nothing about {', '.join(silent)}")
 

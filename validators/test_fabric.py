@@ -77,8 +77,8 @@ def test_port(host: Host, arch: Architecture, node: Node, item: str) -> None:
     if mac:
         expect((port.mac or "none").lower(), mac.lower(), "MAC address")
     elif path:
-        found = read(host, "udevadm info -q property --property=ID_PATH --value /sys/class/net/%s", item)
-        expect(found.strip(), path, "path of the NIC")
+        actual = read(host, "udevadm info -q property --property=ID_PATH --value /sys/class/net/%s", item)
+        expect(actual.strip(), path, "path of the NIC")
     else:
         raise Unmeasured("the inventory says neither fabric_macs nor fabric_paths")
 
@@ -110,9 +110,9 @@ def test_address(host: Host, arch: Architecture, node: Node, item: str) -> None:
     addresses = present(host, item).addresses
     if addresses is None:
         raise Unmeasured("ip did not list addresses")
-    found = [f"{address.address}/{address.prefix_length}" for address in addresses if address.family == "inet"]
-    if expected not in found:
-        raise AssertionError(f"expected {expected}, actual {', '.join(found) or 'none'}")
+    actual = [f"{address.address}/{address.prefix_length}" for address in addresses if address.family == "inet"]
+    if expected not in actual:
+        raise AssertionError(f"expected {expected}, actual {', '.join(actual) or 'none'}")
 
 
 @check(
@@ -139,10 +139,10 @@ def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, ite
     values = parse_sysctl(read(host, f"sysctl -e -- {' '.join(shlex.quote(key) for key in keys)}"))
     wrong = []
     for key, expected in PORT_SYSCTL.items():
-        found = [values.get(f"net.ipv4.conf.{name}.{key}") for name in ("all", item)]
-        if None in found:
+        levels = [values.get(f"net.ipv4.conf.{name}.{key}") for name in ("all", item)]
+        if None in levels:
             raise Unmeasured(f"the kernel has no net.ipv4.conf.{item}.{key}; see fabric.port")
-        in_force = str(max(int(value or 0) for value in found))
+        in_force = str(max(int(value or 0) for value in levels))
         if in_force != expected:
             wrong.append(f"{key}: expected {expected}, actual {in_force}")
     if wrong:
@@ -226,10 +226,10 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
         answer = parse_answer("ping", read(host, command))
         if answer.status not in (0, 1):
             raise Unmeasured(_last(answer))
-        found = parse_ping(answer.body)
-        if found.sent != MANY:
-            raise ParseError("ping", f"sent {found.sent} of {MANY} packets")
-        lost[name] = 100 * (found.sent - found.received) / found.sent
+        statistics = parse_ping(answer.body)
+        if statistics.sent != MANY:
+            raise ParseError("ping", f"sent {statistics.sent} of {MANY} packets")
+        lost[name] = 100 * (statistics.sent - statistics.received) / statistics.sent
     # A peer that does not answer at all is fabric.jumbo's business.
     reached = {name: share for name, share in lost.items() if share < 100}
     expect_all(
@@ -304,11 +304,11 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
                 expected[rail_alias(node.name, arch.fabric.interface_prefix, rail)] = address
     if not expected:
         raise Unmeasured("the inventory says no fabric_addresses")
-    found = _resolved(host, list(expected))
+    resolved = _resolved(host, list(expected))
     wrong = [
-        f"{name}: expected {address}, actual {found.get(name, 'no answer')}"
+        f"{name}: expected {address}, actual {resolved.get(name, 'no answer')}"
         for name, address in expected.items()
-        if found.get(name) != address
+        if resolved.get(name) != address
     ]
     if wrong:
         raise AssertionError(some(wrong, 5, "; "))

@@ -52,11 +52,11 @@ def rails(arch: Architecture) -> list[str]:
 
 def fabric_ports(host: Host, arch: Architecture) -> dict[str, Port]:
     """RDMA ports of the fabric, by interface; raises Unmeasured where one is missing."""
-    found = {port.interface: port for port in ports_on(host) if port.device}
-    missing = [name for name in rails(arch) if name not in found]
+    by_interface = {port.interface: port for port in ports_on(host) if port.device}
+    missing = [name for name in rails(arch) if name not in by_interface]
     if missing:
         raise Unmeasured(f"no RDMA device on {', '.join(missing)}; see fabric.rdma")
-    return {name: found[name] for name in rails(arch)}
+    return {name: by_interface[name] for name in rails(arch)}
 
 
 def expect_rails(values: dict[str, object], expected: object) -> None:
@@ -105,9 +105,9 @@ def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
     hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev PORT prio-pfc 3:on, from a unit at boot.",
 )
 def test_pfc(host: Host, arch: Architecture) -> None:
-    wanted = promised(arch).pfc_priority
-    found = {name: _classes(said.pfc) for name, said in qos(host, arch).items()}
-    expect_rails(dict(found), f"pauses of priority {wanted}")
+    priority = promised(arch).pfc_priority
+    paused = {name: _classes(settings.pfc) for name, settings in qos(host, arch).items()}
+    expect_rails(dict(paused), f"pauses of priority {priority}")
 
 
 def _classes(priorities: frozenset[int]) -> str:
@@ -125,7 +125,7 @@ def _classes(priorities: frozenset[int]) -> str:
     hint="mlnx_qos -i PORT --trust dscp, from a unit at boot: it is lost at every boot.",
 )
 def test_trust(host: Host, arch: Architecture) -> None:
-    expect_rails({name: said.trust for name, said in qos(host, arch).items()}, promised(arch).trust)
+    expect_rails({name: settings.trust for name, settings in qos(host, arch).items()}, promised(arch).trust)
 
 
 @check(
@@ -137,21 +137,23 @@ def test_trust(host: Host, arch: Architecture) -> None:
     hint="mlnx_qos -i PORT --dscp2prio set,26,3; the switches need the same map.",
 )
 def test_dscp_priority(host: Host, arch: Architecture) -> None:
-    wanted = promised(arch).dscp_priority or {}
-    found = qos(host, arch)
+    expected = promised(arch).dscp_priority or {}
+    rail_settings = qos(host, arch)
     expect_all(
-        f"{name}: expected DSCP {dscp} in priority {priority}, actual {said.dscp_priority[dscp]}"
-        for name, said in found.items()
-        for dscp, priority in wanted.items()
-        if said.dscp_priority.get(dscp, priority) != priority
+        f"{name}: expected DSCP {dscp} in priority {priority}, actual {settings.dscp_priority[dscp]}"
+        for name, settings in rail_settings.items()
+        for dscp, priority in expected.items()
+        if settings.dscp_priority.get(dscp, priority) != priority
     )
     # Under another trust there is no map, and the marks count for nothing.
     expect_all(
-        f"{name}: expected trust dscp, actual {said.trust}" for name, said in found.items() if said.trust == "pcp"
+        f"{name}: expected trust dscp, actual {settings.trust}"
+        for name, settings in rail_settings.items()
+        if settings.trust == "pcp"
     )
-    silent = [name for name, said in found.items() if not wanted.keys() <= said.dscp_priority.keys()]
+    silent = [name for name, settings in rail_settings.items() if not expected.keys() <= settings.dscp_priority.keys()]
     if silent:
-        raise Unmeasured(f"no map of DSCP {', '.join(map(str, wanted))} is shown for {', '.join(silent)}")
+        raise Unmeasured(f"no map of DSCP {', '.join(map(str, expected))} is shown for {', '.join(silent)}")
 
 
 @check(
@@ -164,35 +166,35 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
 )
 def test_ecn(host: Host, arch: Architecture) -> None:
     lossless = promised(arch)
-    found = files(host, CONGESTION)
+    contents = files(host, CONGESTION)
     priorities = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
-    wanted = "1" if lossless.ecn else "0"
+    expected = "1" if lossless.ecn else "0"
     values: dict[str, object] = {}
     for name in rails(arch):
-        said = {(p, n): found.get(f"{name}/ecn/{p}/enable/{n}", (None,))[0] for p in POINTS for n in priorities}
+        switches = {(p, n): contents.get(f"{name}/ecn/{p}/enable/{n}", (None,))[0] for p in POINTS for n in priorities}
         wrong = [
             f"{POINTS[p]} {_on(value)} for priority {n}"
-            for (p, n), value in said.items()
-            if value not in (None, wanted)
+            for (p, n), value in switches.items()
+            if value not in (None, expected)
         ]
-        values[name] = ", ".join(wrong) or (None if None in said.values() else _on(wanted))
-    expect_rails(values, _on(wanted))
+        values[name] = ", ".join(wrong) or (None if None in switches.values() else _on(expected))
+    expect_rails(values, _on(expected))
 
 
 def _on(value: str | None) -> str:
     return {"1": "on", "0": "off"}.get(value or "", str(value))
 
 
-def _cnp(host: Host, arch: Architecture, file: str, own: str, wanted: int | None) -> None:
+def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
     """``file`` of NVIDIA's packages, ``own`` of the kernel's own driver where there is none of those."""
-    found = files(host, CONGESTION)
-    values = {name: _number(found.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
+    contents = files(host, CONGESTION)
+    values = {name: _number(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:
         announce(host, RDMA_DEVICES, INTERFACES, CNP_DEBUG)
-        found = files(host, CNP_DEBUG)
+        contents = files(host, CNP_DEBUG)
         ports = fabric_ports(host, arch)
-        values = {name: _number(found.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
-    expect_rails(dict(values), wanted)
+        values = {name: _number(contents.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
+    expect_rails(dict(values), expected)
 
 
 @check(
@@ -229,10 +231,10 @@ def test_cnp_priority(host: Host, arch: Architecture) -> None:
 )
 def test_tos(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
-    found = files(host, CONNECTIONS)
+    contents = files(host, CONNECTIONS)
     ports = fabric_ports(host, arch)
     values = {
-        f"{name} ({port.name})": _number(found.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
+        f"{name} ({port.name})": _number(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
         for name, port in ports.items()
     }
     expect_rails(dict(values), promised(arch).tos)
@@ -248,10 +250,10 @@ def test_tos(host: Host, arch: Architecture) -> None:
 )
 def test_roce_mode(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
-    found = files(host, CONNECTIONS)
+    contents = files(host, CONNECTIONS)
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
-        lines = found.get(f"{port.device}/ports/{port.number}/default_roce_mode")
+        lines = contents.get(f"{port.device}/ports/{port.number}/default_roce_mode")
         values[f"{name} ({port.name})"] = lines[0] if lines and lines[0] else None
     expect_rails(values, promised(arch).roce_mode)
 
@@ -288,13 +290,13 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
 )
 def test_traffic_class(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, TRAFFIC_CLASS)
-    found = files(host, TRAFFIC_CLASS)
+    contents = files(host, TRAFFIC_CLASS)
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
-        lines = found.get(f"{port.device}/tc/{port.number}/traffic_class")
+        lines = contents.get(f"{port.device}/tc/{port.number}/traffic_class")
         # The file is there for every port of this driver, and empty until somebody sets a class.
-        said = re.search(r"(?m)^Global tclass=(\d{1,3})$", "\n".join(lines)) if lines else None
-        values[f"{name} ({port.name})"] = None if lines is None else int(said[1]) if said else "none"
+        tclass = re.search(r"(?m)^Global tclass=(\d{1,3})$", "\n".join(lines)) if lines else None
+        values[f"{name} ({port.name})"] = None if lines is None else int(tclass[1]) if tclass else "none"
     expect_rails(values, promised(arch).traffic_class)
 
 
@@ -310,12 +312,12 @@ def test_gid(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
     index = promised(arch).gid_index or 0
     table = parse_gids(read(host, GIDS))
-    wanted = f"RoCE v2 with an address as GID {index}"
+    expected = f"RoCE v2 with an address as GID {index}"
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
         wrong = wrong_gid(port, table, index)
-        values[name] = wanted if wrong == "" else wrong
-    expect_rails(values, wanted)
+        values[name] = expected if wrong == "" else wrong
+    expect_rails(values, expected)
 
 
 def _number(lines: tuple[str, ...] | None) -> int | None:

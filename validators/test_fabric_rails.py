@@ -51,8 +51,8 @@ def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
             if route.table == chosen.table and route.destination in (str(address.network), "default")
         ]
         if not devices or set(devices) != {port}:
-            found = ", ".join(str(device) for device in dict.fromkeys(devices)) or "nothing"
-            problems.append(f"{port}: expected {address.network} on {port} in table {chosen.table}, actual {found}")
+            actual = ", ".join(str(device) for device in dict.fromkeys(devices)) or "nothing"
+            problems.append(f"{port}: expected {address.network} on {port} in table {chosen.table}, actual {actual}")
     expect_all(problems)
 
 

@@ -55,12 +55,12 @@ POWER_TOLERANCE_W = 0.5
     hint="lspci -d 10de: and dmesg for Xid 79 (fallen off the bus); power-cycle the node once, then exchange the GPU.",
 )
 def test_count(host: Host, arch: Architecture) -> None:
-    if said := refusal(host):
-        raise AssertionError(f"GPUs: expected {promised(arch).count}, actual none: {said}")
-    found = parse_nvidia_smi(read(host, QUERY))
-    expect(len(found.gpus), promised(arch).count, "GPUs")
-    if found.missing:
-        raise AssertionError(f"expected all attached GPUs described, actual {found.missing} missing")
+    if message := refusal(host):
+        raise AssertionError(f"GPUs: expected {promised(arch).count}, actual none: {message}")
+    smi = parse_nvidia_smi(read(host, QUERY))
+    expect(len(smi.gpus), promised(arch).count, "GPUs")
+    if smi.missing:
+        raise AssertionError(f"expected all attached GPUs described, actual {smi.missing} missing")
 
 
 @check(
@@ -120,16 +120,16 @@ def test_pci_ids(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -q -d MEMORY; a partition (MIG) or a smaller model shows here.",
 )
 def test_memory(host: Host, arch: Architecture) -> None:
-    wanted = promised(arch).memory_mib
-    if wanted is None:
+    expected = promised(arch).memory_mib
+    if expected is None:
         raise Unmeasured("the architecture says nothing about memory")
-    slack = wanted * promised(arch).memory_tolerance_pct / 100
+    slack = expected * promised(arch).memory_tolerance_pct / 100
 
-    def within(found: Gpu) -> int | None:
-        size = found.memory_total_mib
-        return wanted if size is not None and abs(size - wanted) <= slack else size
+    def within(gpu: Gpu) -> int | None:
+        size = gpu.memory_total_mib
+        return expected if size is not None and abs(size - expected) <= slack else size
 
-    expect_each(host, wanted, within)
+    expect_each(host, expected, within)
 
 
 @check(
@@ -144,13 +144,13 @@ def test_driver(host: Host, arch: Architecture) -> None:
     driver = report(host).driver
     if driver is None:
         raise Unmeasured("nvidia-smi reports no driver version")
-    wanted = promised(arch).driver or ""
-    if wanted.startswith(">="):
-        oldest = wanted.removeprefix(">=").strip()
+    expected = promised(arch).driver or ""
+    if expected.startswith(">="):
+        oldest = expected.removeprefix(">=").strip()
         if driver_numbers(driver) < driver_numbers(oldest):
             raise AssertionError(f"expected driver {oldest} or newer, actual {driver}")
         return
-    expect(driver, wanted, "driver")
+    expect(driver, expected, "driver")
 
 
 @check(
@@ -169,8 +169,8 @@ def test_kernel_module(host: Host) -> None:
     if answer.status != 0:
         raise AssertionError("expected the kernel module nvidia, actual not loaded")
     module = parse_kernel_module(answer.body)
-    if said := refusal(host):
-        raise AssertionError(f"expected libraries of the kernel module's version {module.version}, actual {said}")
+    if message := refusal(host):
+        raise AssertionError(f"expected libraries of the kernel module's version {module.version}, actual {message}")
     driver = report(host).driver
     if driver is None:
         raise Unmeasured("nvidia-smi reports no driver version")
@@ -224,11 +224,11 @@ def test_uniform(host: Host) -> None:
 
 def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
     """What most GPUs have is expected of the others."""
-    found = list(values.values())
-    usual = max(found, key=found.count)
+    listed = list(values.values())
+    usual = max(listed, key=listed.count)
     odd = [f"{value or 'none'} on {bus}" for bus, value in values.items() if value != usual]
     if odd:
-        yield f"{kind}: expected {usual or 'none'} on all {len(found)} GPUs, actual {', '.join(odd)}"
+        yield f"{kind}: expected {usual or 'none'} on all {len(listed)} GPUs, actual {', '.join(odd)}"
 
 
 @check(
@@ -282,11 +282,11 @@ def test_mig(host: Host, arch: Architecture) -> None:
 def test_mig_profiles(host: Host, arch: Architecture) -> None:
     listed = parse_nvidia_smi_list(read(host, LIST))
     expect(len(listed), promised(arch).count, "GPUs that nvidia-smi lists")
-    wanted = sorted(promised(arch).mig_profiles or ())
+    expected = sorted(promised(arch).mig_profiles or ())
     expect_all(
-        f"partitions of GPU {gpu.index}: expected {', '.join(wanted) or 'none'}, actual {', '.join(found) or 'none'}"
+        f"partitions of GPU {gpu.index}: expected {', '.join(expected) or 'none'}, actual {', '.join(actual) or 'none'}"
         for gpu in listed
-        if (found := sorted(device.profile for device in gpu.mig)) != wanted
+        if (actual := sorted(device.profile for device in gpu.mig)) != expected
     )
 
 
@@ -302,13 +302,13 @@ def test_parameters(host: Host, arch: Architecture) -> None:
     answer = parse_answer("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
-    found = parse_parameters(answer.body)
-    wanted = promised(arch).parameters or {}
-    unknown = [name for name in wanted if name not in found]
+    actual = parse_parameters(answer.body)
+    expected = promised(arch).parameters or {}
+    unknown = [name for name in expected if name not in actual]
     expect_all(
-        f"{name}: expected {value}, actual {found[name]}"
-        for name, value in wanted.items()
-        if name in found and found[name] != value
+        f"{name}: expected {value}, actual {actual[name]}"
+        for name, value in expected.items()
+        if name in actual and actual[name] != value
     )
     if unknown:
         raise Unmeasured(f"this driver has no option {', '.join(unknown)}")
@@ -328,11 +328,11 @@ def test_nccl(host: Host, arch: Architecture) -> None:
         raise Unmeasured(f"cat: exit status {answer.status}")
     if answer.status != 0:
         raise AssertionError("/etc/nccl.conf: expected a file, actual none")
-    found = parse_nccl_conf(answer.body)
+    actual = parse_nccl_conf(answer.body)
     expect_all(
-        f"{key}: expected {value}, actual {found.get(key, 'not set')}"
+        f"{key}: expected {value}, actual {actual.get(key, 'not set')}"
         for key, value in (promised(arch).nccl or {}).items()
-        if found.get(key) != value
+        if actual.get(key) != value
     )
 
 
@@ -371,9 +371,9 @@ def test_power_limit(host: Host, arch: Architecture) -> None:
     gpus = report(host).gpus
     limits = {gpu.bus_id: (gpu.power_limit_w, declared or gpu.default_power_limit_w) for gpu in gpus}
     expect_all(
-        f"power limit of {bus}: expected {wanted:g} W, actual {limit:g} W"
-        for bus, (limit, wanted) in limits.items()
-        if limit is not None and wanted is not None and abs(limit - wanted) > POWER_TOLERANCE_W
+        f"power limit of {bus}: expected {expected:g} W, actual {limit:g} W"
+        for bus, (limit, expected) in limits.items()
+        if limit is not None and expected is not None and abs(limit - expected) > POWER_TOLERANCE_W
     )
     expect_known({bus: None if None in pair else pair for bus, pair in limits.items()})
 
@@ -387,8 +387,8 @@ def test_power_limit(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -rgc, -rmc and -rac; look for who limits them at boot.",
 )
 def test_clocks(host: Host, arch: Architecture) -> None:
-    wanted = promised(arch).clocks
-    if wanted is None:
+    clocks = promised(arch).clocks
+    if clocks is None:
         raise Unmeasured("the architecture says nothing about clocks")
     gpus = report(host).gpus
     problems, unknown = [], []
@@ -396,22 +396,22 @@ def test_clocks(host: Host, arch: Architecture) -> None:
         default = gpu.default_application_clocks_mhz
         application = gpu.application_clocks_mhz
         pairs = [
-            ("highest SM clock", gpu.sm_clock_max_mhz, wanted.sm_max_mhz),
-            ("highest memory clock", gpu.memory_clock_max_mhz, wanted.memory_max_mhz),
+            ("highest SM clock", gpu.sm_clock_max_mhz, clocks.sm_max_mhz),
+            ("highest memory clock", gpu.memory_clock_max_mhz, clocks.memory_max_mhz),
         ]
         if application is not None:
             usual = default or ClockPair(application.sm, application.memory)
             pairs += [
-                ("SM clock of applications", application.sm, wanted.application_sm_mhz or usual.sm),
-                ("memory clock of applications", application.memory, wanted.application_memory_mhz or usual.memory),
+                ("SM clock of applications", application.sm, clocks.application_sm_mhz or usual.sm),
+                ("memory clock of applications", application.memory, clocks.application_memory_mhz or usual.memory),
             ]
-        elif wanted.application_sm_mhz or wanted.application_memory_mhz:
+        elif clocks.application_sm_mhz or clocks.application_memory_mhz:
             unknown.append(gpu.bus_id)
-        unknown += [gpu.bus_id for _, found, asked in pairs if asked is not None and found is None]
+        unknown += [gpu.bus_id for _, actual, expected in pairs if expected is not None and actual is None]
         problems += [
-            f"{what} of {gpu.bus_id}: expected {asked:g} MHz, actual {found:g} MHz"
-            for what, found, asked in pairs
-            if asked is not None and found is not None and asked != found
+            f"{what} of {gpu.bus_id}: expected {expected:g} MHz, actual {actual:g} MHz"
+            for what, actual, expected in pairs
+            if expected is not None and actual is not None and expected != actual
         ]
         problems += _held_down(gpu)
     expect_all(problems)

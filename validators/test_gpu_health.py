@@ -172,14 +172,14 @@ def test_temperature(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -q and dmesg for Xid messages; do what the driver asks for.",
 )
 def test_healthy(host: Host) -> None:
-    found = report(host)
-    problems = [f"{gpu.bus_id}: {problem}" for gpu in found.gpus for problem in gpu.problems]
+    smi = report(host)
+    problems = [f"{gpu.bus_id}: {problem}" for gpu in smi.gpus for problem in gpu.problems]
     problems += [
         f"{gpu.bus_id}: driver asks for {gpu.recovery_action}"
-        for gpu in found.gpus
+        for gpu in smi.gpus
         if gpu.recovery_action not in (None, "None")
     ]
-    problems += [message for message in found.messages if message.upper().startswith(("WARNING", "ERROR"))]
+    problems += [message for message in smi.messages if message.upper().startswith(("WARNING", "ERROR"))]
     if problems:
         raise AssertionError(f"expected no complaint of the driver, actual {'; '.join(problems)}")
 

@@ -78,8 +78,8 @@ def test_pcie_width(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
 )
 def test_topology(host: Host, arch: Architecture) -> None:
-    found = parse_topology(read(host, MATRIX))
-    mismatch = same_topology(links_between(found.gpus, found.paths), promised(arch).topology or "", found.gpus)
+    matrix = parse_topology(read(host, MATRIX))
+    mismatch = same_topology(links_between(matrix.gpus, matrix.paths), promised(arch).topology or "", matrix.gpus)
     if mismatch is not None:
         raise AssertionError(str(mismatch))
 
@@ -93,27 +93,27 @@ def test_topology(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then baseboard or GPU.",
 )
 def test_nvlink(host: Host, arch: Architecture) -> None:
-    gpu, wanted = promised(arch), promised(arch).nvlink
-    if wanted is None:
+    gpu, nvlink = promised(arch), promised(arch).nvlink
+    if nvlink is None:
         raise Unmeasured("the architecture says nothing about NVLink")
-    found = parse_nvlink_status(read(host, LINK_STATUS))
-    expect(len(found), gpu.count, "GPUs that nvidia-smi nvlink lists")
+    gpus = parse_nvlink_status(read(host, LINK_STATUS))
+    expect(len(gpus), gpu.count, "GPUs that nvidia-smi nvlink lists")
 
     def problem(links: GpuLinks) -> str | None:
         good = [
-            link for link in links.links if (link.gb_per_s or 0) >= wanted.gb_per_s_per_link * SPEED_TOLERANCE
+            link for link in links.links if (link.gb_per_s or 0) >= nvlink.gb_per_s_per_link * SPEED_TOLERANCE
         ]  # fmt: skip
-        if len(good) == wanted.links == len(links.links):
+        if len(good) == nvlink.links == len(links.links):
             return None
         bad = [f"link {link.index} {_speed(link.gb_per_s)}" for link in links.links if link not in good]
         details = f" ({', '.join(bad)})" if bad else f" ({links.note})" if links.note else ""
         listed = f"{len(good)} of {len(links.links)}"
         return (
-            f"GPU {links.index}: expected {wanted.links} links of {wanted.gb_per_s_per_link:g} GB/s, "
+            f"GPU {links.index}: expected {nvlink.links} links of {nvlink.gb_per_s_per_link:g} GB/s, "
             f"actual {listed}{details}"
         )
 
-    expect_all(text for links in found if (text := problem(links)))
+    expect_all(text for links in gpus if (text := problem(links)))
 
 
 def _speed(gb_per_s: float | None) -> str:
@@ -129,23 +129,23 @@ def _speed(gb_per_s: float | None) -> str:
     hint="nvidia-smi nvlink -e before and after a load; errors that grow: reseat the GPU, exchange GPU or baseboard.",
 )
 def test_nvlink_errors(host: Host, arch: Architecture) -> None:
-    gpu, wanted = promised(arch), promised(arch).nvlink
-    if wanted is None:
+    gpu, nvlink = promised(arch), promised(arch).nvlink
+    if nvlink is None:
         raise Unmeasured("the architecture says nothing about NVLink")
-    found = parse_nvlink_errors(read(host, LINK_ERRORS))
+    gpus = parse_nvlink_errors(read(host, LINK_ERRORS))
     expect_all(
-        f"GPU {counted.index} link {link.link}: expected {kind} of at most {wanted.errors_max}, actual {count}"
-        for counted in found
+        f"GPU {counted.index} link {link.link}: expected {kind} of at most {nvlink.errors_max}, actual {count}"
+        for counted in gpus
         for link in counted.links
         for kind, count in link.counters.items()
-        if count is not None and count > wanted.errors_max
+        if count is not None and count > nvlink.errors_max
     )
-    if len(found) != gpu.count:
-        raise Unmeasured(f"nvidia-smi nvlink lists {len(found)} of {gpu.count} GPUs")
-    for counted in found:
+    if len(gpus) != gpu.count:
+        raise Unmeasured(f"nvidia-smi nvlink lists {len(gpus)} of {gpu.count} GPUs")
+    for counted in gpus:
         whole = [link for link in counted.links if link.counters and None not in link.counters.values()]
-        if len(whole) < wanted.links:
-            raise Unmeasured(f"GPU {counted.index} has error counters for {len(whole)} of {wanted.links} links")
+        if len(whole) < nvlink.links:
+            raise Unmeasured(f"GPU {counted.index} has error counters for {len(whole)} of {nvlink.links} links")
 
 
 @check(
@@ -176,7 +176,7 @@ def test_nvswitches(host: Host, arch: Architecture) -> None:
     hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it never answered.",
 )
 def test_fabric(host: Host, arch: Architecture) -> None:
-    wanted = promised(arch).fabric
+    expected = promised(arch).fabric
 
     def state(gpu: Gpu) -> str | None:
         if gpu.fabric_state is None:
@@ -186,7 +186,7 @@ def test_fabric(host: Host, arch: Architecture) -> None:
             bad.insert(0, gpu.fabric_status)
         return ", ".join([gpu.fabric_state, *bad])
 
-    expect_each(host, wanted, state)
+    expect_each(host, expected, state)
 
 
 @check(
@@ -266,16 +266,16 @@ def test_gds(host: Host, arch: Architecture) -> None:
     answer = parse_answer("gdscheck", host.run(GDSCHECK).stdout)
     if answer.not_run or answer.timed_out:
         raise Unmeasured(f"gdscheck: exit status {answer.status}")
-    found = parse_gdscheck(answer.body)
+    gds = parse_gdscheck(answer.body)
     problems = [
-        f"{driver}: expected Supported, actual {found.drivers.get(driver, 'not listed')}"
+        f"{driver}: expected Supported, actual {gds.drivers.get(driver, 'not listed')}"
         for driver in promised(arch).gds
-        if found.drivers.get(driver) != "Supported"
+        if gds.drivers.get(driver) != "Supported"
     ]
-    able = sum(found.gpus.values())
+    able = sum(gds.gpus.values())
     if able != promised(arch).count:
         problems.append(f"GPUs that support GDS: expected {promised(arch).count}, actual {able}")
-    if found.verified is not True:
+    if gds.verified is not True:
         problems.append("expected the platform verified, actual not")
     expect_all(problems)
     if answer.status != 0:

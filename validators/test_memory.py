@@ -22,10 +22,10 @@ MIB_PER_GIB = 1024
 
 def slots(host: Host) -> tuple[MemoryModule, ...]:
     """All slots; some of them with a module. Raises Unmeasured where the firmware describes none."""
-    found = parse_memory_modules(successful_answer("dmidecode", read(host, MODULES)).body)
-    if not any(module.size_mib for module in found):
+    modules = parse_memory_modules(successful_answer("dmidecode", read(host, MODULES)).body)
+    if not any(module.size_mib for module in modules):
         raise Unmeasured("the firmware describes no memory module")
-    return found
+    return modules
 
 
 def installed(host: Host) -> list[MemoryModule]:
@@ -41,11 +41,11 @@ def installed(host: Host) -> list[MemoryModule]:
 )
 def test_size(host: Host, arch: Architecture, node: Node) -> None:
     memory = memory_of(arch, node)
-    found = parse_meminfo(read(host, MEMINFO))["MemTotal"] * 1024 / 1e9
+    size_gb = parse_meminfo(read(host, MEMINFO))["MemTotal"] * 1024 / 1e9
     allowed = memory.installed_gb * memory.tolerance_pct / 100
-    if not abs(found - memory.installed_gb) <= allowed:
+    if not abs(size_gb - memory.installed_gb) <= allowed:
         raise AssertionError(
-            f"expected {memory.installed_gb:g} GB within {memory.tolerance_pct:g} %, actual {found:.1f} GB"
+            f"expected {memory.installed_gb:g} GB within {memory.tolerance_pct:g} %, actual {size_gb:.1f} GB"
         )
 
 
@@ -57,11 +57,11 @@ def test_size(host: Host, arch: Architecture, node: Node) -> None:
     hint="The management controller's event log; reseat or exchange the module of the empty slot.",
 )
 def test_dimms(host: Host, arch: Architecture, node: Node) -> None:
-    expected, found = memory_of(arch, node).dimms, installed(host)
-    if len(found) != expected:
+    expected, modules = memory_of(arch, node).dimms, installed(host)
+    if len(modules) != expected:
         empty = [module.locator for module in slots(host) if not module.size_mib]
         listed = f"; empty: {', '.join(empty)}" if empty else ""
-        raise AssertionError(f"modules: expected {expected}, actual {len(found)}{listed}")
+        raise AssertionError(f"modules: expected {expected}, actual {len(modules)}{listed}")
 
 
 @check(
@@ -108,7 +108,9 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
     controllers = parse_edac(read(host, EDAC))
     if not controllers:
         raise Unmeasured("no driver reports memory errors (EDAC)")
-    over = [f"{count(found)} on {found.name}" for found in controllers if count(found) > (limit or 0)]
+    over = [
+        f"{count(controller)} on {controller.name}" for controller in controllers if count(controller) > (limit or 0)
+    ]
     if over:
         raise AssertionError(f"{what} errors: expected at most {limit}, actual {', '.join(over)}")
 
@@ -122,7 +124,7 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
 )
 def test_corrected_errors(host: Host, arch: Architecture, node: Node) -> None:
     limit = memory_of(arch, node).corrected_errors_max
-    _expect_at_most(host, limit, lambda found: found.corrected, "corrected")
+    _expect_at_most(host, limit, lambda controller: controller.corrected, "corrected")
 
 
 @check(
@@ -134,4 +136,4 @@ def test_corrected_errors(host: Host, arch: Architecture, node: Node) -> None:
 )
 def test_uncorrected_errors(host: Host, arch: Architecture, node: Node) -> None:
     limit = memory_of(arch, node).uncorrected_errors_max
-    _expect_at_most(host, limit, lambda found: found.uncorrected, "uncorrected")
+    _expect_at_most(host, limit, lambda controller: controller.uncorrected, "uncorrected")

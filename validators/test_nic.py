@@ -57,20 +57,21 @@ def _by_slot(output: str) -> Mapping[str, PciDevice]:
     hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core: the card's seat, its riser, its power, its firmware.",
 )
 def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    if found.named:
-        if found.missing:
+    nic, matched = expected_ports_on(host, arch, node, item)
+    if matched.named:
+        if matched.missing:
+            missing = ", ".join(matched.missing)
+            raise AssertionError(f"expected {nic.count} {item} ports, actual {len(matched.ports)}: missing: {missing}")
+        if len(matched.ports) != nic.count:
             raise AssertionError(
-                f"expected {nic.count} {item} ports, actual {len(found.ports)}: {', '.join(found.missing)} is not there"
+                f"expected {nic.count} {item} ports, actual {len(matched.ports)} named in the inventory"
             )
-        if len(found.ports) != nic.count:
-            raise AssertionError(f"expected {nic.count} {item} ports, actual {len(found.ports)} named in the inventory")
         return
-    if len(found.ports) != found.among:
-        others = ", ".join(f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in found.others)
+    if len(matched.ports) != matched.among:
+        others = ", ".join(f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in matched.others)
         raise AssertionError(
-            f"expected {found.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "
-            f"actual {len(found.ports)}" + (f"; others: {others}" if others else "")
+            f"expected {matched.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "
+            f"actual {len(matched.ports)}" + (f"; others: {others}" if others else "")
         )
 
 
@@ -82,7 +83,7 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="ip link and rdma link; cable and optics (mlxlink -m), the switch port; on InfiniBand the subnet manager.",
 )
 def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    _, found = expected_ports_on(host, arch, node, item)
+    _, matched = expected_ports_on(host, arch, node, item)
 
     def state(port: Port) -> str | None:
         if port.trouble:
@@ -92,7 +93,7 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
             known = known and port.carrier
         return "up" if known else None
 
-    expect_ports(found, "up", state)
+    expect_ports(matched, "up", state)
 
 
 @check(
@@ -103,8 +104,8 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="rdma link; udev gives both names at boot, from the PCI address or the port's MAC address.",
 )
 def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_in_order(found, nic.interfaces, lambda port: port.interface)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_in_order(matched, nic.interfaces, lambda port: port.interface)
 
 
 @check(
@@ -115,8 +116,8 @@ def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> No
     hint="Compare lspci -D with a node that is known good; the card, or its name in udev, is in the wrong place.",
 )
 def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_in_order(found, nic.slots, lambda port: port.slot)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_in_order(matched, nic.slots, lambda port: port.slot)
 
 
 @check(
@@ -127,8 +128,8 @@ def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="cat /sys/class/infiniband/DEVICE/device/numa_node; the slot, or the setting of NUMA nodes per socket.",
 )
 def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_in_order(found, nic.numa_nodes, lambda port: port.numa_node)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_in_order(matched, nic.numa_nodes, lambda port: port.numa_node)
 
 
 @check(
@@ -140,14 +141,14 @@ def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     pattern = nic.model or ""
 
     def model(port: Port) -> str | None:
         device = devices.get(port.slot or "")
         return None if device is None or re.search(r"\bDevice( [0-9a-f]{4})?$", device.name) else device.name
 
-    judge_ports(found, pattern, model, lambda name: re.search(pattern, name) is not None)
+    judge_ports(matched, pattern, model, lambda name: re.search(pattern, name) is not None)
 
 
 @check(
@@ -158,9 +159,9 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="mlxlink -d DEVICE -m: cable, optics and the switch port's speed and splitting.",
 )
 def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    values = {port: f"{port.speed_gbps:g} Gb/s" for port in found.ports if port.speed_gbps and not port.trouble}
-    expect_ports(found, f"{nic.speed_gbps:g} Gb/s", values.get)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    values = {port: f"{port.speed_gbps:g} Gb/s" for port in matched.ports if port.speed_gbps and not port.trouble}
+    expect_ports(matched, f"{nic.speed_gbps:g} Gb/s", values.get)
 
 
 @check(
@@ -171,8 +172,8 @@ def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="mlxconfig -d SLOT set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then mlxfwreset or a power cycle.",
 )
 def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_ports(found, nic.link_layer, lambda port: port.link_layer)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_ports(matched, nic.link_layer, lambda port: port.link_layer)
 
 
 @check(
@@ -183,13 +184,13 @@ def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> No
     hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition decides.",
 )
 def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     if nic.link_layer == "Ethernet":
-        expect_ports(found, nic.mtu, lambda port: port.mtu)
+        expect_ports(matched, nic.mtu, lambda port: port.mtu)
         return
     hcas = parse_ibv_devinfo(answered(host, DEVINFO, "ibv_devinfo").body)
     active = {(hca.name, port.number): port.active_mtu_bytes for hca in hcas for port in hca.ports}
-    expect_ports(found, nic.mtu, lambda port: active.get((port.device or "", port.number)))
+    expect_ports(matched, nic.mtu, lambda port: active.get((port.device or "", port.number)))
 
 
 @check(
@@ -201,11 +202,11 @@ def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     gids = parse_gids(read(host, GIDS))
     index = nic.gid_index or 0
-    values = {port: wrong_gid(port, gids, index) for port in found.ports}
-    judge_ports(found, f"RoCE v2 with an address as GID {index}", values.get, lambda wrong: wrong == "")
+    values = {port: wrong_gid(port, gids, index) for port in matched.ports}
+    judge_ports(matched, f"RoCE v2 with an address as GID {index}", values.get, lambda wrong: wrong == "")
 
 
 @check(
@@ -216,8 +217,8 @@ def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="lspci -vv: LnkCap against LnkSta of the card and of the port above it; seat, riser, BIOS.",
 )
 def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_ports(found, nic.pcie_generation, lambda port: port.pcie_generation)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_ports(matched, nic.pcie_generation, lambda port: port.pcie_generation)
 
 
 @check(
@@ -228,8 +229,8 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
     hint="lspci -vv: LnkCap against LnkSta; clean and reseat the card, exchange the riser or the cable.",
 )
 def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    expect_ports(found, nic.pcie_width, lambda port: port.pcie_width)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expect_ports(matched, nic.pcie_width, lambda port: port.pcie_width)
 
 
 @check(
@@ -241,9 +242,9 @@ def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = expected_ports_on(host, arch, node, item)
-    values = {port: devices[port.slot or ""].max_read_request for port in found.ports if port.slot in devices}
-    expect_ports(found, nic.max_read_request, values.get)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].max_read_request for port in matched.ports if port.slot in devices}
+    expect_ports(matched, nic.max_read_request, values.get)
 
 
 @check(
@@ -255,10 +256,10 @@ def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str)
 )
 def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = expected_ports_on(host, arch, node, item)
-    values = {port: devices[port.slot or ""].relaxed_ordering for port in found.ports if port.slot in devices}
+    nic, matched = expected_ports_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].relaxed_ordering for port in matched.ports if port.slot in devices}
     words = {True: "on", False: "off", None: None}
-    expect_ports(found, words[nic.relaxed_ordering], lambda port: words[values.get(port)])
+    expect_ports(matched, words[nic.relaxed_ordering], lambda port: words[values.get(port)])
 
 
 @check(
@@ -270,9 +271,9 @@ def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str)
 )
 def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, MODES)
-    nic, found = expected_ports_on(host, arch, node, item)
-    said = files(host, MODES)
-    expect_ports(found, nic.ipoib_mode, lambda port: _line(said.get(f"{port.interface}/mode")))
+    nic, matched = expected_ports_on(host, arch, node, item)
+    modes = files(host, MODES)
+    expect_ports(matched, nic.ipoib_mode, lambda port: _line(modes.get(f"{port.interface}/mode")))
 
 
 @check(
@@ -284,9 +285,9 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, PKEYS)
-    nic, found = expected_ports_on(host, arch, node, item)
-    said = files(host, PKEYS)
-    tables = {port: _pkeys(port, said) for port in found.ports}
+    nic, matched = expected_ports_on(host, arch, node, item)
+    contents = files(host, PKEYS)
+    tables = {port: _pkeys(port, contents) for port in matched.ports}
     full = [pkey | FULL_MEMBER for pkey in nic.pkeys]
     words = " and ".join(f"0x{pkey:04x}" for pkey in full)
 
@@ -294,7 +295,7 @@ def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
         missing = [f"0x{pkey:04x}" for pkey in full if pkey not in tables[port]]
         return None if not tables[port] else f"without {', '.join(missing)}" if missing else words
 
-    expect_ports(found, words, has)
+    expect_ports(matched, words, has)
 
 
 def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
@@ -302,10 +303,10 @@ def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
     return files_of(body) if body else {}
 
 
-def _pkeys(port: Port, said: Mapping[str, tuple[str, ...]]) -> set[int]:
+def _pkeys(port: Port, contents: Mapping[str, tuple[str, ...]]) -> set[int]:
     """Of the port's table; without the empty places."""
     here = f"{port.device}/ports/{port.number}/pkeys/"
-    lines = (line for path, lines in said.items() if path.startswith(here) for line in lines)
+    lines = (line for path, lines in contents.items() if path.startswith(here) for line in lines)
     return {int(line, 16) for line in lines if re.fullmatch(r"0x[0-9a-f]{4}", line)} - {0}
 
 
@@ -322,9 +323,9 @@ def _line(lines: tuple[str, ...] | None) -> str | None:
 )
 def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
-    nic, found = expected_ports_on(host, arch, node, item)
-    values = {port: devices[port.slot or ""].max_payload for port in found.ports if port.slot in devices}
-    expect_ports(found, nic.max_payload, values.get)
+    nic, matched = expected_ports_on(host, arch, node, item)
+    values = {port: devices[port.slot or ""].max_payload for port in matched.ports if port.slot in devices}
+    expect_ports(matched, nic.max_payload, values.get)
 
 
 @check(
@@ -335,19 +336,19 @@ def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> N
     hint="mlxfwmanager, or flint -d SLOT query; a burnt image is in force after mlxfwreset or a power cycle.",
 )
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    wanted = nic.firmware or ""
-    without = {port: _driver(port) for port in found.ports if port.firmware is None and port.interface}
+    nic, matched = expected_ports_on(host, arch, node, item)
+    expected = nic.firmware or ""
+    without = {port: _driver(port) for port in matched.ports if port.firmware is None and port.interface}
     announce(host, *without.values())
-    values = {port: port.firmware for port in found.ports}
+    values = {port: port.firmware for port in matched.ports}
     for port, command in without.items():
         firmware = parse_ethtool_driver(answered(host, command, "ethtool").body).firmware
         values[port] = firmware.split()[0] if firmware else None
-    if not wanted.startswith(">="):
-        expect_ports(found, wanted, values.get)
+    if not expected.startswith(">="):
+        expect_ports(matched, expected, values.get)
         return
-    oldest = version_numbers("architecture", wanted.removeprefix(">=").strip())
-    judge_ports(found, wanted, values.get, lambda version: version_numbers("firmware", version) >= oldest)
+    oldest = version_numbers("architecture", expected.removeprefix(">=").strip())
+    judge_ports(matched, expected, values.get, lambda version: version_numbers("firmware", version) >= oldest)
 
 
 def _driver(port: Port) -> str:
@@ -371,10 +372,10 @@ def _firmware_query(slot: str, names: str) -> str:
     hint="mlxconfig -d SLOT -e query; set it, then mlxfwreset or a power cycle: a warm boot may not apply it.",
 )
 def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
-    wanted = nic.firmware_settings or {}
-    names = " ".join(map(shlex.quote, wanted))
-    commands = {port: _firmware_query(port.slot, names) for port in found.ports if port.slot}
+    nic, matched = expected_ports_on(host, arch, node, item)
+    promised = nic.firmware_settings or {}
+    names = " ".join(map(shlex.quote, promised))
+    commands = {port: _firmware_query(port.slot, names) for port in matched.ports if port.slot}
     announce(host, *commands.values())
 
     def in_force(port: Port) -> str | None:
@@ -382,15 +383,15 @@ def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str
             return None
         settings = parse_mlxconfig(answered(host, commands[port], "mlxconfig or mstconfig").body).settings
         wrong = []
-        for name, value in wanted.items():
-            found = settings.get(name)
-            if found is None or found.current is None:
+        for name, value in promised.items():
+            setting = settings.get(name)
+            if setting is None or setting.current is None:
                 return None
-            if not same_value(found.current, value):
-                wrong.append(f"{name} {found.current}")
-            elif not same_value(found.next_boot, value):
-                wrong.append(f"{name} {found.next_boot} from the next boot")
-        return " and ".join(wrong) or "as wanted"
+            if not same_value(setting.current, value):
+                wrong.append(f"{name} {setting.current}")
+            elif not same_value(setting.next_boot, value):
+                wrong.append(f"{name} {setting.next_boot} from the next boot")
+        return " and ".join(wrong) or "as expected"
 
-    expected = " and ".join(f"{name} {value}" for name, value in wanted.items())
-    judge_ports(found, expected, in_force, lambda said: said == "as wanted")
+    expected = " and ".join(f"{name} {value}" for name, value in promised.items())
+    judge_ports(matched, expected, in_force, lambda settings: settings == "as expected")

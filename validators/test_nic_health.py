@@ -40,13 +40,15 @@ COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/por
 )
 def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     limits = nic.counters or {}
     known = rdma_counters(host)
-    asked = [port for port in found.ports if port.interface and not limits.keys() <= known.get(_place(port), {}).keys()]
-    announce(host, *map(_statistics, asked))
-    values = {port: dict(known.get(_place(port), {})) for port in found.ports}
-    for port in asked:
+    incomplete = [
+        port for port in matched.ports if port.interface and not limits.keys() <= known.get(_place(port), {}).keys()
+    ]
+    announce(host, *map(_statistics, incomplete))
+    values = {port: dict(known.get(_place(port), {})) for port in matched.ports}
+    for port in incomplete:
         of_interface = parse_ethtool_statistics(answered(host, _statistics(port), "ethtool").body)
         values[port] = {**of_interface, **values[port]}
     unknown = [name for name in limits if not any(name in counted for counted in values.values())]
@@ -58,23 +60,23 @@ def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None
         return ", ".join(over) or ("" if limits.keys() <= counted.keys() else None)
 
     try:
-        judge_ports(found, expected, beyond, lambda over: over == "")
+        judge_ports(matched, expected, beyond, lambda over: over == "")
     except Unmeasured as silent:
         raise (
-            Unmeasured(f"no port has a counter {', '.join(unknown)}") if unknown and found.ports else silent
+            Unmeasured(f"no port has a counter {', '.join(unknown)}") if unknown and matched.ports else silent
         ) from None
 
 
 def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
     """Counters of every RDMA port, by device and port."""
-    found: dict[tuple[str, int], dict[str, int]] = {}
+    counters: dict[tuple[str, int], dict[str, int]] = {}
     body = answered(host, COUNTERS, "grep", GREP_DONE).body
     for path, lines in (files_of(body) if body else {}).items():
         match = re.fullmatch(r"([^/]+)/ports/(\d+)/(?:hw_)?counters/(\w+)", path)
         # N/A (no PMA) where a device does not count it
         if match and re.fullmatch(r"\d{1,20}", lines[0]):
-            found.setdefault((match[1], int(match[2])), {})[match[3]] = int(lines[0])
-    return found
+            counters.setdefault((match[1], int(match[2])), {})[match[3]] = int(lines[0])
+    return counters
 
 
 def _place(port: Port) -> tuple[str, int]:
@@ -94,17 +96,17 @@ def _statistics(port: Port) -> str:
 )
 def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
     began = baseline(answered(host, BASELINE, "cat", (0, 1)).body)
-    values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in found.ports}
+    values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in matched.ports}
     if nic.link_layer == "InfiniBand":
         counted = rdma_counters(host)
         values = {
             port: _since(counted.get(_place(port), {}).get("link_downed"), began.get(f"{port.device}/{port.number}", 0))
-            for port in found.ports
+            for port in matched.ports
         }
-    judge_ports(found, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
+    judge_ports(matched, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
 
 
 def baseline(output: str) -> dict[str, int]:
@@ -114,13 +116,13 @@ def baseline(output: str) -> dict[str, int]:
         raise ParseError("cat", "no boot id")
     if len(lines) < 2 or lines[0] != lines[1]:
         return {}
-    found = {}
+    counters = {}
     for line in lines[2:]:
         match = re.fullmatch(r"(\S+) (\d{1,9})", line)
         if match is None:
             raise ParseError("cat", f"no baseline of link counters: {line[:60]!r}")
-        found[match[1]] = int(match[2])
-    return found
+        counters[match[1]] = int(match[2])
+    return counters
 
 
 def _since(counted: int | None, began: int) -> int | None:
@@ -136,9 +138,9 @@ def _since(counted: int | None, began: int) -> int | None:
     hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
 )
 def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     limit = nic.effective_ber_max or 0.0
-    commands = {port: f"mlxlink -d {shlex.quote(port.slot)} -c{STATUS}" for port in found.ports if port.slot}
+    commands = {port: f"mlxlink -d {shlex.quote(port.slot)} -c{STATUS}" for port in matched.ports if port.slot}
     announce(host, *commands.values())
 
     def rate(port: Port) -> float | None:
@@ -146,7 +148,7 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
             return None
         return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
 
-    judge_ports(found, f"at most {limit:g} bit errors a bit", rate, lambda found: found <= limit)
+    judge_ports(matched, f"at most {limit:g} bit errors a bit", rate, lambda ber: ber <= limit)
 
 
 @check(
@@ -158,18 +160,18 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
 )
 def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, KERNEL_LOG)
-    nic, found = expected_ports_on(host, arch, node, item)
+    nic, matched = expected_ports_on(host, arch, node, item)
     allowed = nic.driver_messages_max or 0
     messages = kernel_messages(host)
     values = {
         port: driver_troubles(messages, (port.slot or "", port.device or "", port.interface or ""))
-        for port in found.ports
+        for port in matched.ports
     }
-    said = {
+    texts = {
         port: quoted(several) if len(several) > allowed else "" if port.driver in KNOWN_DRIVERS else None
         for port, several in values.items()
     }
-    judge_ports(found, f"at most {allowed} complaints of the driver", said.get, lambda words: words == "")
+    judge_ports(matched, f"at most {allowed} complaints of the driver", texts.get, lambda words: words == "")
 
 
 def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
@@ -196,6 +198,6 @@ def test_bonds(host: Host) -> None:
         if down or not bond.up:
             problems.append(f"{bond.name}: expected every member up, actual {', '.join(down) or bond.name} down")
         if len(speeds) > 1:
-            found = ", ".join(f"{member.name} {member.speed_mbps} Mb/s" for member in bond.members)
-            problems.append(f"{bond.name}: expected one speed, actual {found}")
+            listed = ", ".join(f"{member.name} {member.speed_mbps} Mb/s" for member in bond.members)
+            problems.append(f"{bond.name}: expected one speed, actual {listed}")
     expect_all(problems)

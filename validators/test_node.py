@@ -54,8 +54,8 @@ def limits_of(arch: Architecture) -> Limits:
 
 def numbers(limits: Limits) -> dict[str, str]:
     """As limits.conf has them: pieces, or KiB."""
-    said = {"nofile": limits.nofile, "nproc": limits.nproc, "stack": limits.stack}
-    return {name: str(value) for name, value in said.items() if value is not None}
+    values = {"nofile": limits.nofile, "nproc": limits.nproc, "stack": limits.stack}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def limited(arch: Architecture, node: Node, rack: Rack) -> bool:
@@ -70,12 +70,12 @@ def limited(arch: Architecture, node: Node, rack: Rack) -> bool:
     hint="su -l root -c 'ulimit -a'; a later file in /etc/security/limits.d, or pam_limits missing in /etc/pam.d.",
 )
 def test_limits_login(host: Host, arch: Architecture) -> None:
-    found = parse_login_limits(read(host, LOGIN_LIMITS))
+    limits = parse_login_limits(read(host, LOGIN_LIMITS))
     expect_all(
-        f"{NAMES[name]} of a login{UNITS[name]}, {kind}: expected {wanted}, actual {value}"
-        for name, wanted in numbers(limits_of(arch)).items()
-        for kind, value in zip(("soft", "hard"), found[name], strict=True)
-        if value != wanted
+        f"{NAMES[name]} of a login{UNITS[name]}, {kind}: expected {expected}, actual {value}"
+        for name, expected in numbers(limits_of(arch)).items()
+        for kind, value in zip(("soft", "hard"), limits[name], strict=True)
+        if value != expected
     )
 
 
@@ -91,8 +91,8 @@ def test_limits_services(host: Host, arch: Architecture) -> None:
     if len(shown) != 1:
         raise ParseError("systemctl", "no answer of the manager")
     problems = []
-    for name, wanted in numbers(limits_of(arch)).items():
-        expected = _in_bytes(name, wanted, "infinity")
+    for name, number in numbers(limits_of(arch)).items():
+        expected = _in_bytes(name, number, "infinity")
         for key in (f"DefaultLimit{name.upper()}Soft", f"DefaultLimit{name.upper()}"):
             if not re.fullmatch(r"infinity|\d+", shown[0].get(key, "")):
                 raise ParseError("systemctl", f"no property {key}")
@@ -118,14 +118,14 @@ def daemons(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 )
 def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) -> None:
     units = limited_services(arch, node.groups)
-    found = parse_daemon_limits(read(host, daemon_limits_command(units)), units)[item]
-    if not found.limits:
-        raise Unmeasured(f"{item} is {found.state} and has no process; see service.active")
-    wanted = numbers(limits_of(arch)) | {"memlock": str(arch.system.limits_memlock)}
+    daemon = parse_daemon_limits(read(host, daemon_limits_command(units)), units)[item]
+    if not daemon.limits:
+        raise Unmeasured(f"{item} is {daemon.state} and has no process; see service.active")
+    limits = numbers(limits_of(arch)) | {"memlock": str(arch.system.limits_memlock)}
     problems = []
-    for name, value in wanted.items():
+    for name, value in limits.items():
         expected = _in_bytes(name, value, "unlimited")
-        for kind, actual in zip(("soft", "hard"), found.limits[name], strict=True):
+        for kind, actual in zip(("soft", "hard"), daemon.limits[name], strict=True):
             if actual != expected:
                 problems.append(f"{NAMES[name]} of {item}, {kind}: expected {expected}, actual {actual}")
     expect_all(problems)
@@ -141,10 +141,10 @@ def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) ->
 def test_users(host: Host, arch: Architecture) -> None:
     users = arch.system.users
     names = tuple(user.name for user in users)
-    found = parse_accounts(read(host, accounts_command(names)), names)
-    problems = [problem for user in users for problem in _wrong_account(user, found.by_name[user.name])]
-    if any(user.sudo for user in users) and found.sudoers_good is not True:
-        actual = "refused by visudo -c" if found.sudoers_good is False else "no sudo"
+    accounts = parse_accounts(read(host, accounts_command(names)), names)
+    problems = [problem for user in users for problem in _wrong_account(user, accounts.by_name[user.name])]
+    if any(user.sudo for user in users) and accounts.sudoers_good is not True:
+        actual = "refused by visudo -c" if accounts.sudoers_good is False else "no sudo"
         problems.append(f"rules of sudo: expected accepted, actual {actual}")
     expect_all(problems)
 
@@ -218,14 +218,14 @@ def whole(tool: str, output: str) -> list[str]:
 )
 def test_next_boot(host: Host, arch: Architecture) -> None:
     try:
-        found = cmdline.parse_state(whole("boot loader", read(host, NEXT_BOOT)))
+        state = cmdline.parse_state(whole("boot loader", read(host, NEXT_BOOT)))
     except ValueError as error:
         raise ParseError("boot loader", str(error)) from None
-    if not found.tool or not found.entries:
+    if not state.tool or not state.entries:
         raise Unmeasured("no boot loader that the kit can read: no grubby, no update-grub, or no entries")
-    running = _own(found.running)
+    running = _own(state.running)
     problems: dict[str, None] = {}
-    for entry in map(_own, found.entries):
+    for entry in map(_own, state.entries):
         for word in sorted(running - entry):
             problems[f"next boot: expected {word} as now, actual without it"] = None
         for word in sorted(entry - running):
@@ -248,9 +248,9 @@ def _own(arguments: tuple[str, ...]) -> frozenset[str]:
 )
 def test_reboot_pending(host: Host, arch: Architecture) -> None:
     try:
-        found = reasons.parse_state(whole("reboot", read(host, REBOOT)))
+        state = reasons.parse_state(whole("reboot", read(host, REBOOT)))
     except ValueError as error:
         raise ParseError("reboot", str(error)) from None
     expect_all(
-        f"expected nothing to wait for a reboot, actual {why}" for why in reasons.reasons(found, arch.system.kernel)
+        f"expected nothing to wait for a reboot, actual {why}" for why in reasons.reasons(state, arch.system.kernel)
     )

@@ -221,20 +221,19 @@ def test_clock_source(host: Host, arch: Architecture) -> None:
 )
 def test_mitigations(host: Host, arch: Architecture) -> None:
     if arch.system.mitigations == "off":
-        said = [argument for argument in arguments(host) if argument.startswith("mitigations=")]
-        if said[-1:] != ["mitigations=off"]:  # the last one counts
-            raise AssertionError(
-                f"expected mitigations=off on the kernel's command line, actual {said[-1] if said else 'not there'}"
-            )
+        settings = [argument for argument in arguments(host) if argument.startswith("mitigations=")]
+        if settings[-1:] != ["mitigations=off"]:  # the last one counts
+            actual = settings[-1] if settings else "not set"
+            raise AssertionError(f"expected mitigations=off on the kernel's command line, actual {actual}")
         return
-    found = parse_vulnerabilities(read(host, VULNERABILITIES))
+    vulnerabilities = parse_vulnerabilities(read(host, VULNERABILITIES))
     expect_all(
         f"{name}: expected a mitigation, actual {state}"
-        for name, state in found.items()
+        for name, state in vulnerabilities.items()
         if re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state)
     )
     # A guest is not told what its host does.
-    if unknown := [name for name, state in found.items() if re.match(r"(?:KVM: )?Unknown", state)]:
+    if unknown := [name for name, state in vulnerabilities.items() if re.match(r"(?:KVM: )?Unknown", state)]:
         raise Unmeasured(f"the kernel does not know of {', '.join(unknown)}")
 
 
@@ -246,9 +245,9 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
     hint="hugepagesz= and hugepages= on the kernel's command line, or vm.nr_hugepages early at boot.",
 )
 def test_hugepages(host: Host, arch: Architecture) -> None:
-    found = parse_hugepages(read(host, HUGEPAGES))
+    reserved = parse_hugepages(read(host, HUGEPAGES))
     expect_all(
-        f"huge pages of {size} KiB: expected {count}, actual {found.get(size, 'no such size')}"
+        f"huge pages of {size} KiB: expected {count}, actual {reserved.get(size, 'no such size')}"
         for size, count in (arch.system.hugepages or {}).items()
-        if found.get(size) != count
+        if reserved.get(size) != count
     )

@@ -41,25 +41,25 @@ def scratch_of(arch: Architecture, node: Node) -> Scratch:
 )
 def test_array(host: Host, arch: Architecture, node: Node) -> None:
     scratch = scratch_of(arch, node)
-    found = parse_md_array(read(host, md_array_command(scratch.label)))
-    if found is None:
+    array = parse_md_array(read(host, md_array_command(scratch.label)))
+    if array is None:
         raise AssertionError(f"expected the array /dev/md/{scratch.label}, actual none")
-    good = [name for name, state in found.members.items() if state == "in_sync"]
-    bad = [f"{name} {state}" for name, state in found.members.items() if state != "in_sync"]
+    good = [name for name, state in array.members.items() if state == "in_sync"]
+    bad = [f"{name} {state}" for name, state in array.members.items() if state != "in_sync"]
     problems = []
-    if found.level != scratch.level:
-        problems.append(f"level: expected {scratch.level}, actual {found.level}")
-    if found.state not in WORKING:
-        problems.append(f"state: expected one of {', '.join(WORKING)}, actual {found.state}")
-    if (len(good), found.drives) != (scratch.drives, scratch.drives):
+    if array.level != scratch.level:
+        problems.append(f"level: expected {scratch.level}, actual {array.level}")
+    if array.state not in WORKING:
+        problems.append(f"state: expected one of {', '.join(WORKING)}, actual {array.state}")
+    if (len(good), array.drives) != (scratch.drives, scratch.drives):
         problems.append(
-            f"drives: expected {scratch.drives}, actual {len(good)} of {found.drives}"
+            f"drives: expected {scratch.drives}, actual {len(good)} of {array.drives}"
             + (f" ({', '.join(bad)})" if bad else "")
         )
     elif bad:
         problems.append(f"drives: expected all in_sync, actual {', '.join(bad)}")
-    if scratch.chunk_kib is not None and found.chunk_bytes != scratch.chunk_kib * 1024:
-        problems.append(f"chunk: expected {scratch.chunk_kib} KiB, actual {found.chunk_bytes / 1024:g} KiB")
+    if scratch.chunk_kib is not None and array.chunk_bytes != scratch.chunk_kib * 1024:
+        problems.append(f"chunk: expected {scratch.chunk_kib} KiB, actual {array.chunk_bytes / 1024:g} KiB")
     expect_all(problems)
 
 

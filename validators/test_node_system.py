@@ -61,11 +61,11 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
         f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 ||"
         " [ $? -lt 100 ]; fi"
     )
-    found = parse_package_versions(read(host, command), tuple(promised))
+    installed = parse_package_versions(read(host, command), tuple(promised))
     expect_all(
-        f"{name}: expected {version}, actual {', '.join(found[name]) or NOT_INSTALLED}"
+        f"{name}: expected {version}, actual {', '.join(installed[name]) or NOT_INSTALLED}"
         for name, version in promised.items()
-        if not found[name] or not all(is_version(actual, version) for actual in found[name])
+        if not installed[name] or not all(is_version(actual, version) for actual in installed[name])
     )
 
 
@@ -82,11 +82,11 @@ def test_files(host: Host, arch: Architecture) -> None:
     answer = parse_answer("sha256sum", read(host, command))
     if answer.not_run or answer.timed_out:
         raise ParseError("sha256sum", f"exit status {answer.status}")
-    found = parse_sha256sum(answer.body.splitlines(), tuple(promised))
+    sums = parse_sha256sum(answer.body.splitlines(), tuple(promised))
     expect_all(
-        f"{path}: expected sha256 {sha256[:12]}, actual {found[path][:12] if len(found[path]) == 64 else found[path]}"
+        f"{path}: expected sha256 {sha256[:12]}, actual {sums[path][:12] if len(sums[path]) == 64 else sums[path]}"
         for path, sha256 in promised.items()
-        if found[path] != sha256
+        if sums[path] != sha256
     )
 
 
@@ -98,10 +98,10 @@ def test_files(host: Host, arch: Architecture) -> None:
     hint="swapoff -a, and take the entry out of /etc/fstab; zram-generator and swap files count as well.",
 )
 def test_swap(host: Host, arch: Architecture) -> None:
-    found = parse_meminfo(read(host, MEMINFO))["SwapTotal"]
-    if (found > 0) != arch.system.swap:
+    swap_kib = parse_meminfo(read(host, MEMINFO))["SwapTotal"]
+    if (swap_kib > 0) != arch.system.swap:
         expected = "swap space" if arch.system.swap else "no swap space"
-        raise AssertionError(f"expected {expected}, actual {found / 1024:.0f} MiB")
+        raise AssertionError(f"expected {expected}, actual {swap_kib / 1024:.0f} MiB")
 
 
 @check(
@@ -146,9 +146,9 @@ def test_service(host: Host, arch: Architecture, node: Node, rack: Rack, item: s
     units = list(services(arch, node, rack))
     names = " ".join(shlex.quote(unit) for unit in units)
     shown = _units(read(host, f"systemctl show --property=Id,LoadState,ActiveState -- {names}"), len(units))
-    found = shown[units.index(item)]
-    if found["ActiveState"] != "active":
-        state = found["ActiveState"] if found["LoadState"] == "loaded" else found["LoadState"]
+    unit = shown[units.index(item)]
+    if unit["ActiveState"] != "active":
+        state = unit["ActiveState"] if unit["LoadState"] == "loaded" else unit["LoadState"]
         raise AssertionError(f"{item}: expected active, actual {state}")
 
 

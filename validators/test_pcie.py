@@ -46,23 +46,23 @@ def listed(problems: list[str]) -> list[str]:
     hint="lspci -vv: ACSCtl; pci=disable_acs_redir on the kernel's command line, setpci at boot, or the BIOS.",
 )
 def test_acs(host: Host, arch: Architecture, node: Node) -> None:
-    wanted = pcie_of(arch, node).acs or ""
+    expected = pcie_of(arch, node).acs or ""
     devices = parse_lspci(read(host, LSPCI))
     able = [device for device in devices if device.acs is not None]
-    expect_all(listed([problem for device in able if (problem := _acs_problem(device, wanted))]))
+    expect_all(listed([problem for device in able if (problem := _acs_problem(device, expected))]))
     if hidden := sum(device.hidden is True for device in devices):
         raise Unmeasured(f"lspci was not allowed to read {hidden} devices")
     if not able:
         raise Unmeasured("no PCI device has access control")
 
 
-def _acs_problem(device: PciDevice, wanted: str) -> str | None:
+def _acs_problem(device: PciDevice, expected: str) -> str | None:
     on = [name for name, active in (device.acs or {}).items() if active]
     can = [name for name, able in (device.acs_can or {}).items() if able]
-    if wanted == "enabled":
+    if expected == "enabled":
         off = [name for name in ISOLATES if name in can and name not in on]
         return f"{device.slot}: expected {', '.join(off)} on, actual off" if off and "bridge" in device.kind else None
-    wrong = [name for name in on if wanted == "disabled" or name in REDIRECTS]
+    wrong = [name for name in on if expected == "disabled" or name in REDIRECTS]
     return f"{device.slot}: expected {', '.join(wrong)} off, actual on" if wrong else None
 
 
@@ -134,6 +134,6 @@ def test_uncorrectable_errors(host: Host, arch: Architecture, node: Node) -> Non
 )
 def test_messages(host: Host, arch: Architecture, node: Node) -> None:
     allowed = pcie_of(arch, node).messages_max or 0
-    found = pcie_troubles(kernel_messages(host))
-    if len(found) > allowed:
-        raise AssertionError(f"expected at most {allowed} messages about PCIe errors, actual {quoted(found)}")
+    messages = pcie_troubles(kernel_messages(host))
+    if len(messages) > allowed:
+        raise AssertionError(f"expected at most {allowed} messages about PCIe errors, actual {quoted(messages)}")

@@ -71,19 +71,19 @@ def each_of(key: str) -> Callable[[Architecture, Node, Rack], Iterable[str]]:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when there is no such program."""
-    found = parse_answer(tool, read(host, command))
-    if found.not_run:
-        raise Unmeasured(f"{tool}: {found.body.strip() or 'not found'}")
-    return found
+    reply = parse_answer(tool, read(host, command))
+    if reply.not_run:
+        raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
+    return reply
 
 
 def good(host: Host, tool: str, command: str) -> str:
     """What it prints when it ends well; for questions that make no sense otherwise."""
-    found = answer(host, tool, command)
-    if found.status != 0:
-        lines = [line for line in found.body.strip().splitlines() if not re.fullmatch(r"[\dT:-]+", line)]
-        raise Unmeasured(f"{tool}: exit status {found.status}" + (f": {lines[-1]}" if lines else ""))
-    return found.body
+    reply = answer(host, tool, command)
+    if reply.status != 0:
+        lines = [line for line in reply.body.strip().splitlines() if not re.fullmatch(r"[\dT:-]+", line)]
+        raise Unmeasured(f"{tool}: exit status {reply.status}" + (f": {lines[-1]}" if lines else ""))
+    return reply.body
 
 
 def show_node(node: Node) -> str:
@@ -91,18 +91,18 @@ def show_node(node: Node) -> str:
 
 
 def registered(host: Host, node: Node) -> SlurmNode:
-    found = parse_scontrol_node(good(host, "scontrol", show_node(node)))
-    if found.name != node.name:
-        raise Unmeasured(f"scontrol answers about {found.name}")
-    return found
+    state = parse_scontrol_node(good(host, "scontrol", show_node(node)))
+    if state.name != node.name:
+        raise Unmeasured(f"scontrol answers about {state.name}")
+    return state
 
 
 def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
     """The node's clock, the configuration, the node's clock again."""
-    said = whole_lines("scontrol", good(host, "scontrol", CONFIG))
-    if len(said) < 3:
-        raise ParseError("scontrol", f"no configuration: {excerpt(said[0])}")
-    before, *lines, after = said
+    output = whole_lines("scontrol", good(host, "scontrol", CONFIG))
+    if len(output) < 3:
+        raise ParseError("scontrol", f"no configuration: {excerpt(output[0])}")
+    before, *lines, after = output
     return time_of(before), parse_scontrol_config("".join(f"{line}\n" for line in lines)), time_of(after)
 
 
@@ -114,8 +114,8 @@ def time_of(text: str) -> datetime:
         raise ParseError("date", f"no time: {excerpt(text)}") from None
 
 
-def begins(version: str | None, wanted: str) -> bool:
-    return version is not None and re.match(rf"{re.escape(wanted)}(?![0-9])", version) is not None
+def begins(version: str | None, prefix: str) -> bool:
+    return version is not None and re.match(rf"{re.escape(prefix)}(?![0-9])", version) is not None
 
 
 @check(
@@ -128,10 +128,10 @@ def begins(version: str | None, wanted: str) -> bool:
 def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
     role = slurm_of(arch).controller_role
     leads = rack.group(role)[:1] if role else ()
-    found = answer(host, "scontrol", PING)
-    if found.timed_out:
+    reply = answer(host, "scontrol", PING)
+    if reply.timed_out:
         raise AssertionError("expected an answer of the controller within 15 s, actual none")
-    controllers = parse_scontrol_ping(found.body)
+    controllers = parse_scontrol_ping(reply.body)
     problems = [
         f"controller {controller.host} ({controller.role}): expected UP, actual DOWN"
         for controller in controllers
@@ -172,8 +172,8 @@ def test_slurmd(host: Host) -> None:
     hint="The reason says who and why. When it is mended: scontrol update NodeName=NAME State=RESUME.",
 )
 def test_node_state(host: Host, node: Node) -> None:
-    found = answer(host, "scontrol", show_node(node))
-    if found.status != 0 and f"Node {node.name} not found" in found.body:
+    reply = answer(host, "scontrol", show_node(node))
+    if reply.status != 0 and f"Node {node.name} not found" in reply.body:
         raise AssertionError(f"expected {node.name} among Slurm's nodes, actual not found")
     state = registered(host, node)
     if state.states[0] not in STATES or not set(state.states[1:]) <= set(FLAGS):
@@ -200,13 +200,13 @@ def test_config(host: Host) -> None:
     hint="apt policy slurmd on the node, and slurmctld on the controller; upgrade slurmdbd first, nodes last.",
 )
 def test_version(host: Host, arch: Architecture, node: Node) -> None:
-    wanted = slurm_of(arch).version or ""
+    expected = slurm_of(arch).version or ""
     announce(host, CONFIG, show_node(node))
     versions = {"controller": config_of(host)[1].value("SLURM_VERSION"), "slurmd": registered(host, node).version}
     expect_all(
-        f"{what}: expected {wanted}, actual {version or 'never registered'}"
+        f"{what}: expected {expected}, actual {version or 'never registered'}"
         for what, version in versions.items()
-        if not begins(version, wanted)
+        if not begins(version, expected)
     )
 
 
@@ -218,12 +218,12 @@ def test_version(host: Host, arch: Architecture, node: Node) -> None:
     hint="slurmd -G on the node; gres.conf and the node's line in slurm.conf must name the same number.",
 )
 def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    found = registered(host, node)
+    state = registered(host, node)
     expected = slurm_of(arch).gres[item]
     problems = []
-    if found.gres.get(item, 0) != expected:
-        problems.append(f"{item}: expected {expected}, actual {found.gres.get(item, 0)}")
-    accounted = found.tres.get(f"gres/{item}")  # only where the site accounts it
+    if state.gres.get(item, 0) != expected:
+        problems.append(f"{item}: expected {expected}, actual {state.gres.get(item, 0)}")
+    accounted = state.tres.get(f"gres/{item}")  # only where the site accounts it
     if accounted is not None and accounted != str(expected):
         problems.append(f"gres/{item} that is accounted: expected {expected}, actual {accounted}")
     expect_all(problems)
@@ -255,24 +255,24 @@ def test_partition(host: Host, node: Node, item: str) -> None:
 )
 def test_registered(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, HARDWARE, show_node(node))
-    found = parse_slurmd_c(good(host, "slurmd", HARDWARE))
+    hardware = parse_slurmd_c(good(host, "slurmd", HARDWARE))
     has = registered(host, node)
     tolerance = slurm_of(arch).memory_tolerance_pct
-    cores = found.sockets * found.cores_per_socket
+    cores = hardware.sockets * hardware.cores_per_socket
     problems = [
         f"{what}: expected {expected} as the node has, actual {actual}"
         for what, expected, actual in (
-            ("sockets", found.sockets, has.sockets),
-            ("cores of a socket", found.cores_per_socket, has.cores_per_socket),
-            ("threads of a core", found.threads_per_core, has.threads_per_core),
+            ("sockets", hardware.sockets, has.sockets),
+            ("cores of a socket", hardware.cores_per_socket, has.cores_per_socket),
+            ("threads of a core", hardware.threads_per_core, has.threads_per_core),
             # A site may count cores instead of threads.
-            ("CPUs", found.cpus, has.cpus if has.cpus != cores else found.cpus),
+            ("CPUs", hardware.cpus, has.cpus if has.cpus != cores else hardware.cpus),
         )
         if expected != actual
     ]
-    least = found.memory_mib * (1 - tolerance / 100)
-    if not least <= has.memory_mib <= found.memory_mib:
-        problems.append(f"memory: expected {least:.0f} to {found.memory_mib} MiB, actual {has.memory_mib} MiB")
+    least = hardware.memory_mib * (1 - tolerance / 100)
+    if not least <= has.memory_mib <= hardware.memory_mib:
+        problems.append(f"memory: expected {least:.0f} to {hardware.memory_mib} MiB, actual {has.memory_mib} MiB")
     expect_all(problems)
 
 
@@ -307,12 +307,12 @@ def test_health_check(host: Host, arch: Architecture) -> None:
 )
 def test_munge(host: Host) -> None:
     # That the controller believes this node, and the node it, shows in slurm.controller and slurm.node_state.
-    found = answer(host, "unmunge", MUNGE)
-    if found.status != 0 and "STATUS:" not in found.body:
-        lines = found.body.strip().splitlines()
-        said = lines[-1] if lines else f"exit status {found.status}"
-        raise AssertionError(f"expected a credential that can be read back, actual {said}")
-    expect(parse_unmunge(found.body), "Success", "credential of this node")
+    reply = answer(host, "unmunge", MUNGE)
+    if reply.status != 0 and "STATUS:" not in reply.body:
+        lines = reply.body.strip().splitlines()
+        actual = lines[-1] if lines else f"exit status {reply.status}"
+        raise AssertionError(f"expected a credential that can be read back, actual {actual}")
+    expect(parse_unmunge(reply.body), "Success", "credential of this node")
 
 
 @check(

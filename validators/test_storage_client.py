@@ -50,10 +50,10 @@ BYTES_PER_GB = 1_000_000_000
 def test_mounted(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     seen = parse_mountinfo(read(host, MOUNTINFO))
-    found = {mountpoint: find_mount(seen, mountpoint) for mountpoint in storage.mountpoints}
+    mounts = {mountpoint: find_mount(seen, mountpoint) for mountpoint in storage.mountpoints}
     expect_all(
         f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else 'not mounted'}"
-        for mountpoint, mount in found.items()
+        for mountpoint, mount in mounts.items()
         if mount is None or mount.fstype != storage.fstype
     )
 
@@ -173,8 +173,8 @@ def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
     for option in storage.options_required:
         if option not in in_force:
             key = option.partition("=")[0]
-            found = sorted(o for o in in_force if o.partition("=")[0] in (key, OPPOSITE.get(key))) or ["not in force"]
-            problems.append(f"{option}: expected in force, actual {', '.join(found)}")
+            actual = sorted(o for o in in_force if o.partition("=")[0] in (key, OPPOSITE.get(key))) or ["not in force"]
+            problems.append(f"{option}: expected in force, actual {', '.join(actual)}")
     problems += [
         f"{option}: expected not in force, actual in force"
         for option in storage.options_forbidden
@@ -272,5 +272,5 @@ def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     counts = {address: mounts[address] for address in (*addresses, *sorted(set(mounts) - set(addresses)))}
     apart = max(counts.values()) - min(counts.values())
     if not apart <= (storage.mounts_balance or 0):
-        said = ", ".join(f"{count} from {address}" for address, count in counts.items())
-        raise AssertionError(f"expected at most {storage.mounts_balance} apart, actual {apart}: {said}")
+        listed = ", ".join(f"{count} from {address}" for address, count in counts.items())
+        raise AssertionError(f"expected at most {storage.mounts_balance} apart, actual {apart}: {listed}")

@@ -96,10 +96,10 @@ def test_read_ahead(host: Host, arch: Architecture, item: str) -> None:
         commands[mount.mountpoint] = read_ahead_command(mount.device)
     announce(host, *commands.values())
     for mountpoint, command in commands.items():
-        found = parse_read_ahead(read(host, command))
-        if found is None:
+        read_ahead_kib = parse_read_ahead(read(host, command))
+        if read_ahead_kib is None:
             raise Unmeasured(f"the kernel says no read-ahead of {mountpoint}")
-        expect(found, storage.read_ahead_kib, f"{about(storage, mountpoint)}read-ahead (KiB)")
+        expect(read_ahead_kib, storage.read_ahead_kib, f"{about(storage, mountpoint)}read-ahead (KiB)")
 
 
 def counted(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
@@ -147,10 +147,10 @@ def test_timeouts(host: Host, arch: Architecture, item: str) -> None:
     for mount in counted(host, storage):
         late = {name: o.timeouts for name, o in mount.operations.items() if o.timeouts}
         if sum(late.values()) > (storage.max_timeouts or 0):
-            said = ", ".join(f"{name} {count}" for name, count in late.items())
+            listed = ", ".join(f"{name} {count}" for name, count in late.items())
             problems.append(
                 f"{about(storage, mount.mountpoint)}expected at most {storage.max_timeouts} timeouts, "
-                f"actual {sum(late.values())} ({said})"
+                f"actual {sum(late.values())} ({listed})"
             )
     expect_all(problems)
 

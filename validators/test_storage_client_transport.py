@@ -39,7 +39,7 @@ DAOS_PROVIDERS = f"timeout -k 2 15 daos_agent dump-attachinfo 2>&1{STATUS}"
 DAOS_RDMA = ("verbs", "dc_x", "dc_mlx5", "rc_x", "rc_mlx5", "ud_x", "cxi")
 
 
-def said(host: Host, tool: str, storage: Storage, command: str) -> str:
+def client_output(host: Host, tool: str, storage: Storage, command: str) -> str:
     """What a client's tool says of a storage that is mounted."""
     announce(host, MOUNTINFO, command)
     mounts_of(host, storage)
@@ -54,7 +54,9 @@ def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
     """Of this file system only: a client may have several."""
     name = shlex.quote(storage.source)
     patterns = " ".join(f"{kind}.{name}-'*'.import" for kind in ("osc", "mdc"))
-    return parse_lustre_imports(said(host, "lctl", storage, f"timeout -k 2 15 lctl get_param {patterns} 2>&1{STATUS}"))
+    return parse_lustre_imports(
+        client_output(host, "lctl", storage, f"timeout -k 2 15 lctl get_param {patterns} 2>&1{STATUS}")
+    )
 
 
 @check(
@@ -67,15 +69,15 @@ def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
 def test_transport(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     if storage.class_ == "nfs":
-        found = {
+        transports = {
             f"{about(storage, mount.mountpoint)}transport in use": {t.protocol for t in mount.transports}
             for mount in nfs_of(host, storage)
         }
     else:
-        found = {"transport in use": _transports(host, storage)}
+        transports = {"transport in use": _transports(host, storage)}
     expect_all(
         f"{what}: expected {storage.transport}, actual {', '.join(sorted(used))}"
-        for what, used in found.items()
+        for what, used in transports.items()
         if used != {storage.transport}
     )
 
@@ -84,15 +86,15 @@ def _transports(host: Host, storage: Storage) -> set[str]:
     if storage.fstype == "lustre":
         used = {LNET.get(i.network, i.network) for i in imports(host, storage) if i.network}
     elif storage.fstype == "beegfs":
-        nodes = parse_beegfs_nodes(said(host, "beegfs", storage, BEEGFS_NODES))
+        nodes = parse_beegfs_nodes(client_output(host, "beegfs", storage, BEEGFS_NODES))
         used = {name.lower() for node in nodes for name, count in node.connections.items() if count}
     elif storage.fstype == "gpfs":
-        used = {"rdma" if parse_gpfs_verbs(said(host, "mmfsadm", storage, GPFS_VERBS)) else "tcp"}
+        used = {"rdma" if parse_gpfs_verbs(client_output(host, "mmfsadm", storage, GPFS_VERBS)) else "tcp"}
     elif storage.fstype == "wekafs":
-        networks = parse_weka_networks(said(host, "weka", storage, WEKA_NETWORKS))
+        networks = parse_weka_networks(client_output(host, "weka", storage, WEKA_NETWORKS))
         used = {"rdma" if name.endswith("RDMA") else name.lower() for name in networks}
     elif storage.fstype == "fuse.daos":
-        providers = parse_daos_providers(said(host, "daos_agent", storage, DAOS_PROVIDERS))
+        providers = parse_daos_providers(client_output(host, "daos_agent", storage, DAOS_PROVIDERS))
         used = {"rdma" if any(word in name for word in DAOS_RDMA) else "tcp" for name in providers}
     else:
         raise Unmeasured(f"nothing tells what {storage.fstype} runs over")
@@ -119,13 +121,13 @@ def test_client(host: Host, arch: Architecture, item: str) -> None:
     elif storage.fstype == "beegfs":
         expect_all(
             f"target {t.id}: expected Online, Good, actual {t.reachability}, {t.consistency}"
-            for t in parse_beegfs_targets(said(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
+            for t in parse_beegfs_targets(client_output(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
             if (t.reachability, t.consistency) != ("Online", "Good")
         )
     elif storage.fstype == "gpfs":
-        expect(parse_mmgetstate(said(host, "mmgetstate", storage, GPFS_STATE)), "active", "GPFS daemon")
+        expect(parse_mmgetstate(client_output(host, "mmgetstate", storage, GPFS_STATE)), "active", "GPFS daemon")
     elif storage.fstype == "wekafs":
-        driver = parse_weka_interface(said(host, "wekafs", storage, WEKA))
+        driver = parse_weka_interface(client_output(host, "wekafs", storage, WEKA))
         expect("connected" if driver.connected else "not connected", "connected", "frontend")
         if storage.source not in driver.mounted:
             raise AssertionError(f"expected {storage.source} mounted, actual {', '.join(driver.mounted) or 'none'}")
@@ -146,7 +148,7 @@ def test_targets(host: Host, arch: Architecture, item: str) -> None:
         known = {i.target for i in imports(host, storage) if i.kind == "osc"}
         active = {i.target for i in imports(host, storage) if i.kind == "osc" and i.state in WORKING["osc"]}
     else:
-        targets = parse_beegfs_targets(said(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
+        targets = parse_beegfs_targets(client_output(host, "beegfs-ctl", storage, BEEGFS_TARGETS))
         known = {str(t.id) for t in targets}
         active = {str(t.id) for t in targets if t.reachability == "Online"}
     expect(len(active), storage.targets, f"targets in use (of {len(known)} known)")

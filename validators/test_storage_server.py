@@ -35,10 +35,10 @@ def port_of(storage: Storage) -> str:
 
 
 def running(host: Host) -> Nfsd:
-    found = parse_nfsd(read(host, NFSD))
-    if found.threads == 0:
+    server = parse_nfsd(read(host, NFSD))
+    if server.threads == 0:
         raise Unmeasured("the NFS server does not run; see storage_server.running")
-    return found
+    return server
 
 
 @check(
@@ -108,8 +108,8 @@ def test_export(host: Host, arch: Architecture, node: Node, rack: Rack, item: st
                 f" actual to {', '.join(export.client for export in exports)}"
             )
         for export in admitting:
-            found = [option for option in export.options if option in ("rw", "ro", "sync", "async")]
-            expect(sorted(found), sorted(REQUIRED_OPTIONS), f"options for {export.client}")
+            actual = [option for option in export.options if option in ("rw", "ro", "sync", "async")]
+            expect(sorted(actual), sorted(REQUIRED_OPTIONS), f"options for {export.client}")
 
 
 @check(

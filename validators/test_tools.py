@@ -26,7 +26,7 @@ def where(arch: Architecture) -> str:
     return f'for p in {words}; do echo "$p $(command -v "$p")"; done'
 
 
-def found(host: Host, arch: Architecture) -> dict[str, str | None]:
+def locations(host: Host, arch: Architecture) -> dict[str, str | None]:
     return parse_programs(read(host, where(arch)), arch.tools.programs)
 
 
@@ -38,7 +38,7 @@ def found(host: Host, arch: Architecture) -> dict[str, str | None]:
     hint="Install the package that has the program; it belongs in tools.packages of the architecture.",
 )
 def test_present(host: Host, arch: Architecture, item: str) -> None:
-    if found(host, arch)[item] is None:
+    if locations(host, arch)[item] is None:
         raise AssertionError(f"expected {item} on root's PATH, actual not found")
 
 
@@ -53,7 +53,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
     start = f"{command} 2>&1{STATUS}"
     announce(host, where(arch), start)
-    if found(host, arch)[item] is None:
+    if locations(host, arch)[item] is None:
         raise Unmeasured(f"{item} is not there; see tools.present")
     answer = parse_answer(item, read(host, start))
     # perftest's programs print their version and end with 1.

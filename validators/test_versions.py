@@ -25,7 +25,7 @@ from rackproof.version_sets import versions_of as set_of
 END = "; echo end of machine"
 
 
-def asked(arch: Architecture, node: Node, rack: Rack) -> bool:
+def has_version_set(arch: Architecture, node: Node, rack: Rack) -> bool:
     """The architecture promises a version set, or the inventory names one."""
     return bool(arch.system.version_set) or LOCK_KEY in node.data
 
@@ -33,7 +33,7 @@ def asked(arch: Architecture, node: Node, rack: Rack) -> bool:
 @check(
     "os.version_set",
     reads="system.version_set",
-    when=asked,
+    when=has_version_set,
     protects="A fabric manager, a library or a client that moved on one node fails there, in the middle of a job.",
     hint="Run the deploy again; look for what upgraded by itself (apt-mark showhold, dnf versionlock list).",
 )
@@ -41,27 +41,27 @@ def test_version_set(host: Host, arch: Architecture, node: Node, rack: Rack) -> 
     versions = locked_set(node, rack)
     machine = machine_of(read(host, MACHINE_COMMAND + END))
     try:
-        wanted = stage_packages(versions, machine, "all", node.groups)
+        packages = stage_packages(versions, machine, "all", node.groups)
         kernel = platform_of(versions, machine).components.kernel
     except VersionSetError as error:
         raise AssertionError(f"expected an operating system of the version set, actual {error}") from None
-    if not wanted:
+    if not packages:
         raise Unmeasured(f"the version set {versions.name} has no package for this node")
     problems = []
     if kernel and kernel.version != machine.kernel:
         problems.append(f"kernel: expected {kernel.version}, actual {machine.kernel}")
-    expect_all([*problems, *wrong_versions(host, wanted, machine), *not_held(host, wanted, machine)])
+    expect_all([*problems, *wrong_versions(host, packages, machine), *not_held(host, packages, machine)])
 
 
 def locked_set(node: Node, rack: Rack) -> VersionSet:
     """Raises Unmeasured without one, or when it cannot be used: nobody knows then what is expected."""
     try:
-        found = set_of(node, str(Path(rack.source)))
+        versions = set_of(node, str(Path(rack.source)))
     except (InventoryError, VersionSetError) as error:
         raise Unmeasured(str(error)) from None
-    if found is None:
+    if versions is None:
         raise Unmeasured(f"the inventory names no {LOCK_KEY} for this node")
-    return found
+    return versions
 
 
 def machine_of(output: str) -> Machine:
@@ -77,8 +77,8 @@ def machine_of(output: str) -> Machine:
     return machine
 
 
-def wrong_versions(host: Host, wanted: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
-    names = " ".join(shlex.quote(each.name) for each in wanted)
+def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
+    names = " ".join(shlex.quote(package.name) for package in packages)
     # The answer names every package, which proves it complete.
     if machine.family == "rhel":
         ask = f"rpm -q --qf 'package %{{NAME}} installed %{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1"
@@ -86,21 +86,21 @@ def wrong_versions(host: Host, wanted: tuple[LockedPackage, ...], machine: Machi
     else:
         ask = f"dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1"
         command = f"{ask} || [ $? = 1 ]"
-    found = parse_package_versions(read(host, command), tuple(each.name for each in wanted))
+    installed = parse_package_versions(read(host, command), tuple(package.name for package in packages))
     problems = []
-    for each in wanted:
-        actual = [_epoch_as(version, each.version) for version in found[each.name]]
+    for package in packages:
+        actual = [_epoch_as(version, package.version) for version in installed[package.name]]
         # RHEL keeps several kernels; everything else has one version.
-        several = machine.family == "rhel" and each.name.startswith("kernel")
-        if not actual or not (any if several else all)(version == each.version for version in actual):
-            problems.append(f"{each.name}: expected {each.version}, actual {', '.join(actual) or NOT_INSTALLED}")
+        several = machine.family == "rhel" and package.name.startswith("kernel")
+        if not actual or not (any if several else all)(version == package.version for version in actual):
+            problems.append(f"{package.name}: expected {package.version}, actual {', '.join(actual) or NOT_INSTALLED}")
     return problems
 
 
-def not_held(host: Host, wanted: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
+def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
     body = successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
-    held = parse_held_versions(body, {each.name: each.version for each in wanted})
-    loose = [each.name for each in wanted if each.name not in held]
+    held = parse_held_versions(body, {package.name: package.version for package in packages})
+    loose = [package.name for package in packages if package.name not in held]
     return [f"expected on hold, actual not held: {', '.join(loose)}"] if loose else []
 
 
