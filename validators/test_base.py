@@ -18,7 +18,7 @@ from rackproof.parse.packages import parse_apt_config, parse_installed_packages
 from rackproof.parse.sysfs import parse_choice
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
 TRACKING = "chronyc -n -c tracking"
@@ -49,6 +49,7 @@ def tracking(host: Host) -> Tracking:
 @check(
     "base.packages",
     reads="system.packages",
+    when=always,
     protects="A tool that is missing is noticed at three in the morning, when it is needed.",
     hint="Run the deploy again and read apt's answer; a package that was removed by hand comes back.",
 )
@@ -63,6 +64,7 @@ def test_packages(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "base.time_synchronised",
     reads="system.time.server_role",
+    when=always,
     protects="Logs of different nodes cannot be put in order, and Ceph, Kerberos and certificates fail one by one.",
     hint="chronyc sources on the node; is the time server's port 123 open on the fabric?",
 )
@@ -248,6 +250,7 @@ def test_failed_units(host: Host) -> None:
 @check(
     "base.kernel",
     reads="system.packages",
+    when=always,
     protects="Without its modules a kernel cannot mount, and a newer one that waits for a reboot changes all numbers.",
     hint="Reboot the node into the newest installed kernel, then validate again.",
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Containers, Storage
-from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.containers import (
@@ -78,13 +77,6 @@ def has_containers(arch: Architecture, node: Node, rack: Rack) -> bool:
     return arch.containers is not None and bool(set(arch.containers.roles) & set(node.groups))
 
 
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
-        return has_containers(arch, node, rack) and arch.containers is not None and asks(arch.containers, key)
-
-    return applies
-
-
 def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
     return arch.containers.mounts if arch.containers and has_containers(arch, node, rack) else ()
 
@@ -138,7 +130,6 @@ def known(value: str | bool | None, arch: Architecture, what: str) -> str | bool
 @check(
     "container.answers",
     reads="containers.runtime",
-    when=says("runtime"),
     protects="Jobs that run in containers fail at their first line when the daemon is gone.",
     hint="systemctl status docker or containerd, and journalctl of it; a full /var stops both.",
 )
@@ -151,7 +142,6 @@ def test_answers(host: Host, arch: Architecture) -> None:
 @check(
     "container.version",
     reads="containers.version",
-    when=says("version"),
     protects="Older runtimes lack what newer images and the GPU toolkit rely on.",
     hint="apt policy of the runtime's package; a daemon runs the old version until it is restarted.",
 )
@@ -171,7 +161,6 @@ def test_version(host: Host, arch: Architecture) -> None:
 @check(
     "container.storage_driver",
     reads="containers.storage_driver",
-    when=says("storage_driver"),
     protects="vfs copies every layer: pulling one large image takes an hour, and fills the drive.",
     hint="docker info; the driver falls back where the file system below lacks what overlay needs (xfs: ftype=1).",
 )
@@ -183,7 +172,6 @@ def test_storage_driver(host: Host, arch: Architecture) -> None:
 @check(
     "container.data_root",
     reads="containers.data_root",
-    when=says("data_root"),
     protects="Images of tens of gigabytes on the root disk fill it, and the node stops.",
     hint="data-root in /etc/docker/daemon.json, root in containerd's config.toml, graphroot in storage.conf.",
 )
@@ -195,7 +183,6 @@ def test_data_root(host: Host, arch: Architecture) -> None:
 @check(
     "container.rootless",
     reads="containers.rootless",
-    when=says("rootless"),
     protects="Who may talk to a daemon that runs as root is root on the node.",
     hint="docker info shows rootless under Security Options; podman info under host.security.",
 )
@@ -207,7 +194,6 @@ def test_rootless(host: Host, arch: Architecture) -> None:
 @check(
     "container.default_runtime",
     reads="containers.default_runtime",
-    when=says("default_runtime"),
     protects="With another default runtime containers start without GPUs, or without being asked to have them.",
     hint="nvidia-ctk runtime configure --set-as-default; then restart the daemon.",
 )
@@ -219,7 +205,6 @@ def test_default_runtime(host: Host, arch: Architecture) -> None:
 @check(
     "container.nvidia_runtime",
     reads="containers.nvidia_runtime",
-    when=says("nvidia_runtime"),
     protects="Without it a container sees no GPU, and frameworks compute on processors without a word.",
     hint="nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the daemon.",
 )
@@ -236,7 +221,6 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
 @check(
     "container.cdi",
     reads="containers.cdi",
-    when=says("cdi"),
     protects="A GPU that the specification lacks cannot be given to a container; after a driver's update all fail.",
     hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; again after every change of driver or GPUs.",
 )
@@ -354,7 +338,6 @@ def bridge_problems(path: str, storage: Storage, outside: Mount | None, within: 
 @check(
     "container.rdma",
     reads="containers.rdma",
-    when=says("rdma"),
     protects="Without its devices a job in a container falls back to TCP, and without pinned memory it ends at once.",
     hint="ls -l /dev/infiniband (0666 by rdma-core's rules) and ulimit -H -l of the user: both are handed on.",
 )

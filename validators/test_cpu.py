@@ -12,7 +12,7 @@ from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.cpu import FREQUENCY, IDLE_STATES, parse_frequency, parse_idle_states, parse_microcode
 from rackproof.parse.lscpu import Processors, parse_lscpu
 from rackproof.validation import Unmeasured, check, expect, read
-from rackproof.validation.expected import cpu_of, says
+from rackproof.validation.expected import cpu_of
 
 LSCPU = "lscpu -J"
 MICROCODE = "sed -n 's/^microcode[^:]*: //p' /proc/cpuinfo | sort | uniq -c" + STATUS
@@ -25,7 +25,6 @@ def processors(host: Host) -> Processors:
 @check(
     "cpu.model",
     reads="roles.{role}.expect.cpu.model",
-    when=says("cpu", "model"),
     protects="A node with other processors feeds its GPUs at another pace, and every collective waits for it.",
     hint="lscpu; compare with the delivery note.",
 )
@@ -40,7 +39,6 @@ def test_model(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.sockets",
     reads="roles.{role}.expect.cpu.sockets",
-    when=says("cpu", "sockets"),
     protects="Without one of its processors a node also lacks the memory, the GPUs and the ports behind it.",
     hint="The management controller's event log; firmware switches a processor off that fails its test at power-on.",
 )
@@ -51,7 +49,6 @@ def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.cores",
     reads="roles.{role}.expect.cpu.cores",
-    when=says("cpu", "cores"),
     protects="Data loaders are sized by cores; with fewer the GPUs wait for samples.",
     hint="Firmware setup: cores per processor; the kernel's arguments nr_cpus and maxcpus.",
 )
@@ -68,7 +65,6 @@ def test_cores(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.threads",
     reads="roles.{role}.expect.cpu.threads",
-    when=says("cpu", "threads"),
     protects="Slurm drains a node that shows fewer processors than its configuration says.",
     hint="lscpu: off-line processors; firmware setup: hyper-threading; nosmt and nr_cpus on the kernel's command line.",
 )
@@ -79,7 +75,6 @@ def test_threads(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.numa_nodes",
     reads="roles.{role}.expect.cpu.numa_nodes",
-    when=says("cpu", "numa_nodes"),
     protects="With another division into NUMA nodes every pinning is wrong, and memory traffic crosses over.",
     hint="Firmware setup: nodes per socket (NPS), sub-NUMA clustering, interleaving; numa=off on the command line.",
 )
@@ -90,7 +85,6 @@ def test_numa_nodes(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.smt",
     reads="roles.{role}.expect.cpu.smt",
-    when=says("cpu", "smt"),
     protects="Two ranks on the threads of one core run at half speed each, and pinning by number hits the wrong core.",
     hint="Firmware setup: hyper-threading or SMT; cat /sys/devices/system/cpu/smt/control.",
 )
@@ -104,7 +98,6 @@ def test_smt(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.microcode",
     reads="roles.{role}.expect.cpu.microcode",
-    when=says("cpu", "microcode"),
     protects="Errata that hang or slow a processor are fixed in microcode, on some nodes and not on others.",
     hint="Update the firmware, or the package intel-microcode or amd64-microcode, then reboot.",
 )
@@ -124,7 +117,6 @@ def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.idle_states",
     reads="roles.{role}.expect.cpu.idle_latency_max_us",
-    when=says("cpu", "idle_latency_max_us"),
     protects="A core that sleeps deeply answers an interrupt of the network a hundred microseconds late.",
     hint="cpupower idle-info; intel_idle.max_cstate or processor.max_cstate on the command line, a tuned profile.",
 )
@@ -142,7 +134,6 @@ def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.frequency_driver",
     reads="roles.{role}.expect.cpu.frequency_driver",
-    when=says("cpu", "frequency_driver"),
     protects="Without its driver the kernel cannot ask for speed, and the firmware saves power as it likes.",
     hint="cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver; firmware setup: who controls the frequency.",
 )
@@ -153,7 +144,6 @@ def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.turbo",
     reads="roles.{role}.expect.cpu.turbo",
-    when=says("cpu", "turbo"),
     protects="A node without turbo starts kernels and unpacks samples a third slower than its neighbours.",
     hint="cat /sys/devices/system/cpu/intel_pstate/no_turbo or cpufreq/boost; firmware setup: turbo boost.",
 )

@@ -12,7 +12,7 @@ from rackproof.parse.block import DRIVES, LocalDrive, parse_drives
 from rackproof.parse.nvme import SMART_LOGS, SmartLog, parse_smart_logs
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.drive_uses import SIZE_TOLERANCE, drives_by_use, is_model, strays
-from rackproof.validation.expected import drives_of, hardware, named
+from rackproof.validation.expected import drives_of, hardware
 
 
 def uses_of_nvme(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
@@ -48,7 +48,6 @@ def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[
 @check(
     "drives.count",
     reads="roles.{role}.expect.drives.*.count",
-    each=named("drives", "count"),
     protects="With a drive less a stripe set does not come up, or a node boots without its mirror.",
     hint="lsblk and nvme list against the bays; dmesg for 'Removing after probe failure'; reseat the drive.",
 )
@@ -68,7 +67,6 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.size",
     reads="roles.{role}.expect.drives.*.size_tb",
-    each=named("drives", "size_tb"),
     protects="A stripe set is as large as its smallest drive makes it, and so is the cache on it.",
     hint="nvme list; a namespace can be smaller than its drive: nvme id-ctrl -H shows tnvmcap.",
 )
@@ -89,7 +87,6 @@ def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.total",
     reads="roles.{role}.expect.drives.*.total_tb",
-    each=named("drives", "total_tb"),
     protects="A data set that was planned for the local drives does not fit, and is read over the network instead.",
     hint="lsblk and nvme list against the bays.",
 )
@@ -103,7 +100,6 @@ def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.model",
     reads="roles.{role}.expect.drives.*.model",
-    each=named("drives", "model"),
     protects="One drive of a slower model sets the pace of its stripe set.",
     hint="nvme list; compare with the delivery note.",
 )
@@ -119,7 +115,6 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.firmware",
     reads="roles.{role}.expect.drives.*.firmware",
-    each=named("drives", "firmware"),
     protects="Some drives lose data at a certain hour of their life, until their firmware is new.",
     hint="nvme fw-log; nvme fw-download and fw-commit with the vendor's image, one drive at a time.",
 )
@@ -135,7 +130,6 @@ def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None
 @check(
     "drives.pcie_generation",
     reads="roles.{role}.expect.drives.*.pcie_generation",
-    each=named("drives", "pcie_generation"),
     protects="A drive whose link came up a generation lower reads at half its speed.",
     hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
 )
@@ -147,7 +141,6 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
 @check(
     "drives.pcie_width",
     reads="roles.{role}.expect.drives.*.pcie_width",
-    each=named("drives", "pcie_width"),
     protects="A drive on two of its four lanes reads at half its speed.",
     hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
 )
@@ -190,7 +183,6 @@ def test_warning(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.wear",
     reads="roles.{role}.expect.drives.*.wear_max_pct",
-    each=named("drives", "wear_max_pct"),
     protects="A new rack with worn drives was not new; a drive past its endurance has no guarantee.",
     hint="nvme smart-log: percentage_used; exchange the drive, and find out what writes so much.",
 )
@@ -206,7 +198,6 @@ def test_wear(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.media_errors",
     reads="roles.{role}.expect.drives.*.media_errors_max",
-    each=named("drives", "media_errors_max"),
     protects="A block that cannot be read ends a checkpoint's restore, and the next one is not far.",
     hint="nvme smart-log and nvme error-log; exchange the drive.",
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Lossless
-from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError, dcb
 from rackproof.parse.answer import STATUS
 from rackproof.parse.ethtool import parse_ethtool_pause
@@ -31,13 +29,6 @@ CONNECTIONS = sysfs_command("/sys/kernel/config/rdma_cm", "*/ports/*/default_roc
 TRAFFIC_CLASS = sysfs_command("/sys/class/infiniband", "*/tc/*/traffic_class")
 POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
 PRIORITIES = range(8)
-
-
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key of ``fabric.lossless``."""
-    return lambda arch, node, rack: (
-        arch.fabric is not None and arch.fabric.lossless is not None and getattr(arch.fabric.lossless, key) is not None
-    )
 
 
 def promised(arch: Architecture) -> Lossless:
@@ -99,8 +90,6 @@ def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
 @check(
     "fabric.pfc",
     reads="fabric.lossless.pfc_priority",
-    roles=("gpu",),
-    when=says("pfc_priority"),
     protects="A port that pauses another class than the switch does loses RDMA packets under load, and only then.",
     hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev PORT prio-pfc 3:on, from a unit at boot.",
 )
@@ -119,8 +108,6 @@ def _classes(priorities: frozenset[int]) -> str:
 @check(
     "fabric.trust",
     reads="fabric.lossless.trust",
-    roles=("gpu",),
-    when=says("trust"),
     protects="A port that trusts the VLAN tag puts untagged RDMA into the class that nobody pauses.",
     hint="mlnx_qos -i PORT --trust dscp, from a unit at boot: it is lost at every boot.",
 )
@@ -131,8 +118,6 @@ def test_trust(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.dscp_priority",
     reads="fabric.lossless.dscp_priority",
-    roles=("gpu",),
-    when=says("dscp_priority"),
     protects="Packets with the right mark in the wrong class are neither paused nor slowed down: they are dropped.",
     hint="mlnx_qos -i PORT --dscp2prio set,26,3; the switches need the same map.",
 )
@@ -159,8 +144,6 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.ecn",
     reads="fabric.lossless.ecn",
-    roles=("gpu",),
-    when=says("ecn"),
     protects="Without congestion control pauses spread through the whole fabric, and one slow node stops all others.",
     hint="echo 1 > /sys/class/net/PORT/ecn/roce_rp/enable/PRIORITY, and roce_np: lost at every boot.",
 )
@@ -200,8 +183,6 @@ def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | No
 @check(
     "fabric.cnp_dscp",
     reads="fabric.lossless.cnp_dscp",
-    roles=("gpu",),
-    when=says("cnp_dscp"),
     protects="Congestion notifications that wait behind the congestion arrive when it is too late.",
     hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; the switches need it in their strict queue.",
 )
@@ -212,8 +193,6 @@ def test_cnp_dscp(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.cnp_priority",
     reads="fabric.lossless.cnp_priority",
-    roles=("gpu",),
-    when=says("cnp_priority"),
     protects="Congestion notifications in the class that is paused are paused with it.",
     hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at every boot.",
 )
@@ -224,8 +203,6 @@ def test_cnp_priority(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.tos",
     reads="fabric.lossless.tos",
-    roles=("gpu",),
-    when=says("tos"),
     protects="Storage and MPI connections without the mark travel in the class that nobody pauses.",
     hint="cma_roce_tos -d DEVICE -t 106 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
 )
@@ -243,8 +220,6 @@ def test_tos(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.roce_mode",
     reads="fabric.lossless.roce_mode",
-    roles=("gpu",),
-    when=says("roce_mode"),
     protects="RoCE v1 has no IP header: it does not pass a router, and carries no mark that switches could act on.",
     hint="cma_roce_mode -d DEVICE -p 1 -m 2 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
 )
@@ -261,8 +236,6 @@ def test_roce_mode(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.global_pause",
     reads="fabric.lossless.global_pause",
-    roles=("gpu",),
-    when=says("global_pause"),
     protects="With pauses of the whole link one slow receiver stops every class, and PFC does not work beside them.",
     hint="ethtool -A PORT rx off tx off, from a unit at boot; the switch port needs the same.",
 )
@@ -283,8 +256,6 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.traffic_class",
     reads="fabric.lossless.traffic_class",
-    roles=("gpu",),
-    when=says("traffic_class"),
     protects="A program that sets no traffic class itself sends its RDMA in the class that nobody pauses.",
     hint="echo 106 > /sys/class/infiniband/DEVICE/tc/1/traffic_class, from a unit at boot.",
 )
@@ -303,8 +274,6 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.gid",
     reads="fabric.lossless.gid_index",
-    roles=("gpu",),
-    when=says("gid_index"),
     protects="NCCL_IB_GID_INDEX is one number for all ports of all nodes; where another holds, RDMA does not connect.",
     hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
 )

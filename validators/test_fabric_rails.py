@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ipaddress import IPv4Interface
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS
 from rackproof.parse.routes import parse_routes, parse_rules
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
@@ -20,15 +19,9 @@ MANAGERS = f"pgrep -x opensm{STATUS}"
 SHARED_TABLES = ("local", "main", "default")
 
 
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    return lambda arch, node, rack: arch.fabric is not None and getattr(arch.fabric, key) is not None
-
-
 @check(
     "fabric.rail_tables",
     reads="fabric.rail_tables",
-    roles=("gpu",),
-    when=says("rail_tables"),
     protects="With rails in one subnet all traffic leaves by the first one, and eight cables carry what one can.",
     hint="ip rule; ip route show table 100: a rule from the rail's address to a table with its subnet on its port.",
 )
@@ -59,8 +52,6 @@ def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "fabric.subnet_manager",
     reads="fabric.subnet_manager",
-    roles=("gpu",),
-    when=says("subnet_manager"),
     protects="A subnet manager that nobody planned takes a whole fabric over, with other routes and no partitions.",
     hint="systemctl status opensm opensmd; systemctl mask --now the one that nobody declared.",
 )

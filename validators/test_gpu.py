@@ -29,7 +29,6 @@ from rackproof.validation.gpus import (
     real_gpus,
     refusal,
     report,
-    says,
     says_even_nothing,
 )
 
@@ -49,8 +48,6 @@ POWER_TOLERANCE_W = 0.5
 @check(
     "gpu.count",
     reads="gpu.count",
-    roles=("gpu",),
-    when=has_gpus,
     protects="A job that asks for eight GPUs does not start, or starts on seven and is wrong about its batch size.",
     hint="lspci -d 10de: and dmesg for Xid 79 (fallen off the bus); power-cycle the node once, then exchange the GPU.",
 )
@@ -88,8 +85,6 @@ def test_on_bus(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.model",
     reads="gpu.model",
-    roles=("gpu",),
-    when=has_gpus,
     protects="One GPU of another model makes every collective wait for it.",
     hint="Compare nvidia-smi -L with the delivery note.",
 )
@@ -100,8 +95,6 @@ def test_model(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.pci_ids",
     reads="gpu.pci_ids",
-    roles=("gpu",),
-    when=says("pci_ids"),
     protects="GPUs of one name are sold with different memory and power; the PCI id tells them apart.",
     hint="lspci -nn -d 10de:; compare with the delivery note.",
 )
@@ -114,8 +107,6 @@ def test_pci_ids(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.memory",
     reads="gpu.memory_mib",
-    roles=("gpu",),
-    when=says("memory_mib"),
     protects="A model that fits on the other GPUs runs out of memory on this one.",
     hint="nvidia-smi -q -d MEMORY; a partition (MIG) or a smaller model shows here.",
 )
@@ -135,8 +126,6 @@ def test_memory(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.driver",
     reads="gpu.driver",
-    roles=("gpu",),
-    when=says("driver"),
     protects="Nodes with different drivers give different numbers, and libraries built for one fail on the other.",
     hint="Pin the driver's packages; after an upgrade the old module stays loaded until a reboot.",
 )
@@ -180,8 +169,6 @@ def test_kernel_module(host: Host) -> None:
 @check(
     "gpu.vbios",
     reads="gpu.vbios",
-    roles=("gpu",),
-    when=says("vbios"),
     protects="Another VBIOS brings other clocks, power limits and bugs than those that were certified.",
     hint="Update the baseboard's firmware as a whole, as the server's maker delivers it.",
 )
@@ -192,8 +179,6 @@ def test_vbios(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.inforom",
     reads="gpu.inforom",
-    roles=("gpu",),
-    when=says("inforom"),
     protects="The InfoROM keeps the GPU's memory of bad rows; another or a damaged one forgets them.",
     hint="nvidia-smi -q; a corrupted InfoROM is a case for an exchange.",
 )
@@ -204,8 +189,6 @@ def test_inforom(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.uniform",
     reads="gpu",
-    roles=("gpu",),
-    when=has_gpus,
     protects="GPUs with different firmware run at different clocks, and the slowest sets the pace of all.",
     hint="Bring the odd GPU to the others' firmware; a board with another part number is another product.",
 )
@@ -234,8 +217,6 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
 @check(
     "gpu.ecc_mode",
     reads="gpu.ecc",
-    roles=("gpu",),
-    when=says("ecc"),
     protects="Without ECC a flipped bit becomes a wrong result instead of an error.",
     hint="nvidia-smi -e 1, then reset the GPU or reboot.",
 )
@@ -246,8 +227,6 @@ def test_ecc_mode(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.persistence",
     reads="gpu.persistence",
-    roles=("gpu",),
-    when=says("persistence"),
     protects="Without it the driver unloads with the last job, and the next one waits seconds for its first kernel.",
     hint="systemctl enable --now nvidia-persistenced.",
 )
@@ -258,8 +237,6 @@ def test_persistence(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.mig",
     reads="gpu.mig",
-    roles=("gpu",),
-    when=says("mig"),
     protects="A GPU left in pieces has no NVLink, and jobs see slices where they ask for a whole one.",
     hint="nvidia-smi -mig 0 (or 1) and a reset of the GPU.",
 )
@@ -293,8 +270,6 @@ def test_mig_profiles(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.parameters",
     reads="gpu.parameters",
-    roles=("gpu",),
-    when=says("parameters"),
     protects="Options in modprobe.d say what the driver will be given when it is loaded next, not what it has.",
     hint="Hold /proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
 )
@@ -317,8 +292,6 @@ def test_parameters(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nccl",
     reads="gpu.nccl",
-    roles=("gpu",),
-    when=says("nccl"),
     protects="Collectives take the front-end's adapters, or the fabric's class that is not lossless, and are slow.",
     hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows what a job has: its environment and ~/.nccl.conf go before it.",
 )
@@ -381,8 +354,6 @@ def test_power_limit(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.clocks",
     reads="gpu.clocks",
-    roles=("gpu",),
-    when=says("clocks"),
     protects="Clocks that somebody limited for a test and forgot make every number of the node too low.",
     hint="nvidia-smi -rgc, -rmc and -rac; look for who limits them at boot.",
 )

@@ -16,11 +16,9 @@ from rackproof.validation.gpus import (
     expect_each,
     expect_within,
     has_ecc,
-    has_gpus,
     promised,
     real_gpus,
     report,
-    says,
 )
 
 DRIVER_LOG = f"journalctl -k -b -q --no-pager -o short-monotonic --grep 'NVRM: |SXid '{STATUS}"
@@ -53,8 +51,6 @@ def test_ecc_errors(host: Host) -> None:
 @check(
     "gpu.ecc_corrected",
     reads="gpu.ecc_corrected_max",
-    roles=("gpu",),
-    when=says("ecc_corrected_max"),
     protects="Memory that needs correcting all the time is about to have errors that cannot be corrected.",
     hint="nvidia-smi -q -d ECC; watch how fast it grows, look at the temperature of the memory.",
 )
@@ -67,8 +63,6 @@ def test_ecc_corrected(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.ecc_lifetime",
     reads="gpu.ecc_uncorrected_lifetime_max",
-    roles=("gpu",),
-    when=says("ecc_uncorrected_lifetime_max"),
     protects="A GPU that has lost data again and again will do so in the next job, too.",
     hint="nvidia-smi -q -d ECC: Aggregate; ask the vendor to exchange a GPU that comes with errors.",
 )
@@ -98,8 +92,6 @@ def test_row_remapping(host: Host) -> None:
 @check(
     "gpu.remapped_rows",
     reads="gpu.remapped_rows_max",
-    roles=("gpu",),
-    when=says("remapped_rows_max"),
     protects="Every replaced row is a spare less; a GPU that uses them up has failing memory.",
     hint="nvidia-smi -q -d ROW_REMAPPER; have it exchanged.",
 )
@@ -135,8 +127,6 @@ def test_page_retirement(host: Host) -> None:
 @check(
     "gpu.throttling",
     reads="gpu",
-    roles=("gpu",),
-    when=has_gpus,
     protects="A GPU that slows itself down makes all the others of a job wait, with no error anywhere.",
     hint="Ask again. Thermal: fans, filters, cold plate. Power brake, hardware slowdown: power supplies, the BMC.",
 )
@@ -153,8 +143,6 @@ def test_throttling(host: Host) -> None:
 @check(
     "gpu.temperature",
     reads="gpu.temperature_margin_min_c",
-    roles=("gpu",),
-    when=says("temperature_margin_min_c"),
     protects="A GPU that is hot before the load has begun slows down in it.",
     hint="nvidia-smi -q -d TEMPERATURE; fans, filters, the cold plate, what blows into the node.",
 )
@@ -166,8 +154,6 @@ def test_temperature(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.healthy",
     reads="gpu",
-    roles=("gpu",),
-    when=has_gpus,
     protects="A GPU for which the driver prints an error, or asks for a reset, ends the next job that gets it.",
     hint="nvidia-smi -q and dmesg for Xid messages; do what the driver asks for.",
 )
@@ -215,8 +201,6 @@ def test_xid(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.dcgm",
     reads="gpu.dcgm_level",
-    roles=("gpu",),
-    when=says("dcgm_level"),
     protects="DCGM knows of libraries, permissions and old faults that stop CUDA and that nvidia-smi does not show.",
     hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on the empty node tells more.",
 )

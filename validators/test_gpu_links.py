@@ -21,7 +21,7 @@ from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import excerpt
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report, says
+from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report
 
 MATRIX = "nvidia-smi topo -m"
 LINK_STATUS = "nvidia-smi nvlink -s"
@@ -43,8 +43,6 @@ SPEED_TOLERANCE = 0.999
 @check(
     "gpu.pcie_generation",
     reads="gpu.pcie_generation",
-    roles=("gpu",),
-    when=says("pcie_generation"),
     protects="A link of an older generation halves the way to host memory, storage and network.",
     hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser, look at the BIOS setting of the slot.",
 )
@@ -60,8 +58,6 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.pcie_width",
     reads="gpu.pcie_width",
-    roles=("gpu",),
-    when=says("pcie_width"),
     protects="Eight lanes instead of sixteen halve the way to host memory, storage and network.",
     hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser.",
 )
@@ -72,8 +68,6 @@ def test_pcie_width(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.topology",
     reads="gpu.topology",
-    roles=("gpu",),
-    when=says("topology"),
     protects="A pair of GPUs whose NVLink is missing goes over PCIe, and every collective of the node waits for it.",
     hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
 )
@@ -87,8 +81,6 @@ def test_topology(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nvlink",
     reads="gpu.nvlink",
-    roles=("gpu",),
-    when=says("nvlink"),
     protects="Every missing or slower NVLink takes its share of the bandwidth from every collective of the node.",
     hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then baseboard or GPU.",
 )
@@ -123,8 +115,6 @@ def _speed(gb_per_s: float | None) -> str:
 @check(
     "gpu.nvlink_errors",
     reads="gpu.nvlink",
-    roles=("gpu",),
-    when=says("nvlink"),
     protects="A link that repeats packets is slow before it fails, and takes the job with it when it does.",
     hint="nvidia-smi nvlink -e before and after a load; errors that grow: reseat the GPU, exchange GPU or baseboard.",
 )
@@ -151,8 +141,6 @@ def test_nvlink_errors(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nvswitches",
     reads="gpu.nvswitches",
-    roles=("gpu",),
-    when=says("nvswitches"),
     protects="Without one of its switches the node's GPUs have no fabric, or one with a quarter less bandwidth.",
     hint="lspci -d 10de::0680; (rev ff) is gone from the bus; power-cycle the node once, then exchange the baseboard.",
 )
@@ -170,8 +158,6 @@ def test_nvswitches(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.fabric",
     reads="gpu.fabric",
-    roles=("gpu",),
-    when=says("fabric"),
     protects="Until a GPU has joined the fabric no CUDA program starts on it, although nvidia-smi looks well.",
     hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it never answered.",
 )
@@ -192,8 +178,6 @@ def test_fabric(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.fabric_manager",
     reads="gpu.fabric_manager",
-    roles=("gpu",),
-    when=says("fabric_manager"),
     protects="A fabric manager of another version than the driver refuses to start, and no CUDA program finds a GPU.",
     hint="Install nvidia-fabricmanager of exactly the driver's version, pin both together, enable the unit.",
 )
@@ -218,8 +202,6 @@ def test_fabric_manager(host: Host) -> None:
 @check(
     "gpu.gpudirect",
     reads="gpu.gpudirect",
-    roles=("gpu",),
-    when=says("gpudirect"),
     protects="Without GPUDirect RDMA every message goes through host memory, at a fraction of the fabric's bandwidth.",
     hint="peermem: modprobe nvidia-peermem after the RDMA drivers. dmabuf: the open kernel module and Linux 5.12.",
 )
@@ -257,8 +239,6 @@ def _modules(output: str) -> dict[str, str]:
 @check(
     "gpu.gds",
     reads="gpu.gds",
-    roles=("gpu",),
-    when=says("gds"),
     protects="Where GPUDirect Storage is impossible, cuFile copies through host memory without a word.",
     hint="gdscheck -p; nvidia-fs or the kernel's P2PDMA, the file system's own driver, IOMMU off or passthrough.",
 )
@@ -285,8 +265,6 @@ def test_gds(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.gds_fallback",
     reads="gpu.gds_fallback",
-    roles=("gpu",),
-    when=says("gds_fallback"),
     protects="With the fallback, cuFile copies through host memory without a word where the direct way is shut.",
     hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
 )

@@ -13,7 +13,7 @@ from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
 from rackproof.parse.edac import EDAC, Controller, parse_edac
 from rackproof.parse.meminfo import parse_meminfo
 from rackproof.validation import Unmeasured, check, read
-from rackproof.validation.expected import memory_of, says
+from rackproof.validation.expected import memory_of
 
 MEMINFO = "cat /proc/meminfo"
 MODULES = "dmidecode -t 17" + STATUS
@@ -35,7 +35,6 @@ def installed(host: Host) -> list[MemoryModule]:
 @check(
     "memory.size",
     reads="roles.{role}.expect.memory.installed_gb",
-    when=says("memory", "installed_gb"),
     protects="A node with less memory ends jobs that fit everywhere else, and caches less of the data set.",
     hint="dmidecode -t 17 shows the modules that are left; the firmware switches off those that fail at power-on.",
 )
@@ -52,7 +51,6 @@ def test_size(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimms",
     reads="roles.{role}.expect.memory.dimms",
-    when=says("memory", "dimms"),
     protects="A module that is missing takes its channel's bandwidth with it, not only its size.",
     hint="The management controller's event log; reseat or exchange the module of the empty slot.",
 )
@@ -67,7 +65,6 @@ def test_dimms(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimm_size",
     reads="roles.{role}.expect.memory.dimm_gib",
-    when=says("memory", "dimm_gib"),
     protects="Modules of different sizes cannot be interleaved: part of the memory runs on fewer channels.",
     hint="dmidecode -t 17; exchange the module for one of the right size.",
 )
@@ -85,7 +82,6 @@ def test_dimm_size(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimm_speed",
     reads="roles.{role}.expect.memory.dimm_speed_mts",
-    when=says("memory", "dimm_speed_mts"),
     protects="One slow module slows all of them, and with them every copy to a GPU.",
     hint="dmidecode -t 17: Speed against Configured Memory Speed; firmware setup: memory frequency.",
 )
@@ -118,7 +114,6 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
 @check(
     "memory.corrected_errors",
     reads="roles.{role}.expect.memory.corrected_errors_max",
-    when=says("memory", "corrected_errors_max"),
     protects="Each corrected error interrupts a processor; a storm of them stalls ranks, and often ends uncorrected.",
     hint="ras-mc-ctl --error-count, or edac-util -v, names the module; exchange it.",
 )
@@ -130,7 +125,6 @@ def test_corrected_errors(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.uncorrected_errors",
     reads="roles.{role}.expect.memory.uncorrected_errors_max",
-    when=says("memory", "uncorrected_errors_max"),
     protects="An uncorrected error kills the process that reads it, or the whole node.",
     hint="ras-mc-ctl --error-count, or edac-util -v, names the module; exchange it before the node takes jobs.",
 )

@@ -21,7 +21,6 @@ from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import announce, check, read
-from rackproof.validation.expected import named
 from rackproof.validation.nics import (
     answered,
     expect_in_order,
@@ -52,7 +51,6 @@ def _by_slot(output: str) -> Mapping[str, PciDevice]:
 @check(
     "nic.count",
     reads="roles.{role}.expect.nics.*.count",
-    each=named("nics", "count"),
     protects="A missing port is a rail less: collectives run at the pace of the GPUs that share what is left.",
     hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core: the card's seat, its riser, its power, its firmware.",
 )
@@ -78,7 +76,6 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.state",
     reads="roles.{role}.expect.nics.*.count",
-    each=named("nics", "count"),
     protects="A collective runs at the pace of the slowest rail; one that is down stops it.",
     hint="ip link and rdma link; cable and optics (mlxlink -m), the switch port; on InfiniBand the subnet manager.",
 )
@@ -99,7 +96,6 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.interfaces",
     reads="roles.{role}.expect.nics.*.interfaces",
-    each=named("nics", "interfaces"),
     protects="Rail 0 of one node on rail 1 of the other: traffic crosses the spine, or does not arrive.",
     hint="rdma link; udev gives both names at boot, from the PCI address or the port's MAC address.",
 )
@@ -111,7 +107,6 @@ def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.slots",
     reads="roles.{role}.expect.nics.*.slots",
-    each=named("nics", "slots"),
     protects="A card in another slot is beside another GPU: GPUDirect goes through the processors, at half the rate.",
     hint="Compare lspci -D with a node that is known good; the card, or its name in udev, is in the wrong place.",
 )
@@ -123,7 +118,6 @@ def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.numa",
     reads="roles.{role}.expect.nics.*.numa_nodes",
-    each=named("nics", "numa_nodes"),
     protects="Ranks are bound to the processor that the firmware says the port is on; a wrong one costs every message.",
     hint="cat /sys/class/infiniband/DEVICE/device/numa_node; the slot, or the setting of NUMA nodes per socket.",
 )
@@ -135,7 +129,6 @@ def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.model",
     reads="roles.{role}.expect.nics.*.model",
-    each=named("nics", "model"),
     protects="Cards of another model have other limits and firmware: one slow rail among eight.",
     hint="Compare lspci -nn -d 15b3: with the delivery note; update-pciids where lspci does not know a name.",
 )
@@ -154,7 +147,6 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.speed",
     reads="roles.{role}.expect.nics.*.speed_gbps",
-    each=named("nics", "speed_gbps"),
     protects="A port that came up at half its rate halves every collective of the whole job.",
     hint="mlxlink -d DEVICE -m: cable, optics and the switch port's speed and splitting.",
 )
@@ -167,7 +159,6 @@ def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.link_layer",
     reads="roles.{role}.expect.nics.*.link_layer",
-    each=named("nics", "link_layer"),
     protects="A port in the other mode never comes up on this network, or joins one that it is not meant for.",
     hint="mlxconfig -d SLOT set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then mlxfwreset or a power cycle.",
 )
@@ -179,7 +170,6 @@ def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.mtu",
     reads="roles.{role}.expect.nics.*.mtu",
-    each=named("nics", "mtu"),
     protects="One port with a smaller MTU than its peers: large messages hang while ping and ssh work.",
     hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition decides.",
 )
@@ -196,7 +186,6 @@ def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.gid",
     reads="roles.{role}.expect.nics.*.gid_index",
-    each=named("nics", "gid_index"),
     protects="Programs are told one GID index for all nodes; on a port where it is another one, RDMA does not connect.",
     hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
 )
@@ -212,7 +201,6 @@ def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.pcie_generation",
     reads="roles.{role}.expect.nics.*.pcie_generation",
-    each=named("nics", "pcie_generation"),
     protects="A 400 Gb/s port behind a PCIe 4 link can fill half of its wire.",
     hint="lspci -vv: LnkCap against LnkSta of the card and of the port above it; seat, riser, BIOS.",
 )
@@ -224,7 +212,6 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
 @check(
     "nic.pcie_width",
     reads="roles.{role}.expect.nics.*.pcie_width",
-    each=named("nics", "pcie_width"),
     protects="A card that trained with half of its lanes moves half of the bytes, and reports no error.",
     hint="lspci -vv: LnkCap against LnkSta; clean and reseat the card, exchange the riser or the cable.",
 )
@@ -236,7 +223,6 @@ def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.max_read_request",
     reads="roles.{role}.expect.nics.*.max_read_request",
-    each=named("nics", "max_read_request"),
     protects="With 512 B a read of GPU memory waits eight times as often: GPUDirect stays far below the line rate.",
     hint="setpci -s SLOT CAP_EXP+8.w: the top nibble is 5 for 4096 B. It is lost at every boot: set it from a unit.",
 )
@@ -250,7 +236,6 @@ def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str)
 @check(
     "nic.relaxed_ordering",
     reads="roles.{role}.expect.nics.*.relaxed_ordering",
-    each=named("nics", "relaxed_ordering"),
     protects="Without it, on hosts that keep every write in order, GPUDirect stays far below the line rate.",
     hint="setpci -s SLOT CAP_EXP+8.w: bit 4 allows it. It is lost at every boot: set it from a unit.",
 )
@@ -265,7 +250,6 @@ def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str)
 @check(
     "nic.ipoib_mode",
     reads="roles.{role}.expect.nics.*.ipoib_mode",
-    each=named("nics", "ipoib_mode"),
     protects="Nodes in different modes have different MTUs: large messages hang while ping and ssh work.",
     hint="cat /sys/class/net/PORT/mode; with enhanced IPoIB (ipoib_enhanced=1) there is datagram only.",
 )
@@ -279,7 +263,6 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.pkeys",
     reads="roles.{role}.expect.nics.*.pkeys",
-    each=named("nics", "pkeys"),
     protects="A port that the subnet manager did not put into a partition reaches nobody there.",
     hint="cat /sys/class/infiniband/DEVICE/ports/1/pkeys/*; the subnet manager's partitions.conf lists port GUIDs.",
 )
@@ -317,7 +300,6 @@ def _line(lines: tuple[str, ...] | None) -> str | None:
 @check(
     "nic.max_payload",
     reads="roles.{role}.expect.nics.*.max_payload",
-    each=named("nics", "max_payload"),
     protects="Small PCIe packets spend the link on headers.",
     hint="lspci -vv: DevCap against DevCtl of the card and of every bridge above it; pci=pcie_bus_perf, or the BIOS.",
 )
@@ -331,7 +313,6 @@ def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> N
 @check(
     "nic.firmware",
     reads="roles.{role}.expect.nics.*.firmware",
-    each=named("nics", "firmware"),
     protects="One firmware among others: congestion control and link training that differ from node to node.",
     hint="mlxfwmanager, or flint -d SLOT query; a burnt image is in force after mlxfwreset or a power cycle.",
 )
@@ -367,7 +348,6 @@ def _firmware_query(slot: str, names: str) -> str:
 @check(
     "nic.firmware_settings",
     reads="roles.{role}.expect.nics.*.firmware_settings",
-    each=named("nics", "firmware_settings"),
     protects="A setting that waits for a reset changes how the node behaves after its next power cycle, unasked.",
     hint="mlxconfig -d SLOT -e query; set it, then mlxfwreset or a power cycle: a warm boot may not apply it.",
 )

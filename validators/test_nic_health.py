@@ -18,7 +18,7 @@ from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import Unmeasured, announce, check, expect_all
-from rackproof.validation.expected import hardware, named
+from rackproof.validation.expected import hardware
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nics import answered, expected_ports_on, judge_ports
 
@@ -34,7 +34,6 @@ COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/por
 @check(
     "nic.counters",
     reads="roles.{role}.expect.nics.*.counters",
-    each=named("nics", "counters"),
     protects="Symbol errors, retries and dropped packets cost bandwidth long before a link goes down.",
     hint="Clean or exchange the cable and optics; for out_of_buffer and discards look at PFC and ECN on both ends.",
 )
@@ -90,7 +89,6 @@ def _statistics(port: Port) -> str:
 @check(
     "nic.link_flaps",
     reads="roles.{role}.expect.nics.*.link_flaps_max",
-    each=named("nics", "link_flaps_max"),
     protects="A link that comes and goes ends a job of days in a second, and looks healthy whenever somebody looks.",
     hint="dmesg for 'Link down'; mlxlink -m -c: optics that are dirty or hot, a cable that is loose, the switch port.",
 )
@@ -133,7 +131,6 @@ def _since(counted: int | None, began: int) -> int | None:
 @check(
     "nic.bit_errors",
     reads="roles.{role}.expect.nics.*.effective_ber_max",
-    each=named("nics", "effective_ber_max"),
     protects="Bit errors that the correction does not catch are packets sent twice, and waiting on every rank.",
     hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
 )
@@ -154,7 +151,6 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.driver_messages",
     reads="roles.{role}.expect.nics.*.driver_messages_max",
-    each=named("nics", "driver_messages_max"),
     protects="A card whose firmware has stopped once will stop again, and its reset ends the job that uses it.",
     hint="dmesg for mlx5_core: syndromes and timeouts are the firmware's, power and heat the slot's or the module's.",
 )

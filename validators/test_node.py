@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from testinfra.host import Host
 
 from rackproof.configure.node import cmdline
 from rackproof.configure.reboot import reasons
 from rackproof.core.architecture import Architecture, Limits, User
-from rackproof.core.architecture.expectations import NOTHING, limited_services
+from rackproof.core.architecture.expectations import limited_services
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.accounts import Account, accounts_command, parse_accounts
@@ -38,11 +38,6 @@ OF_THE_BOOT = ("BOOT_IMAGE", "root", "initrd", "vt.handoff")
 """Arguments that the boot loader itself adds, or tells apart from the others."""
 SHOWN = 3
 """Interrupts that are named."""
-
-
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key of ``system``."""
-    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
 
 
 def limits_of(arch: Architecture) -> Limits:
@@ -134,7 +129,6 @@ def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) ->
 @check(
     "os.users",
     reads="system.users",
-    when=says("users"),
     protects="With another number the files on shared storage are somebody else's; without a key nobody gets in.",
     hint="id NAME; ls -ld ~NAME/.ssh; visudo -c; sudo -l -U NAME; then deploy the node again.",
 )
@@ -180,7 +174,6 @@ def _key(line: str) -> tuple[str, ...]:
 @check(
     "os.irq_affinity",
     reads="system.irq_affinity",
-    when=says("irq_affinity"),
     protects="An interrupt on the other socket costs a trip between sockets for every packet.",
     hint="systemctl restart rackproof-irq-affinity; is irqbalance stopped? cat /proc/irq/N/effective_affinity_list.",
 )
@@ -212,7 +205,6 @@ def whole(tool: str, output: str) -> list[str]:
 @check(
     "os.next_boot",
     reads="system.cmdline_next_boot",
-    when=says("cmdline_next_boot"),
     protects="Arguments that wait for a reboot change the node in the night in which it happens to restart.",
     hint="Compare /proc/cmdline with grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or take the change back.",
 )
@@ -242,7 +234,6 @@ def _own(arguments: tuple[str, ...]) -> frozenset[str]:
 @check(
     "os.reboot_pending",
     reads="system.reboot_pending",
-    when=says("reboot_pending"),
     protects="A node that waits for a reboot is not the node that was measured once it has had it.",
     hint="rackproof deploy --reboot, or drain and reboot it; then validate again.",
 )

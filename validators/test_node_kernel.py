@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.expectations import NOTHING
-from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.dkms import parse_dkms_status
@@ -45,15 +42,9 @@ SHOWN = 3
 """Messages of the kernel that are quoted."""
 
 
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key of ``system``."""
-    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
-
-
 @check(
     "os.kernel",
     reads="system.kernel",
-    when=says("kernel"),
     protects="Drivers are built for one kernel; on another one a node lacks its GPUs, its fabric or its file systems.",
     hint="uname -r against the boot loader's default; reboot into the kernel that was promised, and hold its package.",
 )
@@ -72,7 +63,6 @@ def arguments(host: Host) -> tuple[str, ...]:
 @check(
     "os.cmdline_required",
     reads="system.cmdline_required",
-    when=says("cmdline_required"),
     protects="An argument of the kernel that is missing halves a bandwidth, and nothing else shows it.",
     hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) writes what /etc/default/grub says, then reboot.",
 )
@@ -86,7 +76,6 @@ def test_cmdline_required(host: Host, arch: Architecture) -> None:
 @check(
     "os.cmdline_forbidden",
     reads="system.cmdline_forbidden",
-    when=says("cmdline_forbidden"),
     protects="Arguments left over from a search for an error hide errors, or slow the node down for good.",
     hint="cat /proc/cmdline; take it out of /etc/default/grub, run update-grub, reboot.",
 )
@@ -104,7 +93,6 @@ def module_states(host: Host) -> dict[str, str]:
 @check(
     "os.modules",
     reads="system.modules",
-    when=says("modules"),
     protects="Without nvidia-peermem or nvme-rdma everything works, by way of the processors' memory.",
     hint="modprobe NAME and dmesg; a file in /etc/modules-load.d for the next boot.",
 )
@@ -120,7 +108,6 @@ def test_modules(host: Host, arch: Architecture) -> None:
 @check(
     "os.modules_forbidden",
     reads="system.modules_forbidden",
-    when=says("modules_forbidden"),
     protects="A module that takes the device first keeps the right driver from it.",
     hint="A file in /etc/modprobe.d with `blacklist NAME` and `install NAME /bin/false`; update-initramfs -u; reboot.",
 )
@@ -136,7 +123,6 @@ def test_modules_forbidden(host: Host, arch: Architecture) -> None:
 @check(
     "os.dkms",
     reads="system.dkms",
-    when=says("dkms"),
     protects="A driver that was built for the last kernel is gone after the reboot that a new one needs.",
     hint="dkms autoinstall -k $(uname -r); are the kernel's headers installed? The log is in /var/lib/dkms.",
 )
@@ -160,7 +146,6 @@ def test_dkms(host: Host, arch: Architecture) -> None:
 @check(
     "os.secure_boot",
     reads="system.secure_boot",
-    when=says("secure_boot"),
     protects="With Secure Boot a kernel refuses drivers built on the node, until someone enrols a key by hand.",
     hint="mokutil --sb-state; firmware setup: Secure Boot; or sign the modules and enrol the key at the console.",
 )
@@ -186,7 +171,6 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
 @check(
     "os.kernel_log",
     reads="system.kernel_log",
-    when=says("kernel_log"),
     protects="What the kernel complained about once ends a job the next time.",
     hint="dmesg -T, or journalctl -k: the lines before and after; the messages stay until the next boot.",
 )
@@ -201,7 +185,6 @@ def test_kernel_log(host: Host, arch: Architecture) -> None:
 @check(
     "os.clock_source",
     reads="system.clock_source",
-    when=says("clock_source"),
     protects="With a slow clock each look at the time is a system call, and frameworks look a million times a second.",
     hint="dmesg for 'Marking clocksource'; the kernel gives up a tsc that disagrees; clocksource= on the command line.",
 )
@@ -215,7 +198,6 @@ def test_clock_source(host: Host, arch: Architecture) -> None:
 @check(
     "os.mitigations",
     reads="system.mitigations",
-    when=says("mitigations"),
     protects="Mitigations differ in speed by tens of percent, and their absence lets jobs read each other's memory.",
     hint="grep . /sys/devices/system/cpu/vulnerabilities/*; mitigations= on the kernel's command line; microcode.",
 )
@@ -240,7 +222,6 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
 @check(
     "os.hugepages",
     reads="system.hugepages",
-    when=says("hugepages"),
     protects="Huge pages that are not reserved at boot cannot be found later in memory that is in use.",
     hint="hugepagesz= and hugepages= on the kernel's command line, or vm.nr_hugepages early at boot.",
 )

@@ -7,7 +7,7 @@ import shlex
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Scratch
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Node
 from rackproof.parse import ParseError
 from rackproof.parse.md_array import md_array_command, parse_md_array
 from rackproof.parse.mounts import find_mount, parse_mountinfo
@@ -18,10 +18,6 @@ from rackproof.validation.mounts import MOUNTINFO
 
 WORKING = ("clean", "active", "active-idle", "write-pending")
 """States of an array that reads and writes; a RAID0 that has lost a drive is ``broken``."""
-
-
-def has_scratch(arch: Architecture, node: Node, rack: Rack) -> bool:
-    return hardware(arch, node, "scratch") is not None
 
 
 def scratch_of(arch: Architecture, node: Node) -> Scratch:
@@ -35,7 +31,6 @@ def scratch_of(arch: Architecture, node: Node) -> Scratch:
 @check(
     "scratch.array",
     reads="roles.{role}.expect.scratch.drives",
-    when=has_scratch,
     protects="An array that was not assembled leaves an empty folder: jobs fill the system drive instead.",
     hint="cat /proc/mdstat; mdadm --detail /dev/md/LABEL; a RAID0 that lost a drive has lost its data.",
 )
@@ -66,7 +61,6 @@ def test_array(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "scratch.mounted",
     reads="roles.{role}.expect.scratch.mountpoint",
-    when=has_scratch,
     protects="Without the mount the folder is still there, on the system drive, a hundred times slower.",
     hint="findmnt MOUNTPOINT; systemctl status of its mount unit; ls -l /dev/disk/by-label.",
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.expectations import NOTHING
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, parse_answer, successful_answer
@@ -24,15 +23,9 @@ MEMINFO = "cat /proc/meminfo"
 IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.service"
 
 
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key of ``system``."""
-    return lambda arch, node, rack: getattr(arch.system, key) not in NOTHING
-
-
 @check(
     "os.holds",
     reads="system.holds",
-    when=says("holds"),
     protects="A driver that is updated without its kernel, fabric manager or file system no longer fits them.",
     hint="apt-mark hold NAME, or dnf versionlock add NAME.",
 )
@@ -47,7 +40,6 @@ def test_holds(host: Host, arch: Architecture) -> None:
 @check(
     "os.package_versions",
     reads="system.package_versions",
-    when=says("package_versions"),
     protects="One node with another version of a library gives other results, or none, in jobs that include it.",
     hint="apt-get install NAME=VERSION, or dnf install NAME-VERSION; then hold it.",
 )
@@ -72,7 +64,6 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
 @check(
     "os.files",
     reads="system.files",
-    when=says("files"),
     protects="A file that was changed by hand on one node makes it different from all others, until the next rebuild.",
     hint="Compare the file with another node's; run the deploy again.",
 )
@@ -93,7 +84,6 @@ def test_files(host: Host, arch: Architecture) -> None:
 @check(
     "os.swap",
     reads="system.swap",
-    when=says("swap"),
     protects="One rank that waits for a page from a drive stalls all ranks.",
     hint="swapoff -a, and take the entry out of /etc/fstab; zram-generator and swap files count as well.",
 )
@@ -107,7 +97,6 @@ def test_swap(host: Host, arch: Architecture) -> None:
 @check(
     "os.irqbalance",
     reads="system.irqbalance",
-    when=says("irqbalance"),
     protects="A daemon that moves interrupts about undoes the pinning of ports to processors, minutes after the boot.",
     hint="systemctl status irqbalance; disable or enable it as the architecture says.",
 )
@@ -122,7 +111,6 @@ def test_irqbalance(host: Host, arch: Architecture) -> None:
 @check(
     "os.tuned_profile",
     reads="system.tuned_profile",
-    when=says("tuned_profile"),
     protects="Another profile sets other governors, idle states and kernel parameters at each boot.",
     hint="tuned-adm active; tuned-adm profile NAME.",
 )

@@ -17,7 +17,7 @@ from rackproof.parse.pci_links import LINKS, TREE, parse_pci_links, parse_pci_tr
 from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.parse.text import integer, whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.expected import pcie_of, says
+from rackproof.validation.expected import pcie_of
 from rackproof.validation.kernel_messages import kernel_messages, quoted
 from rackproof.validation.nics import answered
 from rackproof.validation.pci_links import degraded
@@ -41,7 +41,6 @@ def listed(problems: list[str]) -> list[str]:
 @check(
     "pcie.acs",
     reads="roles.{role}.expect.pcie.acs",
-    when=says("pcie", "acs"),
     protects="With access control on, a GPU's packets to the NIC beside it go up to the processor: half the bandwidth.",
     hint="lspci -vv: ACSCtl; pci=disable_acs_redir on the kernel's command line, setpci at boot, or the BIOS.",
 )
@@ -69,7 +68,6 @@ def _acs_problem(device: PciDevice, expected: str) -> str | None:
 @check(
     "pcie.links",
     reads="roles.{role}.expect.pcie.full_links",
-    when=says("pcie", "full_links"),
     protects="A link that trained with fewer lanes, or a generation lower, is half as fast and reports no error.",
     hint="lspci -vv: LnkCap against LnkSta of the device and the port above it; reseat, exchange riser or cable.",
 )
@@ -106,7 +104,6 @@ def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
 @check(
     "pcie.correctable_errors",
     reads="roles.{role}.expect.pcie.correctable_errors_max",
-    when=says("pcie", "correctable_errors_max"),
     protects="Packets that PCIe sends twice are bandwidth that is gone, and the first sign of a bad slot or cable.",
     hint="dmesg for AER; reseat the device, exchange its riser or cable; a signal setting of the BIOS.",
 )
@@ -117,7 +114,6 @@ def test_correctable_errors(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "pcie.uncorrectable_errors",
     reads="roles.{role}.expect.pcie.uncorrectable_errors_max",
-    when=says("pcie", "uncorrectable_errors_max"),
     protects="An error that PCIe cannot correct loses data or the device: a GPU or NIC that falls off in the next job.",
     hint="dmesg for AER at the time; exchange the device or what it is plugged into.",
 )
@@ -128,7 +124,6 @@ def test_uncorrectable_errors(host: Host, arch: Architecture, node: Node) -> Non
 @check(
     "pcie.messages",
     reads="roles.{role}.expect.pcie.messages_max",
-    when=says("pcie", "messages_max"),
     protects="Where the firmware handles PCIe errors, only the kernel's log shows a bad slot or cable.",
     hint="dmesg for 'PCIe Bus Error': the device and its error; reseat it, exchange its riser or cable.",
 )

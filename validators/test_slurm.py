@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Slurm
-from rackproof.core.architecture.services import asks
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, Answer, parse_answer
@@ -49,24 +47,6 @@ def slurm_of(arch: Architecture) -> Slurm:
     if arch.slurm is None:
         raise Unmeasured("the architecture says nothing about Slurm")
     return arch.slurm
-
-
-def has_slurm(arch: Architecture, node: Node, rack: Rack) -> bool:
-    return arch.slurm is not None and bool(set(arch.slurm.roles) & set(node.groups))
-
-
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
-        return has_slurm(arch, node, rack) and arch.slurm is not None and asks(arch.slurm, key)
-
-    return applies
-
-
-def each_of(key: str) -> Callable[[Architecture, Node, Rack], Iterable[str]]:
-    def names(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-        return tuple(getattr(arch.slurm, key)) if has_slurm(arch, node, rack) else ()
-
-    return names
 
 
 def answer(host: Host, tool: str, command: str) -> Answer:
@@ -121,7 +101,6 @@ def begins(version: str | None, prefix: str) -> bool:
 @check(
     "slurm.controller",
     reads="slurm",
-    when=has_slurm,
     protects="Without a controller no job starts; without its backup none does after the next reboot.",
     hint="systemctl status slurmctld there; slurm.conf's SlurmctldHost and port 6817 from this node.",
 )
@@ -150,7 +129,6 @@ def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
 @check(
     "slurm.slurmd",
     reads="slurm",
-    when=has_slurm,
     protects="A node without slurmd takes no jobs, and is drained by the controller minutes later.",
     hint="systemctl status slurmd; journalctl -u slurmd for gres.conf and munge.",
 )
@@ -167,7 +145,6 @@ def test_slurmd(host: Host) -> None:
 @check(
     "slurm.node_state",
     reads="slurm",
-    when=has_slurm,
     protects="A drained node is paid for and runs nothing; a draining one takes no new job.",
     hint="The reason says who and why. When it is mended: scontrol update NodeName=NAME State=RESUME.",
 )
@@ -184,7 +161,6 @@ def test_node_state(host: Host, node: Node) -> None:
 @check(
     "slurm.config",
     reads="slurm",
-    when=has_slurm,
     protects="Nodes with another slurm.conf than the controller place tasks and limits differently.",
     hint="Distribute slurm.conf again, or go over to configless slurmd; then scontrol reconfigure.",
 )
@@ -195,7 +171,6 @@ def test_config(host: Host) -> None:
 @check(
     "slurm.version",
     reads="slurm.version",
-    when=says("version"),
     protects="A slurmd more than two releases behind its controller cannot register.",
     hint="apt policy slurmd on the node, and slurmctld on the controller; upgrade slurmdbd first, nodes last.",
 )
@@ -213,7 +188,6 @@ def test_version(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "slurm.gres",
     reads="slurm.gres",
-    each=each_of("gres"),
     protects="A GPU that Slurm does not count is never given to a job.",
     hint="slurmd -G on the node; gres.conf and the node's line in slurm.conf must name the same number.",
 )
@@ -232,7 +206,6 @@ def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "slurm.partition",
     reads="slurm.partitions",
-    each=each_of("partitions"),
     protects="A node that its partition has lost runs none of its jobs, and nobody is told.",
     hint="scontrol show partition; the partition's Nodes in slurm.conf; scontrol update PartitionName=NAME State=UP.",
 )
@@ -249,7 +222,6 @@ def test_partition(host: Host, node: Node, item: str) -> None:
 @check(
     "slurm.registered",
     reads="slurm.memory_tolerance_pct",
-    when=says("memory_tolerance_pct"),
     protects="Slurm hands out what its file says: too much ends jobs for memory, too little leaves cores idle.",
     hint="Compare slurmd -C with the node's line in slurm.conf; a module that is gone shows as less memory.",
 )
@@ -279,7 +251,6 @@ def test_registered(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "slurm.health_check",
     reads="slurm.health_check",
-    when=says("health_check"),
     protects="Without it a node with a dead GPU keeps taking jobs, and fails each of them.",
     hint="HealthCheckProgram and HealthCheckInterval in slurm.conf; the program must be executable on every node.",
 )
@@ -301,7 +272,6 @@ def test_health_check(host: Host, arch: Architecture) -> None:
 @check(
     "slurm.munge",
     reads="slurm.munge",
-    when=says("munge"),
     protects="Without munge neither the controller believes the node nor the node the controller.",
     hint="systemctl status munge; the key must be the controller's (mode 400, owner munge), and the clocks equal.",
 )
@@ -318,7 +288,6 @@ def test_munge(host: Host) -> None:
 @check(
     "slurm.clock",
     reads="slurm.max_clock_skew_s",
-    when=says("max_clock_skew_s"),
     protects="A credential from a clock that is minutes off is refused: the node falls silent.",
     hint="chronyc tracking on the node and on the controller.",
 )
@@ -338,7 +307,6 @@ def test_clock(host: Host, arch: Architecture) -> None:
 @check(
     "slurm.pyxis",
     reads="slurm.pyxis",
-    when=says("pyxis"),
     protects="Jobs that name a container image fail at once on a node without the plugin.",
     hint="plugstack.conf must name spank_pyxis.so; srun --help shows --container-image when it is loaded.",
 )

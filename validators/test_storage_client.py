@@ -29,7 +29,6 @@ from rackproof.validation.mounts import (
     about,
     addresses_of,
     answering,
-    clients,
     mounts_of,
     nfs_of,
     server_of,
@@ -43,7 +42,6 @@ BYTES_PER_GB = 1_000_000_000
 @check(
     "mount.mounted",
     reads="storage.*.mountpoint",
-    each=clients("mountpoint"),
     protects="A job that finds an empty folder instead of its data fills the root disk, or trains on nothing.",
     hint="systemctl status for the mount's unit; journalctl -u rackproof-mounts for network file systems.",
 )
@@ -61,7 +59,6 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.at_boot",
     reads="storage.*.at_boot",
-    each=clients("at_boot"),
     protects="A mount that was made by hand is gone after the next reboot; the first job finds an empty folder.",
     hint="systemctl is-enabled rackproof-mounts.service, or a line in fstab; deploy the storage client again.",
 )
@@ -74,7 +71,6 @@ def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.source",
     reads="storage.*.source",
-    each=clients("source"),
     protects="The right folder of the wrong server: everything works until somebody looks for the data.",
     hint="findmnt on the node, and of DAOS the arguments of dfuse; compare with the inventory and the architecture.",
 )
@@ -154,7 +150,6 @@ def _name_of(mount: Mount) -> str | None:
 @check(
     "mount.options",
     reads="storage.*.options_required",
-    each=clients("options_required"),
     protects="A soft or read-only mount gives a checkpoint up in the middle; a wrong version loses features quietly.",
     hint="findmnt -o OPTIONS on the node; NFS mounts of one server share options with the first: unmount all, remount.",
 )
@@ -186,7 +181,6 @@ def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
 @check(
     "mount.connections",
     reads="storage.*.connections",
-    each=clients("connections"),
     protects="One TCP connection is one core and one path: a fast link stays half empty.",
     hint="grep xprt /proc/self/mountstats; nconnect counts for the first mount of a server only: unmount all, remount.",
 )
@@ -203,7 +197,6 @@ def test_connections(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.answers",
     reads="storage.*.stat_timeout_s",
-    each=clients("stat_timeout_s"),
     protects="A mount whose server is gone blocks every process that looks at it, and cannot be killed off.",
     hint="Is the server up, and its address pingable over the fabric? dmesg shows 'server not responding'.",
 )
@@ -223,7 +216,6 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.free",
     reads="storage.*.min_free_gb",
-    each=clients("min_free_gb"),
     protects="A full file system ends every job at its next checkpoint.",
     hint="df and du on the node; deleted files that are still open show in lsof +L1.",
 )
@@ -241,7 +233,6 @@ def test_free(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.count",
     reads="storage.*.mounts_per_client",
-    each=clients("mounts_per_client"),
     protects="Each mount is a path of its own to the server; with fewer of them some of its ports stay idle.",
     hint="findmnt -t nfs,nfs4 on the node; every numbered mount point needs its own line and its own server address.",
 )
@@ -259,7 +250,6 @@ def test_count(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.balance",
     reads="storage.*.mounts_balance",
-    each=clients("mounts_balance"),
     protects="Mounts that share one server address share its port: the rack reads at the speed of that one.",
     hint="findmnt -o TARGET,SOURCE -t nfs,nfs4; spread the numbered mounts over the server's addresses in turn.",
 )

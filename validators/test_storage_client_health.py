@@ -10,7 +10,7 @@ from rackproof.parse.fscache import FSCACHE, parse_fscache
 from rackproof.parse.mounts import NfsMount
 from rackproof.parse.statfs import latency_command, parse_inodes, parse_latency_ms, parse_statfs
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, clients, mounts_of, nfs_of
+from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, mounts_of, nfs_of
 
 NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 """Operations of both NFS versions; statistics without them are not whole."""
@@ -19,7 +19,6 @@ NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 @check(
     "mount.used",
     reads="storage.*.max_used_pct",
-    each=clients("max_used_pct"),
     protects="Most file systems search longer for room, and write slower, long before they are full.",
     hint="df on the node; du for the largest folders. Users' quotas keep this from coming back.",
 )
@@ -39,7 +38,6 @@ def test_used(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.inodes",
     reads="storage.*.min_free_inodes",
-    each=clients("min_free_inodes"),
     protects="A file system without inodes refuses new files while df shows terabytes free.",
     hint="df -i on the node; millions of small files belong in archives, or the server needs more inodes.",
 )
@@ -58,7 +56,6 @@ def test_inodes(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.latency",
     reads="storage.*.stat_latency_ms",
-    each=clients("stat_latency_ms"),
     protects="Opening a million small files takes a million round trips: late metadata starves the GPUs.",
     hint="Compare with ping to the server; look for a busy metadata server, a lossy port, or another job on the node.",
 )
@@ -83,7 +80,6 @@ def test_latency(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.read_ahead",
     reads="storage.*.read_ahead_kib",
-    each=clients("read_ahead_kib"),
     protects="NFS reads 128 KiB ahead by default: a single sequential reader sees a fraction of the link.",
     hint="cat /sys/class/bdi/DEVICE/read_ahead_kb; a udev rule of the subsystem bdi, or nfsrahead, sets it at mount.",
 )
@@ -116,7 +112,6 @@ def counted(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
 @check(
     "mount.retransmissions",
     reads="storage.*.max_retransmit_pct",
-    each=clients("max_retransmit_pct"),
     protects="A call is sent again after a minute of silence: one lossy cable holds up a job every now and then.",
     hint="nfsstat -rc and mountstats; ethtool -S for drops and PFC pauses on the way; counters start at the mount.",
 )
@@ -137,7 +132,6 @@ def test_retransmissions(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.timeouts",
     reads="storage.*.max_timeouts",
-    each=clients("max_timeouts"),
     protects="A call that timed out kept a process waiting for minutes, and failed it where the mount is soft.",
     hint="dmesg shows 'server not responding' with its time; look there at the server and the fabric.",
 )
@@ -158,7 +152,6 @@ def test_timeouts(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.cache",
     reads="storage.*.local_cache",
-    each=clients("local_cache"),
     protects="Without its local cache every epoch reads the whole data set over the network again.",
     hint="systemctl status cachefilesd; the option fsc must be in force, and the cache's drive mounted with room.",
 )

@@ -20,7 +20,7 @@ from rackproof.parse.parallel_fs import (
     parse_weka_networks,
 )
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.mounts import MOUNTINFO, about, clients, mounts_of, nfs_of
+from rackproof.validation.mounts import MOUNTINFO, about, mounts_of, nfs_of
 
 LNET = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
 WORKING = {"osc": ("FULL", "IDLE"), "mdc": ("FULL",)}
@@ -62,7 +62,6 @@ def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
 @check(
     "mount.transport",
     reads="storage.*.transport",
-    each=clients("transport"),
     protects="An RDMA mount that runs over TCP looks the same and reads at a fraction of the speed.",
     hint="NFS: grep xprt /proc/self/mountstats, and unmount all mounts of the server first. Lustre: lnetctl net show.",
 )
@@ -106,7 +105,6 @@ def _transports(host: Host, storage: Storage) -> set[str]:
 @check(
     "mount.client",
     reads="storage.*.fstype",
-    each=clients("fstype"),
     protects="A client that lost one target hangs on the files that lie there, and on no others.",
     hint="lfs check all, beegfs-ctl --listtargets --state, mmgetstate or weka local ps; then the server it names.",
 )
@@ -138,7 +136,6 @@ def test_client(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.targets",
     reads="storage.*.targets",
-    each=clients("targets"),
     protects="A target that a client does not know takes no data: the bandwidth of its drives is missing.",
     hint="lfs osts, or beegfs-ctl --listtargets; a target that was added or deactivated since the mount is not used.",
 )

@@ -4,7 +4,7 @@ A check is an ordinary test function. What it is given is found by name: ``host`
 and ``rack`` (as the inventory describes them), ``arch`` (what was promised) and ``item`` (one of ``each``)::
 
     @check(
-        "base.sysctl", reads="system.sysctl", each=lambda arch, node, rack: arch.system.sysctl,
+        "base.sysctl", reads="system.sysctl.*", each=lambda arch, node, rack: arch.system.sysctl,
         protects="Buffers of the default size halve the bandwidth of a 100 Gb/s link.",
         hint="Run the deploy again; look for another file in /etc/sysctl.d that sets the key.",
     )
@@ -28,6 +28,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.recording import Unmeasured
+from rackproof.validation.expected import items_by_key
 
 GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
 """What a check may ask for."""
@@ -86,7 +87,9 @@ class Check:
             return ()
         if self.when is not None and not self.when(arch, node, rack):
             return ()
-        return ("",) if self.each is None else tuple(dict.fromkeys(self.each(arch, node, rack)))
+        if self.each is not None:
+            return tuple(dict.fromkeys(self.each(arch, node, rack)))
+        return ("",) if self.when is not None else items_by_key(self.reads, arch, node)
 
 
 def check(
@@ -103,7 +106,8 @@ def check(
 ) -> Callable[[Function], Function]:
     """Declare a test function as a check.
 
-    It runs on the nodes of ``roles`` for which ``when`` holds, once for each item that ``each`` gives.
+    It runs on the nodes of ``roles`` for which ``when`` holds, once for each item that ``each`` gives. Without both it
+    runs where the architecture sets the key that it reads.
     """
     part = id.partition(".")[0]
     every = frozenset({part, *TAGS_TOO.get(part, ()), *tags})
@@ -117,6 +121,11 @@ def check(
         return function
 
     return declare
+
+
+def always(arch: Architecture, node: Node, rack: Rack) -> bool:
+    """For ``when``: also where the architecture leaves the key empty."""
+    return True
 
 
 def check_of(function: Any) -> Check | None:

@@ -1,13 +1,15 @@
-"""What the architecture expects of the node at hand, for checks of its hardware."""
+"""What the architecture expects of a node, and the checks that follow from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from rackproof.core.architecture import Architecture, Cpu, Drives, Expectation, Memory, Nic, Pcie
 from rackproof.core.architecture.expectations import NOTHING, role_with
-from rackproof.core.rack import Node, Rack
+from rackproof.core.architecture.services import Containers, Slurm, asks
+from rackproof.core.architecture.storage import STORAGE_CHECKS
+from rackproof.core.rack import Node
 from rackproof.remote.recording import Unmeasured
 
 
@@ -17,25 +19,55 @@ def hardware(arch: Architecture, node: Node, part: str) -> Expectation | None:
     return arch.roles[role].expect if role else None
 
 
-def says(part: str, key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """For ``when``: the node's role sets this key of ``cpu``, ``memory`` or ``pcie``."""
+def items_by_key(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
+    """Items of a check on a node where the architecture sets the key that it reads, ``("",)`` for a key without items.
 
-    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
-        expected = hardware(arch, node, part)
-        return expected is not None and getattr(getattr(expected, part), key) not in NOTHING
+    Keys of GPUs and of the fabric as a whole concern nodes of role ``gpu``.
+    """
+    section, _, name = key.partition(".")
+    if section == "roles":
+        return _items_of_hardware(key.removeprefix("roles.{role}.expect."), arch, node)
+    if section == "storage":
+        return storage_items(name.removeprefix("*."), arch, node)
+    if section in ("slurm", "containers"):
+        return _items_of_service(getattr(arch, section), name, node)
+    if section in ("gpu", "fabric") and "gpu" not in node.groups:
+        return ()
+    if section == "gpu" and not (arch.gpu and arch.gpu.count):
+        return ()
+    value: Any = arch
+    for step in key.split("."):
+        value = getattr(value, step, None)
+    return () if value in NOTHING else ("",)
 
-    return applies
+
+def _items_of_hardware(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
+    """``cpu.model``: of the node; ``nics.*.mtu``: purposes of ports, or uses of drives, that have it."""
+    part, _, name = key.partition(".")
+    expected = hardware(arch, node, part)
+    if expected is None:
+        return ()
+    if not name.startswith("*."):
+        return () if getattr(getattr(expected, part), name) in NOTHING else ("",)
+    entries: Iterable[Any] = getattr(expected, part)
+    return tuple(_name(entry) for entry in entries if getattr(entry, name.removeprefix("*.")) not in NOTHING)
 
 
-def named(part: str, key: str) -> Callable[[Architecture, Node, Rack], Iterable[str]]:
-    """For ``each``: purposes of ``nics``, or uses of ``drives``, for which the node's role sets this key."""
+def _items_of_service(service: Slurm | Containers | None, key: str, node: Node) -> tuple[str, ...]:
+    if service is None or set(service.roles).isdisjoint(node.groups) or (key and not asks(service, key)):
+        return ()
+    value = getattr(service, key) if key else None
+    return tuple(value) if isinstance(value, dict | tuple) else ("",)
 
-    def names(arch: Architecture, node: Node, rack: Rack) -> list[str]:
-        expected = hardware(arch, node, part)
-        entries: Iterable[Any] = getattr(expected, part) if expected else ()
-        return [_name(entry) for entry in entries if getattr(entry, key) not in NOTHING]
 
-    return names
+def storage_items(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
+    """Names of the storage that a node mounts and that says something under ``key``."""
+    asked = STORAGE_CHECKS[key][1]
+    return tuple(
+        name
+        for name, storage in arch.storage.items()
+        if set(storage.client_roles) & set(node.groups) and asked(storage)
+    )
 
 
 def cpu_of(arch: Architecture, node: Node) -> Cpu:

@@ -37,13 +37,8 @@ def real_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
     return has_gpus(arch, node, rack) and not node.data.get("simulated_gpus")
 
 
-def says(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture says something about this key."""
-    return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) not in (None, ())
-
-
 def says_even_nothing(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """As ``says``, where an empty list is a promise too."""
+    """The architecture sets this key, an empty list included."""
     return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) is not None
 
 

@@ -7,13 +7,11 @@ Only ``statfs`` touches a mount, under a limit: a dead server is found out in se
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
 
 from testinfra.host import Host
 
-from rackproof.core.architecture import Architecture, Storage
-from rackproof.core.architecture.storage import STORAGE_CHECKS
-from rackproof.core.rack import Node, Rack
+from rackproof.core.architecture import Storage
+from rackproof.core.rack import Rack
 from rackproof.parse.answer import STATUS, Answer, parse_answer
 from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
 from rackproof.parse.statfs import END_OF_MOUNTS, parse_statfs_answers
@@ -24,22 +22,6 @@ MOUNTINFO = "cat /proc/self/mountinfo"
 MOUNTSTATS = "cat /proc/self/mountstats"
 STATFS_FORMAT = "%S %b %a"
 INODES_FORMAT = "%c %d"
-
-Items = Callable[[Architecture, Node, Rack], Iterable[str]]
-
-
-def clients(key: str) -> Items:
-    """Names of the storage that a node mounts and that says something under ``key``."""
-    asked = STORAGE_CHECKS[key][1]
-
-    def names(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-        return [
-            name
-            for name, storage in arch.storage.items()
-            if set(storage.client_roles) & set(node.groups) and asked(storage)
-        ]
-
-    return names
 
 
 def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
