@@ -1,4 +1,4 @@
-"""What waits for a reboot: said, or done where it is allowed (``reboot: allowed``, ``rackproof deploy --reboot``).
+"""What waits for a reboot: said, or done where it is allowed (``reboot.allowed``, ``rackproof deploy --reboot``).
 
 The last thing of a deploy, so that everything that needs a reboot shares one. What had to wait for it (clients built
 for another kernel, GPUs whose driver was not in force) comes with the run after it: ``rackproof deploy --reboot`` makes
@@ -23,7 +23,7 @@ from rackproof.configure.site import here
 def reboot() -> None:
     site = here()
     inputs = plan.reboot_inputs(site, host.data.get("reboot_serial"))
-    arguments = plan.arguments(site, inputs, host.data.get("reboot", "refused"))
+    arguments = plan.arguments(site, inputs, host.data.get("reboot_mode"))
     if site.others_wait:
         operations.reboot(name="Servers", **arguments, _parallel=1)
     else:

@@ -82,7 +82,7 @@ gpu = (
         "storage_clients": _storage_clients,
         "slurm": _slurm,
         "health_check": {"wheelhouse": "/mnt/hps/rackproof/wheels"},
-        "rebooting": {"serial": 4},
+        "reboot": {"serial": 4},
         # What is known, and why it may stay: {"clock.offset": "no time server before Tuesday"}.
         "preflight": {"accept": {}, "free_mib": {"/": 20480, "/var": 20480, "/boot": 512}},
         "ssh_user": "root",

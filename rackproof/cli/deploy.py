@@ -70,12 +70,12 @@ def deploy(
     folder = new_run(output, inventory)
     with EvidenceStore(folder) as store:
         batches = (f"reboot_serial={serial}",) if serial else ()
-        outcomes = [run(f"reboot={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]
+        outcomes = [run(f"reboot_mode={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]
         _keep(store, outcomes[0])
         if outcomes[0].rebooted and outcomes[0].record.reason != INTERRUPTED:
             _tell(outcomes[0], folder)
             click.echo(f"running again: changes that waited for the reboot of {fold(outcomes[0].rebooted)}")
-            outcomes.append(run(f"reboot={Mode.FINISH.value}"))
+            outcomes.append(run(f"reboot_mode={Mode.FINISH.value}"))
             _keep(store, outcomes[1])
     _tell(outcomes[-1], folder)
     records = [outcome.record for outcome in outcomes]

@@ -29,6 +29,11 @@ class Inputs(BaseModel):
     DOWNLOADS: ClassVar[bool] = False
     """Whether the mapping names what a node downloads, in its defaults too: a mirror has to have it."""
 
+    @classmethod
+    def given(cls, data: Mapping[str, Any]) -> tuple[str, object]:
+        """Key and value of the mapping in a node's data. Raises ValueError, one line that names the key."""
+        return cls.KEY, data.get(cls.KEY)
+
 
 InputsT = TypeVar("InputsT", bound=Inputs)
 
@@ -38,8 +43,10 @@ def read_inputs(node: Node, model: type[InputsT]) -> InputsT:
 
     Raises InventoryError, one line that names the node, the key and the way out.
     """
-    key = model.KEY
-    plain = node.data.get(key)
+    try:
+        key, plain = model.given(node.data)
+    except ValueError as error:
+        raise InventoryError(f"{node.name}: {error}") from None
     if plain is None:
         plain = {}
     if not isinstance(plain, Mapping):

@@ -1,4 +1,4 @@
-"""What may be done about a reboot: words of the inventory, and of ``rackproof deploy``."""
+"""What a deploy does about a reboot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Mode(enum.Enum):
-    """What may be done about a reboot: the inventory's ``reboot``."""
+    """``reboot_mode`` on the command line; without it, ``reboot.allowed`` of the inventory decides."""
 
     REFUSED = "refused"
     """Reported only."""

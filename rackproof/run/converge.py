@@ -145,7 +145,7 @@ def converge(
 ) -> Converged:
     """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
     expected = [node.name for node in rack.select(limit)]
-    data = (*data, *((f"reboot={Mode.PLANNED.value}",) if dry else ()))
+    data = (*data, *((f"reboot_mode={Mode.PLANNED.value}",) if dry else ()))
     path = kit.deploy_file(deploy)
     mode = ["--dry"] if dry else ["-y"]
     limits = [pyinfra_pattern(rack, name) for name in expected] if limit else []

@@ -1,17 +1,25 @@
-"""What the inventory may say about reboots: the mapping ``rebooting``, and ``reboot: allowed`` beside it."""
+"""The inventory's mapping ``reboot``."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from rackproof.configure.settings import Inputs
 
+OLD_KEY = "rebooting"
+"""The mapping's former key; ``reboot`` was then a word beside it."""
+OLD_WORDS = {"allowed": True, "refused": False}
+
 
 class RebootInputs(Inputs):
-    KEY: ClassVar = "rebooting"
+    KEY: ClassVar = "reboot"
 
+    allowed: bool = False
+    """Whether a deploy does the one reboot that its changes need. Default: it only reports it. ``rackproof deploy
+    --reboot`` allows it for one run, ``--data reboot_mode=allowed`` with pyinfra's command."""
     serial: int = Field(default=1, ge=1)
     """Nodes that are started anew at a time. Default 1: the first node that does not come back is the only one.
     ``rackproof deploy --serial`` overrides it. The same for every node of the rack. Servers and Slurm's controller go
@@ -31,3 +39,20 @@ class RebootInputs(Inputs):
     """Run the architecture's ``slurm.health_check`` before a node is given back to Slurm."""
     health_limit_s: float = Field(default=600, gt=0)
     """Seconds that the health check may take."""
+
+    @classmethod
+    def given(cls, data: Mapping[str, Any]) -> tuple[str, object]:
+        """As ``Inputs.given``; older inventories have ``rebooting: {…}``, ``reboot: allowed``, or both."""
+        value, old = data.get(cls.KEY), data.get(OLD_KEY)
+        word = value if isinstance(value, str) else None
+        if word is not None:
+            if word not in OLD_WORDS:
+                raise ValueError(f"{cls.KEY}: expected a mapping, allowed or refused, actual {word!r}")
+            value = {"allowed": OLD_WORDS[word]}
+        if old is None:
+            return cls.KEY, value
+        if value is None or not isinstance(old, Mapping):
+            return OLD_KEY, old
+        if word is None or "allowed" in old:
+            raise ValueError(f"{OLD_KEY}: the former name of {cls.KEY}, which is given, too: move its entries there")
+        return OLD_KEY, {**old, **value}

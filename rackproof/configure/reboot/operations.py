@@ -104,7 +104,7 @@ def reboot(
         )
     before = _failed.setdefault(host.state, [])
     if len(before) > inputs.max_failures:
-        raise Refused(f"not rebooted: {', '.join(before)} did not come back well (rebooting.max_failures)")
+        raise Refused(f"not rebooted: {', '.join(before)} did not come back well (reboot.max_failures)")
     record(Change(what="reboot", why=reason) for reason in why)
     yield FunctionCommand(_carry_out, (work, found), {})
 

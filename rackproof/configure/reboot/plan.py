@@ -16,11 +16,11 @@ SPARE_S = 900
 """Added to pyinfra's limit for the whole operation: reading, and giving nodes back to Slurm."""
 
 
-def arguments(site: Site, inputs: RebootInputs, mode: object) -> dict[str, Any]:
-    """Arguments of ``operations.reboot``. Raises DeployError for an unknown mode."""
+def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str, Any]:
+    """Arguments of ``operations.reboot``; ``mode`` is the command line's. Raises DeployError for an unknown mode."""
     slurm, works = site.architecture.slurm, site.in_slurm
     return {
-        "mode": mode_of(site, mode),
+        "mode": mode_of(site, inputs, mode),
         "inputs": inputs,
         "kernel": site.architecture.system.kernel,
         "slurm": works,
@@ -30,16 +30,21 @@ def arguments(site: Site, inputs: RebootInputs, mode: object) -> dict[str, Any]:
     }
 
 
-def mode_of(site: Site, word: object) -> Mode:
-    """Raises DeployError for an unknown mode."""
+def mode_of(site: Site, inputs: RebootInputs, mode: object = None) -> Mode:
+    """The command line's mode; without one, what the inventory allows. Raises DeployError for an unknown mode."""
+    if mode is None:
+        return Mode.ALLOWED if inputs.allowed else Mode.REFUSED
     try:
-        return Mode(word)
+        return Mode(mode)
     except ValueError:
-        raise DeployError(f"{site.node.name}: reboot: expected allowed or refused, actual {word!r}") from None
+        raise DeployError(f"{site.node.name}: reboot_mode: expected allowed or refused, actual {mode!r}") from None
 
 
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
-    """Raises DeployError when the inventory cannot be used, or has different batches for different nodes."""
+    """The inventory's ``reboot``, with the command line's ``serial``.
+
+    Raises DeployError when the inventory cannot be used, or has different batches for different nodes.
+    """
     try:
         inputs = [read_inputs(node, RebootInputs) for node in site.rack.nodes]
         own = read_inputs(site.node, RebootInputs)
@@ -47,7 +52,7 @@ def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
         raise DeployError(str(error)) from None
     for name in ("serial", "max_failures"):
         if len({getattr(node_inputs, name) for node_inputs in inputs}) > 1:
-            raise DeployError(f"rebooting.{name}: must be the same for every node: the batches are the rack's")
+            raise DeployError(f"reboot.{name}: must be the same for every node: the batches are the rack's")
     if serial is None:
         return own
     try:

@@ -47,8 +47,8 @@ def test_after_a_reboot_the_same_deploy_runs_again(monkeypatch: pytest.MonkeyPat
     assert done.exit_code == 0, done.output
     assert "running again: changes that waited for the reboot of gpu-01" in done.output
     assert [each["data"] for each in asked] == [
-        ("x=1", "reboot=allowed-two-passes", "reboot_serial=2"),
-        ("x=1", "reboot=finish"),
+        ("x=1", "reboot_mode=allowed-two-passes", "reboot_serial=2"),
+        ("x=1", "reboot_mode=finish"),
     ]
     (folder,) = tmp_path.iterdir()
     assert [record.kind for record in read_records(folder)].count(Kind.DEPLOY) == 2

@@ -69,9 +69,10 @@ def test_a_misspelled_key_is_noticed_and_a_sites_own_is_not() -> None:
 
 
 def test_the_command_says_it_all() -> None:
-    done = CliRunner().invoke(cli, ["inputs", "rebooting"])
+    done = CliRunner().invoke(cli, ["inputs", "reboot"])
     assert done.exit_code == 0, done.output
-    assert "rebooting." in done.output
+    assert "reboot.allowed: bool = False" in done.output
+    assert "reboot.serial: int = 1" in done.output
     found = json.loads(CliRunner().invoke(cli, ["inputs", "--json"]).output)
     assert {each["key"].partition(".")[0] for each in found} >= set(MODELS)
     done = CliRunner().invoke(cli, ["inputs", "gpu_stak"])

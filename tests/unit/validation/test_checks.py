@@ -67,7 +67,7 @@ VALIDATED_BY = {"health_check": "slurm"}
 """Slurm calls the health check: one question about slurm.conf answers for both."""
 PACKAGES = {"cluster": None, "storage_client": "storage", "tools": None, "unmount": "storage"}
 """``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with one package."""
-INPUTS = {"gpu_stack": "gpu", "nic_stack": "nic", "rebooting": "reboot", "storage_clients": "storage_client"}
+INPUTS = {"gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client"}
 """Keys of inventories are contracts: these are older than the names of the deploys."""
 SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
 """Sections of an architecture that belong to several deploys: the first of them."""

@@ -8,13 +8,16 @@ import pytest
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import DeployError
 
+from rackproof.configure.known_inputs import misspelled
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot import plan as deploy
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState
-from rackproof.core.rack import Rack
+from rackproof.configure.settings import read_inputs
+from rackproof.core.rack import Node, Rack
 from rackproof.core.reboot_mode import Mode
+from rackproof.errors import InventoryError
 from tests.unit.configure.rack import architecture, node, rack, site
 from tests.unit.configure.stub import StubHost, at
 
@@ -130,21 +133,71 @@ def test_after_a_failure_the_next_batch_is_left_alone() -> None:
     assert isinstance(command, FunctionCommand)
 
 
-@pytest.mark.parametrize("word", ["yes", True, "", None])
-def test_only_known_words_decide(word: object) -> None:
-    with pytest.raises(DeployError, match="expected allowed or refused"):
-        deploy.mode_of(site(), word)
-    assert deploy.mode_of(site(), "allowed") is Mode.ALLOWED
-    assert deploy.mode_of(site(), "refused") is Mode.REFUSED
+@pytest.mark.parametrize("mode", ["yes", True, ""])
+def test_an_unknown_mode_is_refused(mode: object) -> None:
+    with pytest.raises(DeployError, match="gpu-01: reboot_mode: expected allowed or refused"):
+        deploy.mode_of(site(), RebootInputs(allowed=True), mode)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_command_lines_mode_overrides_the_inventory(allowed: bool) -> None:
+    inputs = RebootInputs(allowed=allowed)
+    assert deploy.mode_of(site(), inputs) is (Mode.ALLOWED if allowed else Mode.REFUSED)
+    for mode in Mode:
+        assert deploy.mode_of(site(), inputs, mode.value) is mode
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, RebootInputs()),
+        ({"reboot": {"serial": 2}}, RebootInputs(serial=2)),
+        ({"reboot": {"allowed": True, "max_failures": 1}}, RebootInputs(allowed=True, max_failures=1)),
+        ({"reboot": "allowed"}, RebootInputs(allowed=True)),
+        ({"reboot": "refused"}, RebootInputs()),
+        ({"rebooting": {"serial": 2}}, RebootInputs(serial=2)),
+        ({"rebooting": {"serial": 2}, "reboot": "allowed"}, RebootInputs(serial=2, allowed=True)),
+        ({"rebooting": {"serial": 2}, "reboot": "refused"}, RebootInputs(serial=2)),
+        ({"rebooting": {}, "reboot": "allowed"}, RebootInputs(allowed=True)),
+    ],
+)
+def test_inventories_with_the_former_keys_mean_the_same(data: dict[str, Any], expected: RebootInputs) -> None:
+    assert read_inputs(Node("gpu-01", ("gpu",), data), RebootInputs) == expected
+    assert misspelled(data) == {}
+
+
+BOTH = "gpu-01: rebooting: the former name of reboot, which is given, too: move its entries there"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"rebooting": {"serial": 2}, "reboot": {"allowed": True}}, BOTH),
+        ({"rebooting": {}, "reboot": {}}, BOTH),
+        ({"rebooting": {"allowed": False}, "reboot": "allowed"}, BOTH),
+        ({"reboot": "yes"}, "gpu-01: reboot: expected a mapping, allowed or refused, actual 'yes'"),
+        ({"reboot": True}, "gpu-01: reboot: expected a mapping, actual bool"),
+        ({"rebooting": "allowed"}, "gpu-01: rebooting: expected a mapping, actual str"),
+        (
+            {"rebooting": {"serial": 0}},
+            "gpu-01: rebooting.serial: input should be greater than or equal to 1, actual 0",
+        ),
+        ({"reboot": {"seriel": 2}}, "gpu-01: reboot.seriel: no such input; did you mean 'serial'?"),
+    ],
+)
+def test_contradictions_are_refused_in_one_line(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(InventoryError) as error:
+        read_inputs(Node("gpu-01", ("gpu",), data), RebootInputs)
+    assert str(error.value) == message
 
 
 def test_batches_are_the_whole_racks() -> None:
     assert deploy.reboot_inputs(site(), "4").serial == 4
     with pytest.raises(DeployError, match="reboot_serial: expected a number of nodes, actual 'many'"):
         deploy.reboot_inputs(site(), "many")
-    odd = node("gpu-02", "gpu", 22, rebooting={"serial": 2})
+    odd = node("gpu-02", "gpu", 22, reboot={"serial": 2})
     whole = Rack("test", tuple(odd if each.name == "gpu-02" else each for each in rack().nodes))
-    with pytest.raises(DeployError, match=r"rebooting\.serial: must be the same for every node"):
+    with pytest.raises(DeployError, match=r"reboot\.serial: must be the same for every node"):
         deploy.reboot_inputs(site(whole=whole))
 
 
