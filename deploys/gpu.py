@@ -57,8 +57,8 @@ def gpu_driver() -> None:
         operations.signing_key(
             name="Repository key",
             path=repository.KEYS[family],
-            url=source.key_url,
-            sha256=source.key_sha256,
+            url=source.key.url,
+            sha256=source.key.sha256,
             family=family,
         )
     common.files(name="Files", entries=entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rackproof.configure.containers.inputs import Download
+from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import (
     STRICT,
     Policy,

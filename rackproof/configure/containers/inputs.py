@@ -6,17 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
-from rackproof.configure.storage.inputs import Repository
-
-
-class Download(Inputs):
-    """A package that no repository has."""
-
-    url: str = Field(pattern=r"^(https?|file)://[^\s']+$")
-    """Where it is; a mirror of one's own in a rack without a way out."""
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the file; it is compared before anything is installed."""
 
 
 class ContainerInputs(Inputs):
@@ -46,7 +37,7 @@ class ContainerInputs(Inputs):
     image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._/:@-]+$")
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""
-    repository: Repository = Repository()
+    repository: Repository | None = None
     """Where docker-ce or containerd.io come from on the RHEL family, whose own repositories have neither; Debian's
     family has its own packages, and takes them. Default: none; the version set may bring them instead."""
     packages: tuple[Download, ...] = ()

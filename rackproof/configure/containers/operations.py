@@ -9,7 +9,8 @@ from pyinfra.context import host
 
 from rackproof.configure.containers import bridge, facts, user
 from rackproof.configure.containers import downloads as plans
-from rackproof.configure.containers.inputs import ContainerInputs, Download
+from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.inputs import Download
 from rackproof.configure.operation import Commands, ask, operation
 from rackproof.configure.rollback.journal import later
 from rackproof.configure.rollback.run import journal_here

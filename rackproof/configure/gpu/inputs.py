@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from rackproof.configure.inputs import Repository
 from rackproof.configure.settings import Inputs
-from rackproof.core.versions.models import Sha256, Url
 
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.+:~^-]*$")]
 DriverVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]+){0,2}$")]
@@ -18,17 +18,6 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$"
 Option = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
 Plain = Annotated[str, StringConstraints(pattern=r"^[^\s\"'\\]+$")]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\n]*$")]
-
-
-class Repository(Inputs):
-    """The repository of the vendor's packages; only where the version set does not bring it."""
-
-    url: Url
-    """Base of the repository: ``https://…/compute/cuda/repos/ubuntu2404/x86_64`` or a mirror of it."""
-    key_url: Url
-    """The key that its lists are signed with."""
-    key_sha256: Sha256
-    """Of the key's file. There is no default: NVIDIA has exchanged its keys before (April 2022)."""
 
 
 class Imex(Inputs):

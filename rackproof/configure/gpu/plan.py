@@ -14,8 +14,9 @@ from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu import repository as gpu_repository
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
-from rackproof.configure.gpu.inputs import GpuStack, Repository
+from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import FABRIC_UNIT
+from rackproof.configure.inputs import Repository
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site

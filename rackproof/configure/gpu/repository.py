@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu.driver import Choice
-from rackproof.configure.gpu.inputs import Repository
+from rackproof.configure.inputs import Repository
 from rackproof.configure.render import templates
 from rackproof.core.machine import Machine
 
@@ -31,7 +31,9 @@ def entries(machine: Machine, choice: Choice, repository: Repository | None) -> 
     found: list[RemoteFile] = []
     if repository:
         path = SOURCES[family]
-        found.append(RemoteFile(path, templates.text(path, url=repository.url, key=KEYS[family])))
+        url, suite, components = repository.deb
+        text = templates.text(path, url=url, suite=suite, components=" ".join(components), key=KEYS[family])
+        found.append(RemoteFile(path, text))
     if family == "debian":
         own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
         beside = repository is not None and not cuda

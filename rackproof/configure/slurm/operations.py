@@ -7,7 +7,7 @@ import hashlib
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 
 from pyinfra.api.command import StringCommand
@@ -24,6 +24,7 @@ from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
+from rackproof.core.secret import Secret
 from rackproof.errors import Refused
 from rackproof.remote.pyinfra_recording import RecordingConnector
 
@@ -40,13 +41,6 @@ class Seen:
     between: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A key that no message, log or difference shows."""
-
-    value: bytes = field(repr=False)
-
-
 def _seen(other: Host) -> Seen | None:
     before = time.time()
     state = other.get_fact(facts.SlurmNodeState)
@@ -59,14 +53,14 @@ def look(name: str) -> Seen | None:
 
 
 def _read_key(other: Host) -> Secret | None:
-    """Over sftp: verbosity may show the output of a command, never a file."""
+    """The key in base64. Over sftp: verbosity may show the output of a command, never a file."""
     buffer = BytesIO()
     try:
         if not other.get_file(KEY, buffer):
             return None
     except OSError:
         return None
-    return Secret(buffer.getvalue()) if buffer.getvalue() else None
+    return Secret(base64.b64encode(buffer.getvalue()).decode()) if buffer.getvalue() else None
 
 
 def _mark(*marks: str) -> str:
@@ -129,13 +123,13 @@ def bring_munge_key(controller: str) -> Commands:
             # Planned: the same run makes the key.
             yield StringCommand(_key_script(("munge.service",)), _stdin="")
         return
-    wanted = (hashlib.sha256(secret.value).hexdigest(), "400", "munge")
+    wanted = (hashlib.sha256(base64.b64decode(secret)).hexdigest(), "400", "munge")
     if seen.state.key == wanted:
         host.noop("the munge key is the controller's")
         return
     yield StringCommand(
         _key_script(("munge.service", "slurmd.service")),
-        _stdin=base64.b64encode(secret.value).decode() + "\n",
+        _stdin=f"{secret}\n",
     )
     rack_operations.forget(inventory.get_host(host.name), "slurm")
 

@@ -69,7 +69,7 @@ def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes |
         install=tuple(steps),
         modules=("beegfs",),
         proofs=(_transport(named),) if named.storage.transport else (),
-        downloads=tuple(d for d in (inputs.repository.key,) if d),
+        downloads=(inputs.repository.key,) if inputs.repository else (),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import Entry
+from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import STRICT, Policy
-from rackproof.configure.storage.inputs import Download, StorageClients
+from rackproof.configure.storage.inputs import StorageClients
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Storage

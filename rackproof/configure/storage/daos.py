@@ -103,7 +103,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
         install=tuple(steps),
         units=(Unit(AGENT),),
         proofs=(_transport(named),) if named.storage.transport else (),
-        downloads=tuple(d for d in (inputs.repository.key,) if d),
+        downloads=(inputs.repository.key,) if inputs.repository else (),
     )
 
 

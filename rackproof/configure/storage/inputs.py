@@ -8,72 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from rackproof.configure.inputs import Download, Repository, SecretSource
 from rackproof.configure.settings import Inputs
-
-
-class Download(Inputs):
-    """One file from a web server (or ``file://``), taken only with the right content."""
-
-    url: str = ""
-    """Where it is; empty: nothing is downloaded."""
-    sha256: str = ""
-    """Its SHA-256 in hexadecimal digits. There is no default and no way without."""
-
-    @field_validator("sha256")
-    @classmethod
-    def _digest(cls, value: str) -> str:
-        if value and (len(value) != 64 or set(value.lower()) - set("0123456789abcdef")):
-            raise ValueError("expected 64 hexadecimal digits")
-        return value.lower()
-
-    @model_validator(mode="after")
-    def _both(self) -> Download:
-        if bool(self.url) != bool(self.sha256):
-            raise ValueError("url and sha256 go together; sha256sum of the file, from where you trust it")
-        if self.url and not self.url.startswith(("https://", "http://", "file:///")):
-            raise ValueError("url: expected http(s):// or file:///")
-        return self
-
-    def __bool__(self) -> bool:
-        return bool(self.url)
-
-
-class Secret(Inputs):
-    """A secret of the controller, named and never written into the inventory. It is not shown and not recorded."""
-
-    environment: str = ""
-    """Name of an environment variable of the controller that has it."""
-    file: str = ""
-    """Path of a file on the controller that has it; mode 600 or stricter."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Secret:
-        if self.environment and self.file:
-            raise ValueError("give environment or file, not both")
-        return self
-
-    def __bool__(self) -> bool:
-        return bool(self.environment or self.file)
-
-
-class Repository(Inputs):
-    """A signed package repository of a vendor."""
-
-    source: str = ""
-    """Debian: what a ``deb`` line has behind its options (``https://host/path suite component``). RHEL: baseurl."""
-    key: Download = Download()
-    """The key that signs it, as the vendor publishes it. Pinned: a key that changed stops the run on its node."""
-
-    @model_validator(mode="after")
-    def _signed(self) -> Repository:
-        if self.source and not self.key:
-            raise ValueError("a repository needs its key (url and sha256): unsigned packages are not installed")
-        return self
-
-    def __bool__(self) -> bool:
-        return bool(self.source)
 
 
 class Cache(Inputs):
@@ -108,9 +46,9 @@ class Nfs(Inputs):
 
     driver: Literal["kernel", "vastnfs", "dellnfs"] = "kernel"
     """``vastnfs``: VAST's client; ``dellnfs``: PowerScale's multipath client. Both replace sunrpc and what is on it."""
-    bundle: Download = Download()
+    bundle: Download | None = None
     """Source of the vendor's client (tar), which is built for the running kernel with its own ``build.sh bin``."""
-    package: Download = Download()
+    package: Download | None = None
     """Instead of the bundle: a package that was built for exactly the running kernel."""
     version: str = ""
     """What /sys/module/sunrpc/parameters/nfs_bundle_version begins with, e.g. ``4.0.35``."""
@@ -175,11 +113,11 @@ class Weka(Inputs):
 class Lustre(Inputs):
     """Lustre and its network, LNet."""
 
-    repository: Repository = Repository()
+    repository: Repository | None = None
     packages: dict[str, str] = Field(default_factory=dict)
     """Name to exact version (empty: any). Default by family: ``kmod-lustre-client``, ``lustre-client`` (RHEL) and
     ``lustre-client-modules-KERNEL``, ``lustre-client-utils`` (Debian)."""
-    source: Download = Download()
+    source: Download | None = None
     """Sources (tar) to build from instead: with DOCA there is no package that fits."""
     ofed: str = "/usr/src/ofa_kernel/default"
     """Where DOCA's kernel headers are; the build uses them when they are there (``--with-o2ib``)."""
@@ -210,11 +148,11 @@ class BeeGfs(Inputs):
 
     version: Literal[7, 8] = 8
     """Major version, which decides about packages and tools. Default: 8, the present one."""
-    repository: Repository = Repository()
+    repository: Repository | None = None
     packages: dict[str, str] = Field(default_factory=dict)
     """Name to exact version. Default: 8: beegfs-client, beegfs-tools; 7: beegfs-client, beegfs-helperd, beegfs-utils;
     with RDMA also libbeegfs-ib."""
-    auth: Secret = Secret()
+    auth: SecretSource | None = None
     """The shared secret of the file system (conn.auth)."""
     auth_disabled: bool = False
     """The file system has none. Has to be said: BeeGFS refuses to start without either."""
@@ -247,7 +185,7 @@ class BeeGfs(Inputs):
 class Scale(Inputs):
     """IBM Storage Scale."""
 
-    repository: Repository = Repository()
+    repository: Repository | None = None
     version: str = ""
     """Of all packages, e.g. ``5.2.3-1``."""
     packages: tuple[str, ...] = (
@@ -263,7 +201,7 @@ class Scale(Inputs):
     """remote: name of the owning cluster."""
     remote_contacts: tuple[str, ...] = ()
     """remote: nodes of the owning cluster that are asked first."""
-    remote_key: Download = Download()
+    remote_key: Download | None = None
     """remote: the owning cluster's public key."""
     remote_device: str = ""
     """remote: the file system's name there; empty: the same."""
@@ -282,7 +220,7 @@ class CephFs(Inputs):
     """Of the cluster (``ceph fsid``)."""
     user: str = "rackproof"
     """Ceph user without ``client.``. Default: the one that the kit makes on its own cluster."""
-    secret: Secret = Secret()
+    secret: SecretSource | None = None
     """The user's key."""
     ms_mode: Literal["legacy", "crc", "secure", "prefer-crc", "prefer-secure"] = "prefer-crc"
     """Messenger 2 with checksums, the cluster's own default; the kernel's is still messenger 1."""
@@ -291,7 +229,7 @@ class CephFs(Inputs):
 class Daos(Inputs):
     """DAOS: the agent, and dfuse."""
 
-    repository: Repository = Repository()
+    repository: Repository | None = None
     packages: dict[str, str] = Field(default_factory=lambda: {"daos-client": ""})
     """Name to exact version."""
     port: int = 10001

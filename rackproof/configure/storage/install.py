@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.package_transaction.transaction import (
     RUNNING_KERNEL,
     STRICT,
@@ -17,7 +18,6 @@ from rackproof.configure.package_transaction.transaction import (
     transaction_script,
 )
 from rackproof.configure.storage.client import ClientNode
-from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.steps import Step
 from rackproof.errors import DeclarationError
 
@@ -55,7 +55,8 @@ def repository(name: str, source: Repository, family: str, key: str) -> tuple[St
         lines.append(f"gpgkey=file://{ring}")
     else:
         path = f"/etc/apt/sources.list.d/rackproof-{name}.list"
-        lines = [f"deb [signed-by={ring}] {source.source}"]
+        url, suite, components = source.deb
+        lines = [" ".join((f"deb [signed-by={ring}]", url, suite, *components))]
     text = shlex.quote("\n".join(["# Written by rackproof.", *lines]))
     return (
         Step(
@@ -103,7 +104,7 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str, policy
 
 
 def software(
-    name: str, wanted: Mapping[str, str], source: Repository, family: str, key: str, around: ClientNode
+    name: str, wanted: Mapping[str, str], source: Repository | None, family: str, key: str, around: ClientNode
 ) -> tuple[Step, ...]:
     """Packages, from a vendor's repository where one is given. What a version set brings, it brings from its own
     repositories: neither is asked for again. Raises DeclarationError where the two want different versions.

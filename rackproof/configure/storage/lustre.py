@@ -6,6 +6,7 @@ import shlex
 
 from rackproof import shell
 from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
@@ -96,7 +97,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
         modules=("lnet",),
         units=(Unit(LNET, proof=f"timeout -k 2 15 lctl list_nids | grep -q '@{network}$'"),),
         proofs=(_transport(named, network),) if named.storage.transport else (),
-        downloads=tuple(d for d in (inputs.source, inputs.repository.key) if d),
+        downloads=tuple(d for d in (inputs.source, inputs.repository and inputs.repository.key) if d),
     )
 
 
@@ -136,7 +137,7 @@ def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
 {build}
 {install_built('"$work"/*client*.rpm' if family == "rhel" else '"$work"/debs/*client*.deb', family, around.policy)}
 mkdir -p {BUILT_STAMP.rpartition("/")[0]}
-{stamp(inputs)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
+{stamp(inputs.source, inputs.ofed)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
     return [
         *(repository("lustre", inputs.repository, family, KEY) if inputs.repository else ()),
@@ -144,18 +145,18 @@ mkdir -p {BUILT_STAMP.rpartition("/")[0]}
         packages("Lustre's build", tools, family, KEY, around.policy),
         Step(
             name="Build of Lustre",
-            holds=f'[ "$({stamp(inputs)})" = "$(cat {BUILT_STAMP})" ]',
+            holds=f'[ "$({stamp(inputs.source, inputs.ofed)})" = "$(cat {BUILT_STAMP})" ]',
             script=script,
             otherwise="not built for this kernel and these drivers; see above, and the release's list of kernels",
         ),
     ]
 
 
-def stamp(inputs: Lustre) -> str:
+def stamp(source: Download, ofed: str) -> str:
     """Shell command: what a build depends on. Another kernel or DOCA means another build."""
     return (
-        f'echo {inputs.source.sha256[:12]} "$(uname -r)" '
-        f'"$(cat {inputs.ofed}/.ofed_version {inputs.ofed}/build_release 2>/dev/null | sha256sum | cut -c1-12)"'
+        f'echo {source.sha256[:12]} "$(uname -r)" '
+        f'"$(cat {ofed}/.ofed_version {ofed}/build_release 2>/dev/null | sha256sum | cut -c1-12)"'
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import shlex
 
 from rackproof import shell
+from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import STRICT, Policy
-from rackproof.configure.storage.inputs import Download, Nfs
+from rackproof.configure.storage.inputs import Nfs
 from rackproof.configure.storage.install import fetch, install_built, install_download, kernel_headers, place
 from rackproof.configure.storage.steps import Step
 from rackproof.errors import DeclarationError
@@ -25,20 +26,20 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
     driver = inputs.driver
     if driver == "kernel":
         return ()
-    if bool(inputs.bundle) == bool(inputs.package):
+    download = inputs.bundle or inputs.package
+    if download is None or (inputs.bundle and inputs.package):
         raise DeclarationError(
             f"{KEY}: driver {driver} needs either bundle (sources) or package, each with url and sha256"
         )
-    source = inputs.bundle or inputs.package
-    built = _built(driver, source)
+    built = _built(driver, download)
     unused = shell.script(__name__, "nfs_unused")
     loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"
     found = [
         Step(
             name=f"Client {driver}",
             holds=built,
-            script=f"{unused}\n{_install(inputs, family, policy)}\nmkdir -p {STAMP}\n"
-            f'echo "$(uname -r)" {source.sha256[:12]} >{STAMP}/{driver}.new\n'
+            script=f"{unused}\n{_install(inputs, download, family, policy)}\nmkdir -p {STAMP}\n"
+            f'echo "$(uname -r)" {download.sha256[:12]} >{STAMP}/{driver}.new\n'
             f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
             otherwise=f"not installed; does {KEY} fit the running kernel and its RDMA drivers (--no-ofed in "
             "build_options with the kernel's own)?",
@@ -59,18 +60,18 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
     return (kernel_headers(family, driver, policy), *found) if inputs.bundle else tuple(found)
 
 
-def _built(driver: str, source: Download) -> str:
-    return f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {source.sha256[:12]}" ] && command -v {driver}-ctl'
+def _built(driver: str, download: Download) -> str:
+    return f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {download.sha256[:12]}" ] && command -v {driver}-ctl'
 
 
-def _install(inputs: Nfs, family: str, policy: Policy) -> str:
+def _install(inputs: Nfs, download: Download, family: str, policy: Policy) -> str:
     initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
     if inputs.package:
-        return f"{install_download(inputs.package, family, policy)}\n{initramfs}"
+        return f"{install_download(download, family, policy)}\n{initramfs}"
     kind = "rpm" if family == "rhel" else "deb"
-    unpack = shell.script(__name__, "unpack", sources=place(inputs.bundle))
+    unpack = shell.script(__name__, "unpack", sources=place(download))
     log = f"/var/log/rackproof-{inputs.driver}-build.log"
-    return f"""{fetch(inputs.bundle)}
+    return f"""{fetch(download)}
 {unpack}
 {shell.script(__name__, "multipath_build", *inputs.build_options, log=log)}
 {install_built(f'"$work"/dist/*.{kind}', family, policy)}

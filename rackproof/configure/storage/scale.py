@@ -100,7 +100,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
             *_verbs(named, inputs, around.node),
         ),
         proofs=_proofs(named),
-        downloads=tuple(d for d in (inputs.repository.key, inputs.remote_key) if d),
+        downloads=tuple(d for d in (inputs.repository and inputs.repository.key, inputs.remote_key) if d),
     )
 
 

@@ -6,11 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-from rackproof.configure.storage.inputs import Secret
+from rackproof.configure.inputs import SecretSource
 from rackproof.errors import InventoryError
 
 
-def read_secret(secret: Secret, key: str) -> bytes:
+def read_secret(secret: SecretSource, key: str) -> bytes:
     """The content; never part of a message. A secret of a file is taken byte by byte.
 
     Raises InventoryError when there is none, or when others could have read or written it.

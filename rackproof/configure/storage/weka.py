@@ -9,10 +9,11 @@ from __future__ import annotations
 import shlex
 
 from rackproof import shell
+from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import fetch_function
 from rackproof.configure.storage.client import Client, ClientNode, NamedStorage, simple_mount
-from rackproof.configure.storage.inputs import Download, Weka
+from rackproof.configure.storage.inputs import Weka
 from rackproof.configure.storage.install import place
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.containers import downloads
-from rackproof.configure.containers.inputs import Download
 from rackproof.configure.gpu import scripts as gpu
+from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import CACHE, STRICT, Package, Policy
 from rackproof.configure.packages import install_script
 from rackproof.configure.storage import install as storage
-from rackproof.configure.storage.inputs import Download as StorageDownload
 from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
@@ -56,7 +55,7 @@ def _file(apt: RealApt, version: str) -> dict[str, str]:
 
 
 def of_storage_file(apt: RealApt, version: str, policy: Policy) -> str:
-    return storage.install_download(StorageDownload(**_file(apt, version)), "debian", policy)
+    return storage.install_download(Download(**_file(apt, version)), "debian", policy)
 
 
 def of_containers(apt: RealApt, version: str, policy: Policy) -> str:

@@ -19,6 +19,7 @@ from rackproof.configure.containers.user import UserState
 from rackproof.configure.gpu import facts as gpu_facts
 from rackproof.configure.gpu import operations as gpu
 from rackproof.configure.gpu import scripts
+from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
 from rackproof.configure.package_transaction.transaction import Package
@@ -28,7 +29,6 @@ from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.slurm import operations as slurm
 from rackproof.configure.storage import operations as storage
 from rackproof.configure.storage.facts import Holding
-from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.install import repository
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.versions import facts as version_facts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rackproof.configure.facts import Marks
+from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.storage import plan as storage_client
-from rackproof.configure.storage.inputs import Download, Repository
 from rackproof.configure.storage.install import downloaded, kernel_headers, local_package, module, packages, repository
 from rackproof.configure.storage.steps import Step, script_of
 from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor

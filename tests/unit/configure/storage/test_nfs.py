@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.inputs import SecretSource
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage import catalogue, cephfs, nfs
 from rackproof.configure.storage.client import ClientNode, NamedStorage, in_turn
-from rackproof.configure.storage.inputs import Secret, StorageClients
+from rackproof.configure.storage.inputs import StorageClients
 from rackproof.configure.storage.secrets import read_secret
 from rackproof.configure.storage.steps import parse_holding
 from rackproof.core.architecture import Storage
@@ -139,30 +140,33 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
     file.write_bytes(b"\xff\x00secret")
     file.chmod(0o640)
     with pytest.raises(InventoryError, match="others may read it; chmod 600") as caught:
-        read_secret(Secret(file=str(file)), "k")
+        read_secret(SecretSource(file=str(file)), "k")
     assert "secret" not in str(caught.value).replace(str(file), "")
     file.chmod(0o600)
-    assert read_secret(Secret(file=str(file)), "k") == b"\xff\x00secret"
+    assert read_secret(SecretSource(file=str(file)), "k") == b"\xff\x00secret"
     with pytest.raises(InventoryError, match="No such file"):
-        read_secret(Secret(file=str(tmp_path / "none")), "k")
+        read_secret(SecretSource(file=str(tmp_path / "none")), "k")
     monkeypatch.delenv("RP_TEST", raising=False)
     with pytest.raises(InventoryError, match="RP_TEST is not set"):
-        read_secret(Secret(environment="RP_TEST"), "k")
+        read_secret(SecretSource(environment="RP_TEST"), "k")
     monkeypatch.setenv("RP_TEST", "abc")
-    assert read_secret(Secret(environment="RP_TEST"), "k") == b"abc"
+    assert read_secret(SecretSource(environment="RP_TEST"), "k") == b"abc"
 
 
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
         ({"nsf": {}}, "storage_clients.nsf: no such input; did you mean 'nfs'?"),
-        ({"nfs": {"bundle": {"url": "http://h/x"}}}, "url and sha256 go together"),
-        ({"nfs": {"bundle": {"url": "ftp://h/x", "sha256": "0" * 64}}}, "expected http"),
+        ({"nfs": {"bundle": {"url": "http://h/x"}}}, "storage_clients.nfs.bundle.sha256: field required"),
+        (
+            {"nfs": {"bundle": {"url": "ftp://h/x", "sha256": "0" * 64}}},
+            "bundle.url: string should match pattern",
+        ),
         ({"nfs": {"bundle": {"url": "http://h/x", "sha256": "xyz"}}}, "expected 64 hexadecimal digits"),
         ({"nfs": {"cache": {"bcull": 40}}}, "stop < cull < run"),
         ({"weka": {"net": ["udp"]}}, "net udp goes alone"),
-        ({"beegfs": {"repository": {"source": "https://h"}}}, "unsigned packages are not installed"),
-        ({"beegfs": {"auth": {"file": "a", "environment": "b"}}}, "not both"),
+        ({"beegfs": {"repository": {"source": "https://h"}}}, "storage_clients.beegfs.repository.key: field required"),
+        ({"beegfs": {"auth": {"file": "a", "environment": "b"}}}, "give either environment or file"),
         ({"beegfs": {"version": 9}}, "storage_clients.beegfs.version"),
     ],
 )

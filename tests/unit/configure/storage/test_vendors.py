@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.inputs import Download
 from rackproof.configure.storage import beegfs, catalogue, daos, lustre, multipath, scale, weka
 from rackproof.configure.storage.client import ClientNode, NamedStorage
-from rackproof.configure.storage.inputs import Download, Nfs, StorageClients
+from rackproof.configure.storage.inputs import Nfs, StorageClients
 from rackproof.configure.storage.steps import Step, script_of
 from rackproof.core.architecture import Storage
 from rackproof.errors import DeclarationError

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from rackproof.configure.storage.inputs import Download
+from rackproof.configure.inputs import Download
 from rackproof.configure.storage.steps import Step, holding_command, parse_holding, script_of
 from tests.unit.configure.package_managers import stand_ins
 

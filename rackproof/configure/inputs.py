@@ -1,0 +1,67 @@
+"""Parts of inputs that several concerns share: a download, a package repository, where a secret is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import StringConstraints, field_validator, model_validator
+
+from rackproof.configure.settings import Inputs
+from rackproof.core.versions.models import Url
+
+
+class Download(Inputs):
+    """One file from a web server (or ``file://``), used only if its digest is right."""
+
+    url: Url
+    """URL of the file; in a rack without Internet access, of the site's mirror."""
+    sha256: str
+    """SHA-256 of the file in hexadecimal digits, compared before the file is used."""
+
+    @field_validator("sha256")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        if len(value) != 64 or set(value.lower()) - set("0123456789abcdef"):
+            raise ValueError("expected 64 hexadecimal digits; sha256sum of the file, from where you trust it")
+        return value.lower()
+
+
+class Repository(Inputs):
+    """A signed package repository of a vendor."""
+
+    source: Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+( [^\s\"'\\]+)*$")]
+    """Debian: the end of a ``deb`` line (``https://host/path suite component``); a URL alone is a flat repository
+    (suite ``/``). RHEL: baseurl."""
+    key: Download
+    """The key that signs it, as the vendor publishes it. Pinned: a key that changed stops the run on its node."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_spelling(cls, plain: Any) -> Any:
+        """``url``, ``key_url`` and ``key_sha256`` were the keys of ``gpu_stack.repository`` once."""
+        if not isinstance(plain, dict) or "url" not in plain or {"source", "key"} & set(plain):
+            return plain
+        key = {name.removeprefix("key_"): value for name, value in plain.items() if name.startswith("key_")}
+        rest = {name: value for name, value in plain.items() if name != "url" and not name.startswith("key_")}
+        return {"source": plain["url"], "key": key, **rest}
+
+    @property
+    def deb(self) -> tuple[str, str, tuple[str, ...]]:
+        """URL, suite and components for apt."""
+        url, suite, *components = self.source.split() if " " in self.source else (self.source, "/")
+        return url, suite, tuple(components)
+
+
+class SecretSource(Inputs):
+    """Where the controller finds a secret, which is never in the inventory, shown or recorded. One of the two."""
+
+    environment: str = ""
+    """Name of an environment variable of the controller."""
+    file: str = ""
+    """Path of a file on the controller; mode 600 or stricter."""
+
+    @model_validator(mode="after")
+    def _one(self) -> SecretSource:
+        if bool(self.environment) == bool(self.file):
+            raise ValueError("give either environment or file")
+        return self
