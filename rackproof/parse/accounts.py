@@ -75,16 +75,16 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
     if last != USERS_END or checked is None:
         raise ParseError("getent", f"the answer is cut off after {excerpt(last)}")
     blocks: dict[str, tuple[PasswdEntry, dict[str, list[str]]] | None] = {}
-    said: dict[str, list[str]] | None = None
+    fields: dict[str, list[str]] | None = None
     for line in lines[1:]:
         key, _, value = line.partition(" ")
         if key == "absent" and value not in blocks:
-            blocks[value], said = None, None
+            blocks[value], fields = None, None
         elif key == "user" and value.partition(":")[0] not in blocks:
-            entry, said = parse_passwd_entry(value), {}
-            blocks[entry.name] = (entry, said)
-        elif key in ("groups", "path", "key", "rule", "sudo") and said is not None:
-            said.setdefault(key, []).append(value)
+            entry, fields = parse_passwd_entry(value), {}
+            blocks[entry.name] = (entry, fields)
+        elif key in ("groups", "path", "key", "rule", "sudo") and fields is not None:
+            fields.setdefault(key, []).append(value)
         else:
             raise ParseError("getent", f"not about an account: {excerpt(line)}")
     if tuple(blocks) != names:
@@ -93,13 +93,13 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
     return Accounts({name: block and _account(*block) for name, block in blocks.items()}, good)
 
 
-def _account(entry: PasswdEntry, said: Mapping[str, list[str]]) -> Account:
+def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
     name = entry.name
-    groups, sudo = said.get("groups", []), said.get("sudo", [])
+    groups, sudo = fields.get("groups", []), fields.get("sudo", [])
     if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
         raise ParseError("getent", f"{name}: no groups, or no word of sudo")
     refused = None
-    for path in said.get("path", []):
+    for path in fields.get("path", []):
         match = re.fullmatch(r"(\S+) ([0-7]{3,4}) (/.*)", path)
         if match is None:
             raise ParseError("stat", f"{name}: no owner and mode: {excerpt(path)}")
@@ -109,8 +109,8 @@ def _account(entry: PasswdEntry, said: Mapping[str, list[str]]) -> Account:
         uid=entry.uid,
         shell=entry.shell,
         groups=frozenset(groups[0].split()),
-        keys=tuple(said.get("key", ())),
+        keys=tuple(fields.get("key", ())),
         readable=refused,
-        sudo=tuple(said.get("rule", ())),
+        sudo=tuple(fields.get("rule", ())),
         may_sudo={"yes": True, "no": False, "absent": None}[sudo[0]],
     )

@@ -25,8 +25,8 @@ class CephStatus:
 
 def parse_ceph_status(body: str) -> CephStatus:
     """``ceph -s -f json``."""
-    found = find_json("ceph", body, lambda value: isinstance(value, dict) and "health" in value)
-    status = Json("ceph", "", found.value)
+    document = find_json("ceph", body, lambda value: isinstance(value, dict) and "health" in value)
+    status = Json("ceph", "", document.value)
     health, osds = status.child("health"), status.child("osdmap")
     listed = health.child("checks") if health.has("checks") else Json("ceph", "", {})
     checks = {code: listed.child(code) for code in listed.values}
@@ -51,6 +51,6 @@ def parse_ceph_status(body: str) -> CephStatus:
 
 def parse_ceph_pool_sizes(output: str) -> dict[str, int]:
     """``ceph osd dump -f json``: copies that each pool keeps."""
-    found = find_json("ceph", output, lambda value: isinstance(value, dict) and "pools" in value)
-    pools = Json("ceph", "", found.value).children("pools")
+    document = find_json("ceph", output, lambda value: isinstance(value, dict) and "pools" in value)
+    pools = Json("ceph", "", document.value).children("pools")
     return {pool.string("pool_name"): pool.integer("size") for pool in pools}

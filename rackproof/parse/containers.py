@@ -132,17 +132,17 @@ def parse_enroot_version(output: str | bytes) -> str:
 def parse_cdi_list(output: str | bytes) -> frozenset[str]:
     """``nvidia-ctk cdi list``, stderr with stdout: names of devices, as many as it says that it found."""
     tool = "nvidia-ctk"
-    said: int | None = None
+    announced: int | None = None
     names = set()
     for line in whole_lines(tool, output):
         if match := re.search(r"Found (\d+) CDI devices", line):
-            said = int(match[1])
+            announced = int(match[1])
         elif re.fullmatch(r"[a-z0-9.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+", line.strip()):
             names.add(line.strip())
-    if said is None:
+    if announced is None:
         raise ParseError(tool, f"no number of devices: {excerpt(str(output))}")
-    if len(names) != said:
-        raise ParseError(tool, f"{said} devices found, {len(names)} listed")
+    if len(names) != announced:
+        raise ParseError(tool, f"{announced} devices found, {len(names)} listed")
     return frozenset(names)
 
 
@@ -197,12 +197,12 @@ def parse_inside(output: str | bytes) -> Inside:
         raise ParseError(tool, "no capabilities in /proc/self/status")
     if len(uid) != 1 or len(memlock) != 1:
         raise ParseError(tool, "no user, or no limit of pinned memory")
-    found: dict[str, tuple[int, bool]] = {}
+    access: dict[str, tuple[int, bool]] = {}
     for line in folders:
         words = line.split(" ", 2)
         if len(words) != 3 or words[1] not in ("rw", "no"):
             raise ParseError(tool, f"no folder: {excerpt(line)}")
-        found[words[2]] = (integer(tool, "owner", words[0], minimum=-1), words[1] == "rw")
+        access[words[2]] = (integer(tool, "owner", words[0], minimum=-1), words[1] == "rw")
     return Inside(
         mounts=parse_mountinfo("".join(f"{line}\n" for line in mountinfo)),
         capabilities=capabilities,
@@ -210,5 +210,5 @@ def parse_inside(output: str | bytes) -> Inside:
         uid=integer(tool, "user", uid[0]),
         devices=frozenset(devices),
         memlock_kib=None if memlock[0] == "unlimited" else integer(tool, "limit", memlock[0]),
-        folders=found,
+        folders=access,
     )

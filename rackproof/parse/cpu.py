@@ -12,15 +12,15 @@ from rackproof.parse.text import excerpt, whole_lines
 
 def parse_microcode(lines: list[str]) -> dict[str, int]:
     """``uniq -c`` of the revisions in /proc/cpuinfo: revision and number of processors."""
-    found = {}
+    counts = {}
     for line in lines:
         match = re.fullmatch(r" *(\d{1,6}) (0x[0-9a-f]{1,16})", line)
         if match is None:
             raise ParseError("/proc/cpuinfo", f"no revision: {excerpt(line)}")
-        found[match[2]] = int(match[1])
-    if not found:
+        counts[match[2]] = int(match[1])
+    if not counts:
         raise ParseError("/proc/cpuinfo", "no revision of microcode")
-    return found
+    return counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ class DiagResult:
 
 def parse_dcgm_diag(output: str | bytes) -> tuple[DiagResult, ...]:
     """Every result of every test; at least one."""
-    found = find_json(TOOL, output, lambda value: isinstance(value, dict) and any(title in value for title in _TITLES))
-    root = Json(TOOL, "", found.value)
+    document = find_json(
+        TOOL, output, lambda value: isinstance(value, dict) and any(title in value for title in _TITLES)
+    )
+    root = Json(TOOL, "", document.value)
     title = next(title for title in _TITLES if title in root.values)
     results: list[DiagResult] = []
     for category in root.child(title).children("test_categories"):

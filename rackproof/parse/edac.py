@@ -31,12 +31,12 @@ def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
     *lines, last = whole_lines("edac", output)
     if last != "end of edac":
         raise ParseError("edac", f"the answer is cut off after {excerpt(last)}")
-    found = []
+    controllers = []
     for line in lines:
         match = re.fullmatch(r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})", line)
         if match is None:
             raise ParseError("edac", f"no counters: {excerpt(line)}")
-        found.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
-    if len({controller.name for controller in found}) != len(found):
+        controllers.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
+    if len({controller.name for controller in controllers}) != len(controllers):
         raise ParseError("edac", "a controller stands there twice")
-    return tuple(found)
+    return tuple(controllers)

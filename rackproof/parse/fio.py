@@ -91,8 +91,8 @@ class FioResult:
 
 def parse_fio(output: str | bytes) -> FioResult:
     """Read the JSON document out of fio's output; warnings and notes may surround it."""
-    found = find_json(TOOL, output, lambda value: isinstance(value, dict) and "fio version" in value)
-    document = Json(TOOL, "", found.value)
+    parsed = find_json(TOOL, output, lambda value: isinstance(value, dict) and "fio version" in value)
+    document = Json(TOOL, "", parsed.value)
     version = _VERSION.fullmatch(document.string("fio version"))
     if version is None:
         document.refuse("fio version", "is no version")
@@ -105,7 +105,7 @@ def parse_fio(output: str | bytes) -> FioResult:
     sums = [job for job in entries if remote and job.jobname == _ALL_CLIENTS]
     if len(sums) > 1:
         raise ParseError(TOOL, f"{len(sums)} sums over all clients")
-    lines = (line.strip() for line in (found.before + "\n" + found.after).splitlines())
+    lines = (line.strip() for line in (parsed.before + "\n" + parsed.after).splitlines())
     return FioResult(
         version=version[1],
         jobs=tuple(job for job in entries if job not in sums),

@@ -14,16 +14,16 @@ class Zone:
 
 def parse_active_zones(lines: Sequence[str]) -> dict[str, Zone]:
     """``firewall-cmd --get-active-zones``: a name, and below it, indented, its interfaces and sources."""
-    found: dict[str, Zone] = {}
+    zones: dict[str, Zone] = {}
     name = ""
     for line in lines:
         if not line.startswith(" "):
             name = line.split()[0] if line.split() else ""
-            found[name] = Zone()
+            zones[name] = Zone()
         elif name:
             key, _, values = line.strip().partition(":")
-            zone = found[name]
+            zone = zones[name]
             interfaces = tuple(values.split()) if key == "interfaces" else zone.interfaces
             sources = tuple(values.split()) if key == "sources" else zone.sources
-            found[name] = Zone(interfaces, sources)
-    return found
+            zones[name] = Zone(interfaces, sources)
+    return zones

@@ -49,7 +49,9 @@ def parse_installed_versions(text: str) -> Captured:
             raise ValueError(f"no firmware of an adapter: {line!r}")
         firmware.setdefault(psid, set()).add(version)
     built = [
-        each.name for each in parse_dkms_status(parts[2]) if (each.kernel, each.state) == (machine.kernel, "installed")
+        module.name
+        for module in parse_dkms_status(parts[2])
+        if (module.kernel, module.state) == (machine.kernel, "installed")
     ]
     return Captured(
         machine,

@@ -106,7 +106,7 @@ def find_json(
     """
     text = text_of(tool, output)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    found: Found | None = None
+    document: Found | None = None
     complaint = f"no JSON document; the output ends with {last_words(text)}"
     position = 0
     while match := start.search(text, position):
@@ -120,12 +120,12 @@ def find_json(
         position = end
         if not accept(value):
             continue
-        if found is not None:
+        if document is not None:
             raise ParseError(tool, "more than one JSON document")
-        found = Found(value, text[:begin], text[end:])
-    if found is None:
+        document = Found(value, text[:begin], text[end:])
+    if document is None:
         raise ParseError(tool, complaint)
-    return found
+    return document
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -32,7 +32,9 @@ def parse_cmdline(body: str) -> tuple[str, ...]:
 def in_cmdline(argument: str, cmdline: tuple[str, ...]) -> bool:
     """Dashes and underscores in names are the same to the kernel; a name alone stands for every value of it."""
     name, equals, value = _split(argument)
-    return any(found[0] == name and (not equals or found[1:] == (equals, value)) for found in map(_split, cmdline))
+    return any(
+        argument[0] == name and (not equals or argument[1:] == (equals, value)) for argument in map(_split, cmdline)
+    )
 
 
 def _split(argument: str) -> tuple[str, str, str]:
@@ -90,12 +92,12 @@ def parse_vulnerabilities(output: str) -> dict[str, str]:
     *lines, last = whole_lines("sysfs", output)
     if last != "end of vulnerabilities" or not lines:
         raise ParseError("sysfs", f"no vulnerabilities: {excerpt(output)}")
-    found = {}
+    vulnerabilities = {}
     for line in lines:
         match = re.fullmatch(
             r"([a-z0-9_]+): ((?:KVM: )?(?:Not affected|Vulnerable|Mitigation|Processor vulnerable|Unknown).*)", line
         )
         if match is None:
             raise ParseError("sysfs", f"no vulnerability: {excerpt(line)}")
-        found[match[1]] = match[2]
-    return found
+        vulnerabilities[match[1]] = match[2]
+    return vulnerabilities

@@ -111,5 +111,5 @@ def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
 
 def events_in(messages: tuple[Message, ...], names: tuple[str, ...]) -> dict[str, tuple[Message, ...]]:
     """Messages of these kinds, by kind; kinds that did not occur are left out."""
-    found = {name: tuple(m for m in messages if EVENTS[name].pattern.search(m.text)) for name in names}
-    return {name: several for name, several in found.items() if several}
+    events = {name: tuple(m for m in messages if EVENTS[name].pattern.search(m.text)) for name in names}
+    return {name: several for name, several in events.items() if several}

@@ -26,15 +26,15 @@ def parse_login_limits(output: str) -> dict[str, Pair]:
     *lines, last = whole_lines("ulimit", output)
     if last != LOGIN_END:
         raise ParseError("ulimit", f"the answer is cut off after {excerpt(last)}")
-    found: dict[str, Pair] = {}
+    limits: dict[str, Pair] = {}
     for line in lines[-3:]:
         match = re.fullmatch(r"(nofile|nproc|stack) (unlimited|\d+) (unlimited|\d+)", line)
-        if match is None or match[1] in found:
+        if match is None or match[1] in limits:
             raise ParseError("ulimit", f"no limit: {excerpt(line)}")
-        found[match[1]] = (match[2], match[3])
-    if len(found) != 3:
+        limits[match[1]] = (match[2], match[3])
+    if len(limits) != 3:
         raise ParseError("ulimit", "not all limits")
-    return found
+    return limits
 
 
 DAEMON_END: Final = "end of limits"
@@ -72,14 +72,14 @@ def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon
     if last != DAEMON_END:
         raise ParseError("systemctl", f"the answer is cut off after {excerpt(last)}")
     names = {name: key for key, (name, _) in PROCESS_LIMITS.items()}
-    found: dict[str, tuple[str, bool, dict[str, Pair]]] = {}
+    daemons: dict[str, tuple[str, bool, dict[str, Pair]]] = {}
     current: dict[str, Pair] | None = None
     for line in lines:
         if match := re.fullmatch(r"unit (\S+) ([a-z]+) (\d+)", line):
-            if match[1] in found:
+            if match[1] in daemons:
                 raise ParseError("systemctl", f"{match[1]} is there twice")
             current = {}
-            found[match[1]] = (match[2], match[3] != "0", current)
+            daemons[match[1]] = (match[2], match[3] != "0", current)
         elif match := re.fullmatch(r"(Max [a-z ]+?)\s{2,}(unlimited|\d+)\s+(unlimited|\d+)(?:\s+\S+)?\s*", line):
             if current is None:
                 raise ParseError("systemctl", f"limits of no unit: {excerpt(line)}")
@@ -87,9 +87,9 @@ def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon
                 current[names[match[1]]] = (match[2], match[3])
         elif not line.startswith("Limit "):
             raise ParseError("/proc/PID/limits", f"no limit: {excerpt(line)}")
-    for unit, (_, runs, limits) in found.items():
+    for unit, (_, runs, limits) in daemons.items():
         if runs and limits.keys() != PROCESS_LIMITS.keys():
             raise ParseError("/proc/PID/limits", f"not all limits of {unit}")
-    if tuple(found) != units:
-        raise ParseError("systemctl", f"answered for {len(found)} of {len(units)} units")
-    return {unit: Daemon(state, limits) for unit, (state, _, limits) in found.items()}
+    if tuple(daemons) != units:
+        raise ParseError("systemctl", f"answered for {len(daemons)} of {len(units)} units")
+    return {unit: Daemon(state, limits) for unit, (state, _, limits) in daemons.items()}

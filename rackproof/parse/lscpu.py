@@ -44,7 +44,7 @@ def parse_lscpu(output: str | bytes) -> Processors:
     lists = [fields.get(name) for name in fields if re.fullmatch(r"NUMA node\d+ CPU\(s\)", name)]
     if len(lists) != nodes:
         raise ParseError(_TOOL, f"{nodes} NUMA nodes and processors of {len(lists)}")
-    found = Processors(
+    processors = Processors(
         model=fields.get("Model name"),
         sockets=_number(fields, "Socket(s)"),
         cores_per_socket=_number(fields, "Core(s) per socket"),
@@ -53,9 +53,11 @@ def parse_lscpu(output: str | bytes) -> Processors:
         offline=len(processor_list(_TOOL, fields.get("Off-line CPU(s) list") or "")),
         numa_nodes=sum(1 for text in lists if text),
     )
-    if found.online + found.offline != _number(fields, "CPU(s)") or not found.online:
-        raise ParseError(_TOOL, f"{fields['CPU(s)']} processors, {found.online} on line, {found.offline} off line")
-    return found
+    if processors.online + processors.offline != _number(fields, "CPU(s)") or not processors.online:
+        raise ParseError(
+            _TOOL, f"{fields['CPU(s)']} processors, {processors.online} on line, {processors.offline} off line"
+        )
+    return processors
 
 
 def _fields(entries: Any) -> Iterator[tuple[str, str | None]]:

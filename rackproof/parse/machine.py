@@ -56,12 +56,12 @@ def parse_machine(lines: Sequence[str]) -> Machine:
 
 
 def _os_release(lines: Sequence[str]) -> dict[str, str]:
-    found = {}
+    values = {}
     for line in lines:
         key, equals, value = line.partition("=")
         if equals:
-            found[key] = "".join(shlex.split(value))
-    return found
+            values[key] = "".join(shlex.split(value))
+    return values
 
 
 def _pci(line: str) -> Pci:

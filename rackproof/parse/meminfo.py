@@ -34,10 +34,10 @@ def parse_hugepages(output: str) -> dict[int, int]:
     *lines, last = whole_lines("sysfs", output)
     if last != "end of huge pages":
         raise ParseError("sysfs", f"the answer is cut off after {excerpt(last)}")
-    found = {}
+    pages = {}
     for line in lines:
         match = re.fullmatch(r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)", line)
         if match is None:
             raise ParseError("sysfs", f"no huge pages: {excerpt(line)}")
-        found[int(match[1])] = integer("sysfs", "huge pages", match[2])
-    return found
+        pages[int(match[1])] = integer("sysfs", "huge pages", match[2])
+    return pages

@@ -51,22 +51,22 @@ def parse_mlxlink(output: str | bytes) -> LinkReport:
     if not state or not any("Operational Info" in line for line in lines):
         raise ParseError(TOOL, f"no state of a link; the output ends with {last_words(chr(10).join(lines))}")
 
-    def said(key: str) -> str | None:
+    def reported(key: str) -> str | None:
         value = values.get(key, "")
         return None if value in _NOTHING else value
 
-    status, down = said("Status Opcode"), said("Link Down Counter")
+    status, down = reported("Status Opcode"), reported("Link Down Counter")
     return LinkReport(
         state=state,
-        physical_state=said("Physical state"),
-        speed=said("Speed"),
-        width=said("Width"),
-        fec=said("FEC"),
+        physical_state=reported("Physical state"),
+        speed=reported("Speed"),
+        width=reported("Width"),
+        fec=reported("FEC"),
         status=integer(TOOL, "Status Opcode", status) if status else None,
-        recommendation=said("Recommendation"),
-        firmware=said("Firmware Version"),
-        raw_ber=_rate("Raw Physical BER", said("Raw Physical BER")),
-        effective_ber=_rate("Effective Physical BER", said("Effective Physical BER")),
+        recommendation=reported("Recommendation"),
+        firmware=reported("Firmware Version"),
+        raw_ber=_rate("Raw Physical BER", reported("Raw Physical BER")),
+        effective_ber=_rate("Effective Physical BER", reported("Effective Physical BER")),
         link_down=integer(TOOL, "Link Down Counter", down) if down else None,
     )
 

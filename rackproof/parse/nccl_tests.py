@@ -113,10 +113,10 @@ def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
 
 
 def _ranks(lines: list[str]) -> tuple[int | None, tuple[str, ...]]:
-    found = [match for line in lines if (match := _RANK.match(line))]
-    if not found:
+    rank_lines = [match for line in lines if (match := _RANK.match(line))]
+    if not rank_lines:
         return None, ()
-    return max(int(match[1]) for match in found) + 1, tuple(dict.fromkeys(match[2] for match in found))
+    return max(int(match[1]) for match in rank_lines) + 1, tuple(dict.fromkeys(match[2] for match in rank_lines))
 
 
 def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:

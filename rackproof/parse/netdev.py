@@ -48,8 +48,8 @@ class NetDevice:
 
 def parse_ip(output: str | bytes) -> tuple[NetDevice, ...]:
     """Read either command, in the order of interface indices; every namespace has at least its loopback."""
-    found = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
-    entries = Json(TOOL, "", {"devices": found.value}).children("devices")
+    document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    entries = Json(TOOL, "", {"devices": document.value}).children("devices")
     devices = tuple(_device(entry) for entry in entries if entry.values)  # ip leaves {} for what a filter hides
     if not devices:
         raise ParseError(TOOL, "no device listed")

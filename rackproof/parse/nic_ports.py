@@ -114,11 +114,11 @@ def _folders(folder: str, output: str) -> dict[str, dict[str, tuple[str, ...]]]:
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
         raise ParseError("grep", f"{folder}: exit status {answer.status}")
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    devices: dict[str, dict[str, tuple[str, ...]]] = {}
     for path, lines in files_of(answer.body).items() if answer.body else ():
         name, _, rest = path.partition("/")
-        found.setdefault(name, {})[rest] = lines
-    return found
+        devices.setdefault(name, {})[rest] = lines
+    return devices
 
 
 def _rdma_ports(

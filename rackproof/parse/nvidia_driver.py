@@ -31,21 +31,21 @@ class KernelModule:
 def parse_kernel_module(output: str | bytes) -> KernelModule:
     """Read ``/proc/driver/nvidia/version``; the compiler's line must follow the driver's."""
     lines = whole_lines("/proc/driver/nvidia/version", output)
-    found = [match for line in lines if (match := _MODULE.fullmatch(line))]
-    if len(found) != 1 or not any(line.startswith("GCC version:") for line in lines):
+    matches = [match for line in lines if (match := _MODULE.fullmatch(line))]
+    if len(matches) != 1 or not any(line.startswith("GCC version:") for line in lines):
         raise ParseError(
             "/proc/driver/nvidia/version", f"no version of the kernel module: {excerpt(' '.join(lines), 160)}"
         )
-    return KernelModule(found[0][2], found[0][1] is not None)
+    return KernelModule(matches[0][2], matches[0][1] is not None)
 
 
 def parse_fabric_manager_version(output: str | bytes) -> str:
     """Read ``nv-fabricmanager --version``."""
     lines = whole_lines("nv-fabricmanager", output)
-    found = [match[1] for line in lines if (match := _FABRIC_MANAGER.fullmatch(line))]
-    if len(found) != 1:
+    versions = [match[1] for line in lines if (match := _FABRIC_MANAGER.fullmatch(line))]
+    if len(versions) != 1:
         raise ParseError("nv-fabricmanager", f"no version: {excerpt(' '.join(lines), 160)}")
-    return found[0]
+    return versions[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,36 +87,36 @@ _NCCL: Final = re.compile(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*")
 
 def parse_parameters(output: str | bytes) -> dict[str, str]:
     """Read ``/proc/driver/nvidia/params``: option, without quotes around texts."""
-    found = {}
+    options = {}
     for line in whole_lines("/proc/driver/nvidia/params", output):
         match = _PARAMETER.fullmatch(line.strip())
         if match is None:
             raise ParseError("/proc/driver/nvidia/params", f"unexpected line {excerpt(line, 160)}")
-        found[match[1]] = match[2].strip('"')
-    if not found:
+        options[match[1]] = match[2].strip('"')
+    if not options:
         raise ParseError("/proc/driver/nvidia/params", "no option")
-    return found
+    return options
 
 
 def parse_bound(output: str | bytes) -> dict[str, str]:
     """PCI address and the kernel driver that has the device, empty where none has; one device a line."""
     if not output.strip():
         return {}
-    found = {}
+    drivers = {}
     for line in whole_lines("PCI drivers", output):
         match = _BOUND.fullmatch(line.strip())
         if match is None:
             raise ParseError("PCI drivers", f"unexpected line {excerpt(line, 160)}")
-        found[match[1]] = match[2]
-    return found
+        drivers[match[1]] = match[2]
+    return drivers
 
 
 def parse_nccl_conf(output: str | bytes) -> dict[str, str]:
     """Read ``/etc/nccl.conf``; NCCL passes over what it does not understand, and the last line of a key counts."""
     if not output.strip():
         return {}
-    found = {}
+    settings = {}
     for line in whole_lines("/etc/nccl.conf", output):
         if not line.lstrip().startswith("#") and (match := _NCCL.fullmatch(line)):
-            found[match[1]] = match[2]
-    return found
+            settings[match[1]] = match[2]
+    return settings

@@ -306,8 +306,8 @@ def _temperature_margin(element: ET.Element) -> float | None:
 
 
 def _page_retirement_pending(element: ET.Element) -> bool | None:
-    said = [yes_at(element, f"retired_pages/{name}") for name in ("pending_retirement", "pending_blacklist")]
-    known = [value for value in said if value is not None]
+    flags = [yes_at(element, f"retired_pages/{name}") for name in ("pending_retirement", "pending_blacklist")]
+    known = [value for value in flags if value is not None]
     return any(known) if known else None
 
 

@@ -79,8 +79,8 @@ def parse_smart_logs(output: str | bytes) -> dict[str, SmartLog | None]:
 
 
 def _log(name: str, body: str) -> SmartLog:
-    found = find_json(_TOOL, body, lambda value: isinstance(value, dict) and "percent_used" in value)
-    log = Json(_TOOL, f"{name}: ", found.value)
+    document = find_json(_TOOL, body, lambda value: isinstance(value, dict) and "percent_used" in value)
+    log = Json(_TOOL, f"{name}: ", document.value)
     # With the bits spelled out the warning is an object, and the value itself is in it.
     bits = log.values.get("critical_warning")
     return SmartLog(

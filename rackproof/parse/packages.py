@@ -29,27 +29,27 @@ NOT_INSTALLED: Final = "not installed"
 
 def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Installed versions of each name: more than one of several architectures, none where it is not installed."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+    versions: dict[str, list[str]] = {name: [] for name in names}
     covered = set()
     for line in whole_lines("dpkg-query", output):
         words = line.split()
-        if len(words) == 4 and words[0] == "package" and words[1] in found:
+        if len(words) == 4 and words[0] == "package" and words[1] in versions:
             covered.add(words[1])
             if words[2] == "installed":
-                found[words[1]].append(words[3])
-        elif len(words) == 3 and words[0] == "package" and words[1] in found and words[2] == "not-installed":
+                versions[words[1]].append(words[3])
+        elif len(words) == 3 and words[0] == "package" and words[1] in versions and words[2] == "not-installed":
             covered.add(words[1])  # other packages speak of it: dpkg knows the name and no version
         else:
             missing = re.fullmatch(
                 r"(?:dpkg-query: no packages found matching (\S+)|package (\S+) is not installed)", line
             )
-            if missing is None or (missing[1] or missing[2]) not in found:
+            if missing is None or (missing[1] or missing[2]) not in versions:
                 raise ParseError("dpkg-query", f"no package: {excerpt(line)}")
             covered.add(missing[1] or missing[2])
     silent = [name for name in names if name not in covered]
     if silent:
         raise ParseError("dpkg-query", f"no answer about {', '.join(silent)}")
-    return {name: tuple(several) for name, several in found.items()}
+    return {name: tuple(several) for name, several in versions.items()}
 
 
 def is_version(actual: str, expected: str) -> bool:

@@ -89,27 +89,27 @@ def parse_beegfs_nodes(output: str | bytes) -> tuple[BeegfsNode, ...]:
             nodes[-1] = (nodes[-1][0], _connections(tool, words))
     if not nodes:
         raise ParseError(tool, "no node")
-    found = []
+    servers = []
     for name, connections in nodes:
         if connections is None:
             raise ParseError(tool, f"{name} has no line of connections")
-        found.append(BeegfsNode(name, connections))
-    return tuple(found)
+        servers.append(BeegfsNode(name, connections))
+    return tuple(servers)
 
 
 def _connections(tool: str, words: str) -> dict[str, int]:
     rest = words.removeprefix("Connections:").strip()
     if rest in ("<none>", "none"):
         return {}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in rest.split(";"))):
         match = re.fullmatch(r"([A-Z]+): (\d+) \(.*\)", part)
         if match is None:
             raise ParseError(tool, f"no connections: {excerpt(words)}")
-        found[match[1]] = found.get(match[1], 0) + int(match[2])
-    if not found:
+        counts[match[1]] = counts.get(match[1], 0) + int(match[2])
+    if not counts:
         raise ParseError(tool, f"no connections: {excerpt(words)}")
-    return found
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +184,11 @@ def parse_weka_networks(output: str | bytes) -> tuple[str, ...]:
     Processes that move no data (management) have none or UDP beside DPDK ones; what is asked for leaves them out.
     """
     tool = "weka"
-    found = [line.strip() for line in whole_lines(tool, output) if line.strip()]
-    wrong = [line for line in found if not re.fullmatch(r"(DPDK|UDP)( / RDMA)?", line)]
-    if wrong or not found:
+    networks = [line.strip() for line in whole_lines(tool, output) if line.strip()]
+    wrong = [line for line in networks if not re.fullmatch(r"(DPDK|UDP)( / RDMA)?", line)]
+    if wrong or not networks:
         raise ParseError(tool, f"no network of a process: {excerpt(wrong[0] if wrong else '')}")
-    return tuple(found)
+    return tuple(networks)
 
 
 _PROVIDER: Final = re.compile(r"provider\W+([a-z+;_A-Z0-9]+)", re.IGNORECASE)
@@ -197,10 +197,10 @@ _PROVIDER: Final = re.compile(r"provider\W+([a-z+;_A-Z0-9]+)", re.IGNORECASE)
 def parse_daos_providers(output: str | bytes) -> tuple[str, ...]:
     """``daos_agent dump-attachinfo``: providers of the servers, e.g. ``ofi+verbs;ofi_rxm``; never empty."""
     tool = "daos_agent"
-    found = [match[1] for line in whole_lines(tool, output) if (match := _PROVIDER.search(line))]
-    if not found or any("+" not in name for name in found):
-        raise ParseError(tool, f"no provider: {excerpt(found[0] if found else '')}")
-    return tuple(found)
+    providers = [match[1] for line in whole_lines(tool, output) if (match := _PROVIDER.search(line))]
+    if not providers or any("+" not in name for name in providers):
+        raise ParseError(tool, f"no provider: {excerpt(providers[0] if providers else '')}")
+    return tuple(providers)
 
 
 def parse_weka_interface(output: str | bytes) -> WekaDriver:
@@ -263,7 +263,7 @@ def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
 
 
 def _dfuse(tool: str, words: list[str]) -> Dfuse:
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     plain: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -272,18 +272,18 @@ def _dfuse(tool: str, words: list[str]) -> Dfuse:
         elif word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             if name in _DFUSE_VALUES:
-                said[_DFUSE_VALUES[name]] = value if equals else next(rest, "")
+                options[_DFUSE_VALUES[name]] = value if equals else next(rest, "")
         elif word[1:2] in _DFUSE_VALUES:
-            said[_DFUSE_VALUES[word[1]]] = word[2:] or next(rest, "")
-    said |= {
+            options[_DFUSE_VALUES[word[1]]] = word[2:] or next(rest, "")
+    options |= {
         key: value
-        for option in said.get("o", "").split(",")
+        for option in options.get("o", "").split(",")
         for key, equals, value in [option.partition("=")]
         if equals and key in ("pool", "container")
     }
     for key in ("mountpoint", "pool", "container"):
-        if key not in said and plain:
-            said[key] = plain.pop(0)
-    if not said.get("mountpoint", "").startswith("/"):
+        if key not in options and plain:
+            options[key] = plain.pop(0)
+    if not options.get("mountpoint", "").startswith("/"):
         raise ParseError(tool, f"a daemon without a mount point: {excerpt(' '.join(words))}")
-    return Dfuse(said["mountpoint"].rstrip("/") or "/", said.get("pool"), said.get("container"))
+    return Dfuse(options["mountpoint"].rstrip("/") or "/", options.get("pool"), options.get("container"))

@@ -41,11 +41,11 @@ def parse_pci_links(output: str) -> dict[str, PciLink]:
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE or not answer.body:
         raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, no device")
-    found: dict[str, dict[str, str]] = {}
+    devices: dict[str, dict[str, str]] = {}
     for path, lines in files_of(answer.body).items():
         slot, _, name = path.partition("/")
-        found.setdefault(slot, {})[name] = lines[0]
-    without = [slot for slot, files in found.items() if "class" not in files]
+        devices.setdefault(slot, {})[name] = lines[0]
+    without = [slot for slot, files in devices.items() if "class" not in files]
     if without:
         raise ParseError("grep", f"{', '.join(without)} has no class")
     return {
@@ -56,7 +56,7 @@ def parse_pci_links(output: str) -> dict[str, PciLink]:
             link_speed(files.get("max_link_speed")),
             _width(files.get("max_link_width")),
         )
-        for slot, files in found.items()
+        for slot, files in devices.items()
     }
 
 

@@ -8,13 +8,13 @@ from rackproof.parse.text import excerpt, whole_lines
 
 def parse_programs(output: str, programs: tuple[str, ...]) -> dict[str, str | None]:
     """One line ``name path`` for each program, the path missing where there is none."""
-    found: dict[str, str | None] = {}
+    paths: dict[str, str | None] = {}
     for line in whole_lines("command -v", output):
         name, _, path = line.partition(" ")
         if name not in programs or (path and not path.startswith("/")):
             raise ParseError("command -v", f"unexpected line {excerpt(line)}")
-        found[name] = path or None
-    missing = [name for name in programs if name not in found]
+        paths[name] = path or None
+    missing = [name for name in programs if name not in paths]
     if missing:
         raise ParseError("command -v", f"no answer about {', '.join(missing)}")
-    return found
+    return paths

@@ -102,9 +102,9 @@ def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
 
 
 def _links_of_json(output: str | bytes) -> tuple[RdmaLink, ...]:
-    found = find_json(_LINK, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    document = find_json(_LINK, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
     links = []
-    for entry in Json(_LINK, "", {"links": found.value}).children("links"):
+    for entry in Json(_LINK, "", {"links": document.value}).children("links"):
         name, _, port = entry.string("ifname").partition("/")
         links.append(
             RdmaLink(

@@ -32,12 +32,12 @@ class Route:
 def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
     """In the order in which the kernel looks. Raises ParseError: there is always a rule."""
     rules = []
-    for each in _entries(output):
-        source = each.string("src")
-        length = each.values.get("srclen")
+    for entry in _entries(output):
+        source = entry.string("src")
+        length = entry.values.get("srclen")
         if isinstance(length, int) and source != "all" and length != 32:
             source = f"{source}/{length}"
-        rules.append(Rule(each.integer("priority"), source, str(each.values.get("table", ""))))
+        rules.append(Rule(entry.integer("priority"), source, str(entry.values.get("table", ""))))
     if not rules:
         raise ParseError(TOOL, "no rule listed")
     return tuple(sorted(rules, key=lambda rule: rule.priority))
@@ -46,12 +46,12 @@ def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
 def parse_routes(output: str | bytes) -> tuple[Route, ...]:
     """Raises ParseError."""
     return tuple(
-        Route(each.string("dst"), str(device) if (device := each.values.get("dev")) else None,
-              str(each.values.get("table", MAIN)))
-        for each in _entries(output)
+        Route(entry.string("dst"), str(device) if (device := entry.values.get("dev")) else None,
+              str(entry.values.get("table", MAIN)))
+        for entry in _entries(output)
     )  # fmt: skip
 
 
 def _entries(output: str | bytes) -> list[Json]:
-    found = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
-    return Json(TOOL, "", {"entries": found.value}).children("entries")
+    document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    return Json(TOOL, "", {"entries": document.value}).children("entries")

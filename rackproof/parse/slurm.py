@@ -27,13 +27,13 @@ class Controller:
 
 def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
     """``scontrol ping``; never empty."""
-    found = []
+    controllers = []
     for line in whole_lines(SCONTROL, output):
         if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", line.strip()):
-            found.append(Controller(match[1], match[2], match[3] == "UP"))
-    if not found:
+            controllers.append(Controller(match[1], match[2], match[3] == "UP"))
+    if not controllers:
         raise ParseError(SCONTROL, f"no controller: {excerpt(str(output))}")
-    return tuple(found)
+    return tuple(controllers)
 
 
 def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, str], ...]:
@@ -145,16 +145,16 @@ def node_reason(record: Mapping[str, str]) -> str | None:
 
 def parse_gres(text: str) -> dict[str, int]:
     """``gpu:h200:8(S:0-1),lscratch:3200``: how many of each resource."""
-    found: dict[str, int] = {}
+    resources: dict[str, int] = {}
     if text in _NONE:
-        return found
+        return resources
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         name, *rest = part.split(":")
         if not re.fullmatch(r"[A-Za-z]\w*", name):
             raise ParseError(SCONTROL, f"no resource: {excerpt(text)}")
         count = re.fullmatch(r"(\d{1,18})([KMGT]?)", rest[-1]) if rest else None
-        found[name] = found.get(name, 0) + (int(count[1]) * _SUFFIX[count[2]] if count else 1)
-    return found
+        resources[name] = resources.get(name, 0) + (int(count[1]) * _SUFFIX[count[2]] if count else 1)
+    return resources
 
 
 @dataclass(frozen=True, slots=True)

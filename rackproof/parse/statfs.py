@@ -84,13 +84,13 @@ def parse_statfs_answers(output: str, points: tuple[str, ...]) -> dict[str, Answ
     *lines, last = whole_lines("stat", output)
     if last != END_OF_MOUNTS:
         raise ParseError("stat", "the answer is cut off")
-    found = {}
+    answers = {}
     for line in lines:
         match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
         if match is None or match[1] not in points:
             raise ParseError("stat", f"unexpected line {excerpt(line)}")
-        found[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
-    missing = [point for point in points if point not in found]
+        answers[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
+    missing = [point for point in points if point not in answers]
     if missing:
         raise ParseError("stat", f"no answer about {', '.join(missing)}")
-    return found
+    return answers

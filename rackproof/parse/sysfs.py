@@ -19,13 +19,13 @@ def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
     An empty file has none and is not here. The caller proves that the output is whole: files are listed in no order
     that would show it.
     """
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for line in whole_lines("grep", output):
         match = _LINE.fullmatch(line)
         if match is None:
             raise ParseError("grep", f"no line of a file: {excerpt(line)}")
-        found.setdefault(match[1], []).append(match[2].rstrip())
-    return {path: tuple(lines) for path, lines in found.items()}
+        files.setdefault(match[1], []).append(match[2].rstrip())
+    return {path: tuple(lines) for path, lines in files.items()}
 
 
 def parse_choice(output: str) -> str:

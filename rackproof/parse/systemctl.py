@@ -59,9 +59,9 @@ def parse_at_boot(output: str, mountpoints: Sequence[str]) -> tuple[str, ...]:
             rest.pop(0)
             words[-1] = "no"
     started = "\n".join(rest) if words[0] == "enabled" else ""
-    found = []
+    unmounted = []
     for point, unit, word in zip(mountpoints, units, words[1:], strict=True):
         names = (f"'{unit}'", f"-{unit.removesuffix('.mount')}.service'")
         if word not in ("enabled", "generated") and not any(name in started for name in names):
-            found.append(point)
-    return tuple(found)
+            unmounted.append(point)
+    return tuple(unmounted)

@@ -130,8 +130,8 @@ def always(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 def check_of(function: Any) -> Check | None:
     """The declaration of a test function; None when it is no check."""
-    found = getattr(function, _ATTRIBUTE, None)
-    return found if isinstance(found, Check) else None
+    declared = getattr(function, _ATTRIBUTE, None)
+    return declared if isinstance(declared, Check) else None
 
 
 def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
@@ -173,9 +173,9 @@ def expect(actual: object, expected: object, what: str = "") -> None:
 
 def expect_all(problems: Iterable[str]) -> None:
     """Fail with all problems, each ``expected … actual …``, when there is one."""
-    found = list(problems)
-    if found:
-        raise AssertionError("; ".join(found))
+    failures = list(problems)
+    if failures:
+        raise AssertionError("; ".join(failures))
 
 
 def shown(value: object) -> str:

@@ -22,13 +22,13 @@ def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[
     A drive goes to the use of its kind with the nearest size, at most three percent away. Of several such uses it goes
     to one whose model it is, and of those to the first that is not full. What is left goes to uses without a size.
     """
-    found: dict[str, list[LocalDrive]] = {use.use: [] for use in uses}
+    by_use: dict[str, list[LocalDrive]] = {use.use: [] for use in uses}
     for drive in drives:
         fitting = _fitting(uses, drive)
         if fitting:
-            open_uses = [use for use in fitting if use.count is None or len(found[use.use]) < use.count]
-            found[(open_uses or fitting)[0].use].append(drive)
-    return {use: tuple(several) for use, several in found.items()}
+            open_uses = [use for use in fitting if use.count is None or len(by_use[use.use]) < use.count]
+            by_use[(open_uses or fitting)[0].use].append(drive)
+    return {use: tuple(several) for use, several in by_use.items()}
 
 
 def strays(uses: Sequence[Drives], drives: Sequence[LocalDrive], kind: str) -> tuple[LocalDrive, ...]:

@@ -55,10 +55,10 @@ def promised(arch: Architecture) -> Promised:
 
 def report(host: Host) -> NvidiaSmi:
     """What the driver says of at least one GPU. Raises Unmeasured."""
-    found = parse_nvidia_smi(read(host, QUERY))
-    if not found.gpus:
+    parsed = parse_nvidia_smi(read(host, QUERY))
+    if not parsed.gpus:
         raise Unmeasured("nvidia-smi describes no GPU; see gpu.count")
-    return found
+    return parsed
 
 
 def refusal(host: Host) -> str | None:
@@ -73,9 +73,9 @@ def refusal(host: Host) -> str | None:
 def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
     """Every GPU has the expected value. Raises Unmeasured when one reports none and no other one is wrong."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
-    wrong = {bus: found for bus, found in values.items() if found is not None and found != expected}
+    wrong = {bus: actual for bus, actual in values.items() if actual is not None and actual != expected}
     if wrong:
-        listed = ", ".join(f"{found} on {bus}" for bus, found in wrong.items())
+        listed = ", ".join(f"{actual} on {bus}" for bus, actual in wrong.items())
         raise AssertionError(f"expected {expected} on {len(values)} GPUs, actual {listed}")
     expect_known(values)
 
@@ -85,13 +85,13 @@ def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], fl
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
     if wrong:
-        listed = ", ".join(f"{found:g}{unit} on {bus}" for bus, found in wrong.items())
+        listed = ", ".join(f"{actual:g}{unit} on {bus}" for bus, actual in wrong.items())
         raise AssertionError(f"expected {'at least' if least else 'at most'} {limit:g}{unit}, actual {listed}")
     expect_known(values)
 
 
 def expect_known(values: dict[str, object] | dict[str, float | None]) -> None:
     """Raises Unmeasured when one of them is None."""
-    silent = [bus for bus, found in values.items() if found is None]
+    silent = [bus for bus, actual in values.items() if actual is None]
     if silent:
         raise Unmeasured(f"nvidia-smi reports nothing for {', '.join(silent)}")

@@ -33,14 +33,14 @@ def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda mod
 
     Raises RunError, also where two checks have one id.
     """
-    found: Checks = {}
+    checks: Checks = {}
     for path, module in modules_in(folder):
         prepare(module)
         for check, function in checks_in(module):
-            if check.id in found:
+            if check.id in checks:
                 raise RunError(f"{path}: there is another check {check.id}")
-            found[check.id] = check, function
-    return found
+            checks[check.id] = check, function
+    return checks
 
 
 def known_checks(folder: Path) -> dict[str, Check]:

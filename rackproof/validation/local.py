@@ -47,10 +47,10 @@ def host_name() -> str:
 def own_node(rack: Rack, name: str) -> Node:
     """The node of a rack that has a host's name, whole or without its domain. Raises InventoryError."""
     short = name.partition(".")[0]
-    found = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
-    if len(found) == 1:
-        return found[0]
-    what = "no node" if not found else f"{len(found)} nodes"
+    matches = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
+    if len(matches) == 1:
+        return matches[0]
+    what = "no node" if not matches else f"{len(matches)} nodes"
     raise InventoryError(f"{rack.source}: {what} by the name of this machine, '{name}'; give --role and --architecture")
 
 
@@ -65,8 +65,8 @@ def local_context(
         here = Node(node or host_name().partition(".")[0], (role,))
         rack = Rack("this machine", (here,))
     else:
-        rack, said = read_rack(rack_file or RACK_FILE)
-        named = architecture or said
+        rack, rack_architecture = read_rack(rack_file or RACK_FILE)
+        named = architecture or rack_architecture
         here = own_node(rack, node or host_name())
     arch = architectures.load(str(named)).model
     if role is not None:

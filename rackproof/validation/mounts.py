@@ -27,11 +27,11 @@ INODES_FORMAT = "%c %d"
 def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
     """All mounts of the storage, for questions that only make sense when they are there."""
     seen = parse_mountinfo(read(host, MOUNTINFO))
-    found = [(mountpoint, find_mount(seen, mountpoint)) for mountpoint in storage.mountpoints]
-    missing = [mountpoint for mountpoint, mount in found if mount is None]
+    mounts = [(mountpoint, find_mount(seen, mountpoint)) for mountpoint in storage.mountpoints]
+    missing = [mountpoint for mountpoint, mount in mounts if mount is None]
     if missing:
         raise Unmeasured(f"{missing[0]} is not mounted; see mount.mounted")
-    return tuple(mount for _, mount in found if mount is not None)
+    return tuple(mount for _, mount in mounts if mount is not None)
 
 
 def nfs_of(host: Host, storage: Storage) -> tuple[NfsMount, ...]:

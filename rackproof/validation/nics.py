@@ -40,55 +40,56 @@ def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) 
 
 
 def judge_ports(
-    found: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
+    selected: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
 ) -> None:
     """Every port that is meant has a good value; None is no value.
 
     Raises Unmeasured where a port is missing or says nothing and no other one is wrong, and where nobody names the
     ports and more than one choice of them is possible.
     """
-    if not found.ports:
+    if not selected.ports:
         raise Unmeasured("there is none of these ports; see nic.count")
-    if not found.named and len(found.ports) != found.among:
+    if not selected.named and len(selected.ports) != selected.among:
         raise Unmeasured(
-            f"nobody names these ports, and there are {len(found.ports)}, not {found.among}; see nic.count"
+            f"nobody names these ports, and there are {len(selected.ports)}, not {selected.among}; see nic.count"
         )
-    values = {port: value(port) for port in found.ports}
-    wrong = {port: said for port, said in values.items() if said is not None and not good(said)}
-    silent = [port.name for port, said in values.items() if said is None]
-    enough = len(found.ports) - len(wrong) >= found.wanted
-    if wrong and not (enough and not found.named):
-        listed = ", ".join(f"{shown(said)} on {port.name}" for port, said in wrong.items())
-        raise AssertionError(f"expected {shown(expected)} on {found.wanted} ports, actual {listed}")
+    values = {port: value(port) for port in selected.ports}
+    wrong = {port: actual for port, actual in values.items() if actual is not None and not good(actual)}
+    silent = [port.name for port, actual in values.items() if actual is None]
+    enough = len(selected.ports) - len(wrong) >= selected.wanted
+    if wrong and not (enough and not selected.named):
+        listed = ", ".join(f"{shown(actual)} on {port.name}" for port, actual in wrong.items())
+        raise AssertionError(f"expected {shown(expected)} on {selected.wanted} ports, actual {listed}")
     if wrong:
         raise Unmeasured(
-            f"nobody names these ports: {found.wanted} of {found.among} are meant, of which {len(wrong)} are otherwise"
+            f"nobody names these ports: {selected.wanted} of {selected.among} are meant,"
+            f" of which {len(wrong)} are otherwise"
         )
     if silent:
         raise Unmeasured(f"nothing is said about {', '.join(silent)}")
-    if found.missing or len(found.ports) < found.wanted:
-        raise Unmeasured(f"{', '.join(found.missing) or 'a port'} is not there; see nic.count")
+    if selected.missing or len(selected.ports) < selected.wanted:
+        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is not there; see nic.count")
 
 
-def expect_ports(found: ExpectedPorts, expected: object, value: Callable[[Port], Any]) -> None:
+def expect_ports(selected: ExpectedPorts, expected: object, value: Callable[[Port], Any]) -> None:
     """Every port that is meant has exactly this value."""
-    judge_ports(found, expected, value, lambda said: bool(said == expected))
+    judge_ports(selected, expected, value, lambda actual: bool(actual == expected))
 
 
-def expect_in_order(found: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
+def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
     """Each port, by its place in the order of the rails, has its own value; one value stands for all ports."""
-    if not found.named:
+    if not selected.named:
         raise Unmeasured("nobody names these ports, so that none of them has its place")
-    if found.missing or len(found.ports) != found.wanted:
-        raise Unmeasured(f"{', '.join(found.missing) or 'a port'} is not there; see nic.count")
-    pairs = zip(found.ports, wanted * (found.wanted if len(wanted) == 1 else 1), strict=True)
+    if selected.missing or len(selected.ports) != selected.wanted:
+        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is not there; see nic.count")
+    pairs = zip(selected.ports, wanted * (selected.wanted if len(wanted) == 1 else 1), strict=True)
     values = [(port, value(port), expected) for port, expected in pairs]
     expect_all(
-        f"{port.name}: expected {shown(expected)}, actual {shown(said)}"
-        for port, said, expected in values
-        if said is not None and said != expected
+        f"{port.name}: expected {shown(expected)}, actual {shown(actual)}"
+        for port, actual, expected in values
+        if actual is not None and actual != expected
     )
-    if silent := [port.name for port, said, _ in values if said is None]:
+    if silent := [port.name for port, actual, _ in values if actual is None]:
         raise Unmeasured(f"nothing is said about {', '.join(silent)}")
 
 
@@ -141,15 +142,15 @@ def select_ports(
         return tuple(names.get(entry.purpose, ())) or entry.ports or entry.interfaces
 
     def find(name: str) -> Port | None:
-        found = [port for port in ports if name in (port.name, port.interface)]
-        return found[0] if found else None
+        matches = [port for port in ports if name in (port.name, port.interface)]
+        return matches[0] if matches else None
 
     if wanted := named(nic):
-        found = {name: find(name) for name in wanted}
+        by_name = {name: find(name) for name in wanted}
         return ExpectedPorts(
-            tuple(dict.fromkeys(port for port in found.values() if port)),
+            tuple(dict.fromkeys(port for port in by_name.values() if port)),
             nic.count,
-            tuple(name for name, port in found.items() if port is None),
+            tuple(name for name, port in by_name.items() if port is None),
         )
     entries = list(nics)
     claimed = {find(name) for entry in entries for name in named(entry)}
@@ -171,12 +172,12 @@ ROCE_V2: Final = "RoCE v2"
 def wrong_gid(port: Port, table: GidTable, index: int) -> str | None:
     """What stands at the index instead of a RoCE v2 GID with the port's address; empty when that does, None when the
     port has no table, or the entry does not say whose it is."""
-    mine = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
-    found = mine.get(index)
-    if not mine or (found is not None and found.routable and found.interface is None):
+    entries = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
+    entry = entries.get(index)
+    if not entries or (entry is not None and entry.routable and entry.interface is None):
         return None
-    good = [place for place, gid in mine.items() if gid.kind == ROCE_V2 and gid.routable]
-    if found is not None and index in good and found.interface == port.interface:
+    good = [place for place, gid in entries.items() if gid.kind == ROCE_V2 and gid.routable]
+    if entry is not None and index in good and entry.interface == port.interface:
         return ""
     elsewhere = f" (such a GID is at {', '.join(map(str, good))})" if good and index not in good else ""
-    return f"{found or 'no GID'}{elsewhere}"
+    return f"{entry or 'no GID'}{elsewhere}"

@@ -88,8 +88,8 @@ def rackproof_given(request: pytest.FixtureRequest, rackproof_case: Case) -> dic
 @pytest.fixture
 def host(rackproof_given: dict[str, Any]) -> Host:
     """testinfra's host of the node at hand; its answers come from a recording."""
-    found: Host = rackproof_given["host"]
-    return found
+    given_host: Host = rackproof_given["host"]
+    return given_host
 
 
 @pytest.fixture
@@ -107,15 +107,15 @@ def item(rackproof_case: Case) -> str:
 @pytest.fixture
 def rack(rackproof_given: dict[str, Any]) -> Rack:
     """All nodes."""
-    found: Rack = rackproof_given["rack"]
-    return found
+    given_rack: Rack = rackproof_given["rack"]
+    return given_rack
 
 
 @pytest.fixture
 def arch(rackproof_given: dict[str, Any]) -> Architecture:
     """What was promised."""
-    found: Architecture = rackproof_given["arch"]
-    return found
+    given_arch: Architecture = rackproof_given["arch"]
+    return given_arch
 
 
 class Validation:
@@ -306,6 +306,6 @@ def _parameter(item: pytest.Item) -> object:
 
 
 def _case(item: pytest.Item) -> Case:
-    found = _parameter(item)
-    assert isinstance(found, Case)  # noqa: S101  (pytest_collection_modifyitems dropped the others)
-    return found
+    case = _parameter(item)
+    assert isinstance(case, Case)  # noqa: S101  (pytest_collection_modifyitems dropped the others)
+    return case

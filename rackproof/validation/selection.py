@@ -47,10 +47,10 @@ class Selection:
             return True
         low = [name.lower() for name in names]
 
-        def found(word: str, /, **_: object) -> bool:
+        def matches(word: str, /, **_: object) -> bool:
             return any(word.lower() in name for name in low)
 
-        return _compiled(self.expression).evaluate(found)
+        return _compiled(self.expression).evaluate(matches)
 
 
 EVERYTHING = Selection()

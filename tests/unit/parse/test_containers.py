@@ -76,9 +76,9 @@ def test_docker() -> None:
 
 
 def test_rootless_docker() -> None:
-    found = parse_docker_info(docker(SecurityOptions=["name=seccomp,profile=builtin", "name=rootless"]))
-    assert isinstance(found, Runtime)
-    assert found.rootless is True
+    info = parse_docker_info(docker(SecurityOptions=["name=seccomp,profile=builtin", "name=rootless"]))
+    assert isinstance(info, Runtime)
+    assert info.rootless is True
 
 
 def test_docker_without_a_daemon() -> None:

@@ -47,5 +47,5 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_the_question_is_shell_and_its_answer_is_whole() -> None:
-    said = subprocess.run(["sh", "-c", DFUSE], capture_output=True, text=True, check=True, timeout=60)
-    parse_dfuse(said.stdout)
+    completed = subprocess.run(["sh", "-c", DFUSE], capture_output=True, text=True, check=True, timeout=60)
+    parse_dfuse(completed.stdout)

@@ -25,16 +25,27 @@ DRIVES, LOGS = tool_output("drives.txt"), tool_output("nvme-smart-logs.txt")
 
 
 def test_lscpu_with_fields_below_each_other() -> None:
-    found = parse_lscpu(NESTED)
-    assert found.model == "AMD EPYC 9554 64-Core Processor"
-    assert (found.sockets, found.cores_per_socket, found.cores, found.threads_per_core) == (2, 2, 4, 2)
-    assert (found.online, found.offline) == (6, 2)
-    assert found.numa_nodes == 2, "the third has no processors"
+    processors = parse_lscpu(NESTED)
+    assert processors.model == "AMD EPYC 9554 64-Core Processor"
+    assert (processors.sockets, processors.cores_per_socket, processors.cores, processors.threads_per_core) == (
+        2,
+        2,
+        4,
+        2,
+    )
+    assert (processors.online, processors.offline) == (6, 2)
+    assert processors.numa_nodes == 2, "the third has no processors"
 
 
 def test_lscpu_in_one_list() -> None:
-    found = parse_lscpu(FLAT)
-    assert (found.model, found.cores, found.threads_per_core, found.online, found.numa_nodes) == (None, 4, 1, 4, 1)
+    processors = parse_lscpu(FLAT)
+    assert (
+        processors.model,
+        processors.cores,
+        processors.threads_per_core,
+        processors.online,
+        processors.numa_nodes,
+    ) == (None, 4, 1, 4, 1)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +175,8 @@ def test_the_kernels_log_and_what_is_wrong_in_it() -> None:
     messages = parse_kernel_log(tool_output("kernel-log-dmesg.txt"))
     assert messages[0].seconds == 0
     assert len(messages) == 9, "a line without a time is no message of its own"
-    found = events_in(messages, tuple(EVENTS))
-    assert {name: len(several) for name, several in found.items()} == {
+    events = events_in(messages, tuple(EVENTS))
+    assert {name: len(several) for name, several in events.items()} == {
         "file_system": 1, "hung_task": 1, "io_error": 1, "nvme_timeout": 1, "rcu_stall": 1, "soft_lockup": 1,
     }, "a job that reached its own limit is no fault of the machine"  # fmt: skip
     assert events_in(messages, ("machine_check",)) == {}

@@ -13,10 +13,10 @@ def find(text: str) -> Any:
 
 
 def test_a_document_is_cut_out_of_the_text_around_it() -> None:
-    found = find_json("tool", 'note: {odd}\n{"id": 1}\nbye\n', lambda value: "id" in value)
-    assert found.value == {"id": 1}
-    assert found.before == "note: {odd}\n"
-    assert found.after == "\nbye\n"
+    document = find_json("tool", 'note: {odd}\n{"id": 1}\nbye\n', lambda value: "id" in value)
+    assert document.value == {"id": 1}
+    assert document.before == "note: {odd}\n"
+    assert document.after == "\nbye\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ MOUNTINFO = tool_output("mountinfo.txt")
 MOUNTSTATS = tool_output("mountstats.txt")
 
 
-def found(mounts: tuple[Mount, ...], mountpoint: str) -> Mount:
+def mount_at(mounts: tuple[Mount, ...], mountpoint: str) -> Mount:
     mount = find_mount(mounts, mountpoint)
     assert mount is not None
     return mount
@@ -20,7 +20,7 @@ def found(mounts: tuple[Mount, ...], mountpoint: str) -> Mount:
 def test_mountinfo_tells_mount_and_file_system_options_apart() -> None:
     mounts = parse_mountinfo(MOUNTINFO)
     assert len(mounts) == 8
-    root = found(mounts, "/")
+    root = mount_at(mounts, "/")
     assert (root.source, root.fstype, root.device, root.root) == ("/dev/vda1", "ext4", "254:1", "/")
     assert root.options == ("rw", "relatime")
     assert root.super_options == ("rw", "errors=remount-ro")
@@ -28,7 +28,7 @@ def test_mountinfo_tells_mount_and_file_system_options_apart() -> None:
     assert root.option("relatime") == ""
     assert root.option("noatime") is None
     assert not root.read_only
-    assert found(mounts, "/run/credentials").read_only
+    assert mount_at(mounts, "/run/credentials").read_only
 
 
 def test_optional_fields_may_be_none_or_several() -> None:
@@ -38,20 +38,20 @@ def test_optional_fields_may_be_none_or_several() -> None:
 
 
 def test_the_mount_on_top_is_the_one_that_is_seen() -> None:
-    assert found(parse_mountinfo(MOUNTINFO), "/mnt/data").fstype == "tmpfs"
+    assert mount_at(parse_mountinfo(MOUNTINFO), "/mnt/data").fstype == "tmpfs"
 
 
 def test_blanks_are_unescaped_and_an_empty_source_is_kept() -> None:
     mounts = parse_mountinfo(MOUNTINFO)
-    assert found(mounts, "/mnt/with blank").fstype == "ceph"
-    assert found(mounts, "/mnt/data").source == ""
-    assert found(mounts, "/mnt/bound").root == "/sub"
+    assert mount_at(mounts, "/mnt/with blank").fstype == "ceph"
+    assert mount_at(mounts, "/mnt/data").source == ""
+    assert mount_at(mounts, "/mnt/bound").root == "/sub"
     assert find_mount(mounts, "/mnt/none") is None
 
 
 def test_proc_mounts() -> None:
     mounts = parse_proc_mounts(tool_output("proc-mounts.txt"))
-    nfs = found(mounts, "/mnt/with blank\\backslash")
+    nfs = mount_at(mounts, "/mnt/with blank\\backslash")
     assert (nfs.source, nfs.fstype, nfs.option("vers")) == ("10.77.0.10:/export", "nfs4", "4.2")
     assert nfs.read_only
 

@@ -97,12 +97,12 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     names = ("root", "rp-nobody")
-    found: Accounts = parse_accounts(run(accounts_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
-    root = found.by_name["root"]
+    accounts: Accounts = parse_accounts(run(accounts_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
+    root = accounts.by_name["root"]
     assert root is not None
     assert (root.uid, root.may_sudo, "root" in root.groups) == (0, True, True)
-    assert found.by_name["rp-nobody"] is None
-    assert found.sudoers_good is False
+    assert accounts.by_name["rp-nobody"] is None
+    assert accounts.sudoers_good is False
 
 
 def test_interrupts_and_arrays_of_this_machine_are_read() -> None:

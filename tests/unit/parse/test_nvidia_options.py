@@ -11,8 +11,8 @@ from rackproof.parse.nvidia_driver import parse_bound, parse_nccl_conf, parse_pa
 
 
 def test_options_with_and_without_quotes() -> None:
-    found = parse_parameters('RmProfilingAdminOnly: 1\nRegistryDwords: "a=1;b=2"\nExcludedGpus: ""\n')
-    assert found == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1;b=2", "ExcludedGpus": ""}
+    options = parse_parameters('RmProfilingAdminOnly: 1\nRegistryDwords: "a=1;b=2"\nExcludedGpus: ""\n')
+    assert options == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1;b=2", "ExcludedGpus": ""}
 
 
 @pytest.mark.parametrize("output", ["", "\n", "RmProfilingAdminOnly\n", "cat: no such file\n"])
@@ -22,8 +22,8 @@ def test_no_options(output: str) -> None:
 
 
 def test_drivers_of_gpus() -> None:
-    found = parse_bound("0000:19:00.0 nvidia\n0000:3b:00.0 \n0001:00:00.0 vfio-pci\n")
-    assert found == {"0000:19:00.0": "nvidia", "0000:3b:00.0": "", "0001:00:00.0": "vfio-pci"}
+    drivers = parse_bound("0000:19:00.0 nvidia\n0000:3b:00.0 \n0001:00:00.0 vfio-pci\n")
+    assert drivers == {"0000:19:00.0": "nvidia", "0000:3b:00.0": "", "0001:00:00.0": "vfio-pci"}
     assert parse_bound("") == {}
     with pytest.raises(ParseError, match="unexpected line"):
         parse_bound("19:00.0 nvidia\n")
@@ -39,7 +39,7 @@ def test_nccl_conf_as_nccl_reads_it() -> None:
 def test_anything_else_is_refused_or_read_as_text(output: str) -> None:
     for parse in (parse_parameters, parse_bound, parse_nccl_conf):
         try:
-            found = parse(output)
+            parsed = parse(output)
         except ParseError:
             continue
-        assert all(isinstance(value, str) for value in found.values())
+        assert all(isinstance(value, str) for value in parsed.values())

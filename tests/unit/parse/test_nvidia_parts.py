@@ -64,8 +64,8 @@ def test_fabric_manager_version() -> None:
 
 
 def test_devices_on_the_bus() -> None:
-    found = parse_nvidia_devices("0000:18:00.0 0302: 10de:2335 (rev a1)\n0000:86:00.0 0680: 10de:22a3 (rev ff)\n")
-    assert [(device.device_class, device.device, device.answers) for device in found] == [
+    devices = parse_nvidia_devices("0000:18:00.0 0302: 10de:2335 (rev a1)\n0000:86:00.0 0680: 10de:22a3 (rev ff)\n")
+    assert [(device.device_class, device.device, device.answers) for device in devices] == [
         ("0302", "2335", True),
         ("0680", "22a3", False),
     ]
@@ -147,11 +147,11 @@ def test_dcgm_without_a_test_and_with_an_unknown_status() -> None:
 
 
 def test_gdscheck() -> None:
-    found = parse_gdscheck(tool_output("gdscheck-1.13.txt"))
-    assert (found.version, found.compat_mode, found.verified) == ("1.13.1.3", True, True)
-    assert (found.drivers["NVMe"], found.drivers["NVMe P2PDMA"], found.drivers["NFS"]) == (
+    gds = parse_gdscheck(tool_output("gdscheck-1.13.txt"))
+    assert (gds.version, gds.compat_mode, gds.verified) == ("1.13.1.3", True, True)
+    assert (gds.drivers["NVMe"], gds.drivers["NVMe P2PDMA"], gds.drivers["NFS"]) == (
         "Supported", "Unsupported", "Supported",
     )  # fmt: skip
-    assert dict(found.gpus) == {0: True, 1: True}
+    assert dict(gds.gpus) == {0: True, 1: True}
     cut = tool_output("gdscheck-1.13.txt").replace(" Platform verification succeeded\n", "")
     assert parse_gdscheck(cut).verified is None

@@ -48,18 +48,18 @@ def reads_text(function: ast.FunctionDef) -> bool:
 
 
 def test_answers_are_only_split_outside_of_the_parsers() -> None:
-    found = {
+    readers = {
         f"{name}: {node.name}"
         for name, tree in modules(*ELSEWHERE)
         if name not in OWN_LANGUAGE
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.name.startswith("parse_") and reads_text(node)
     }
-    assert found == set(), "move what reads a tool's output to rackproof/parse"
+    assert readers == set(), "move what reads a tool's output to rackproof/parse"
 
 
 def test_patterns_of_known_outputs_are_in_the_parsers_alone() -> None:
-    found = {
+    readers = {
         f"{name}:{node.lineno}"
         for name, tree in modules(*ELSEWHERE)
         for call in ast.walk(tree)
@@ -68,7 +68,7 @@ def test_patterns_of_known_outputs_are_in_the_parsers_alone() -> None:
         for node in ast.walk(call)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORMATS.search(node.value)
     }
-    assert found == set()
+    assert readers == set()
 
 
 def test_every_parser_is_used_by_the_kit() -> None:

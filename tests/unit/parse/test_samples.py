@@ -177,11 +177,11 @@ def test_nvidia_smi_xml(
     pcie: tuple[int | None, int | None, int | None],
 ) -> None:
     report = nvidia_smi.parse_nvidia_smi(sample(f"nvidia-smi-xml/{name}.xml"))
-    (found,) = report.gpus
+    (device,) = report.gpus
     assert (report.driver, report.attached_gpus, report.missing) == (driver, attached, (attached or 1) - 1)
-    assert (found.name, found.memory_total_mib, found.power_draw_w, found.ecc) == (gpu, memory, power, ecc)
-    assert (found.pcie_generation, found.pcie_generation_max, found.pcie_width) == pcie
-    assert found.problems == ()
+    assert (device.name, device.memory_total_mib, device.power_draw_w, device.ecc) == (gpu, memory, power, ecc)
+    assert (device.pcie_generation, device.pcie_generation_max, device.pcie_width) == pcie
+    assert device.problems == ()
 
 
 def test_nvidia_smi_xml_details() -> None:
@@ -209,10 +209,10 @@ def test_nvidia_smi_xml_details() -> None:
     ],
 )
 def test_nvlink(name: str, gpus: list[int], links: int, speed: float) -> None:
-    found = nvidia_topology.parse_nvlink_status(sample(f"nvidia-smi-nvlink/{name}.txt"))
-    assert [gpu.index for gpu in found] == gpus
-    assert all([link.index for link in gpu.links] == list(range(links)) for gpu in found)
-    assert {link.gb_per_s for gpu in found for link in gpu.links} == {speed}
+    listed = nvidia_topology.parse_nvlink_status(sample(f"nvidia-smi-nvlink/{name}.txt"))
+    assert [gpu.index for gpu in listed] == gpus
+    assert all([link.index for link in gpu.links] == list(range(links)) for gpu in listed)
+    assert {link.gb_per_s for gpu in listed for link in gpu.links} == {speed}
 
 
 def test_a_gpu_without_nvlink() -> None:
@@ -390,5 +390,5 @@ def test_gdscheck() -> None:
 )
 def test_xids(name: str, codes: dict[int, int], bus_id: str) -> None:
     log = xid.parse_driver_log(sample(f"dmesg/{name}.txt").decode().splitlines())
-    assert Counter(found.code for found in log.xids) == codes
-    assert {found.bus_id for found in log.xids} == {bus_id}
+    assert Counter(xid.code for xid in log.xids) == codes
+    assert {xid.bus_id for xid in log.xids} == {bus_id}

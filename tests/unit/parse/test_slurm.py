@@ -111,9 +111,9 @@ def test_controllers() -> None:
 
 
 def test_hardware_that_slurmd_finds() -> None:
-    found = parse_slurmd_c(SLURMD)
-    assert (found.cpus, found.sockets, found.cores_per_socket, found.threads_per_core) == (224, 2, 56, 2)
-    assert found.memory_mib == 2_063_937
+    hardware = parse_slurmd_c(SLURMD)
+    assert (hardware.cpus, hardware.sockets, hardware.cores_per_socket, hardware.threads_per_core) == (224, 2, 56, 2)
+    assert hardware.memory_mib == 2_063_937
 
 
 def test_credentials() -> None:

@@ -127,8 +127,8 @@ def test_hashes_of_files() -> None:
 
 
 def test_memory_and_swap() -> None:
-    found = meminfo.parse_meminfo(MEMINFO)
-    assert (found["MemTotal"], found["SwapTotal"]) == (24684092, 0)
+    values = meminfo.parse_meminfo(MEMINFO)
+    assert (values["MemTotal"], values["SwapTotal"]) == (24684092, 0)
     with pytest.raises(ParseError, match="no SwapTotal"):
         meminfo.parse_meminfo("MemTotal:       24684092 kB\n")
 

@@ -302,9 +302,9 @@ def test_of_two_words_about_mitigations_the_last_counts(arguments: str, expected
     context = healthy()
     system = context.arch.system.model_copy(update={"mitigations": "off"})
     arch = context.arch.model_copy(update={"system": system})
-    said = CommandResult(
+    completed = CommandResult(
         "gpu-01", "cat /proc/cmdline; echo status $?", 0, f"{arguments}\nstatus 0\n".encode(), b"", 0.1, 5.0
     )
-    readers = {**context.readers, "gpu-01": RecordingReader("gpu-01", known=[said])}
+    readers = {**context.readers, "gpu-01": RecordingReader("gpu-01", known=[completed])}
     result = outcome("os.mitigations", "gpu-01", "", dataclasses.replace(context, arch=arch, readers=readers))
     assert result.outcome.value == expected, result.message

@@ -22,7 +22,7 @@ def use(name: str, count: int | None, size_tb: float | None, **more: Any) -> Dri
 
 
 def counts(uses: list[Drives], drives: list[LocalDrive]) -> dict[str, int]:
-    return {name: len(found) for name, found in drives_by_use(uses, drives).items()}
+    return {name: len(placed) for name, placed in drives_by_use(uses, drives).items()}
 
 
 BOOT, DATA = use("boot", 2, 1.92), use("data", 4, 3.84)
@@ -54,7 +54,7 @@ def test_uses_of_the_same_size_are_filled_in_their_order() -> None:
 def test_the_model_tells_uses_of_the_same_size_apart() -> None:
     uses = [use("boot", 1, 3.84, model="^Micron"), use("data", 2, 3.84, model="^SAMSUNG")]
     drives = [drive("nvme0", 3.84, "SAMSUNG X"), drive("nvme1", 3.84, "Micron Y"), drive("nvme2", 3.84, "SAMSUNG X")]
-    assert {name: [d.name for d in found] for name, found in drives_by_use(uses, drives).items()} == {
+    assert {name: [d.name for d in placed] for name, placed in drives_by_use(uses, drives).items()} == {
         "boot": ["nvme1"],
         "data": ["nvme0", "nvme2"],
     }
@@ -77,7 +77,7 @@ def test_what_is_left_goes_to_a_use_without_a_size() -> None:
 
 def test_drives_that_no_use_has_a_place_for() -> None:
     drives = [drive("nvme0", 1.92), drive("nvme1", 7.68), drive("sda", 7.68, kind="sata_ssd")]
-    assert [found.name for found in strays([BOOT, DATA], drives, "nvme")] == ["nvme1"]
+    assert [drive.name for drive in strays([BOOT, DATA], drives, "nvme")] == ["nvme1"]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -92,6 +92,6 @@ def test_drives_that_no_use_has_a_place_for() -> None:
 def test_every_drive_is_counted_at_most_once(sizes: list[float], wanted: list[tuple[int | None, float | None]]) -> None:
     uses = [use(f"use{k}", count, size) for k, (count, size) in enumerate(wanted)]
     drives = [drive(f"nvme{k}", size) for k, size in enumerate(sizes)]
-    taken = [found.name for several in drives_by_use(uses, drives).values() for found in several]
+    taken = [drive.name for several in drives_by_use(uses, drives).values() for drive in several]
     assert len(set(taken)) == len(taken)
     assert len(taken) + len(strays(uses, drives, "nvme")) == len(drives)

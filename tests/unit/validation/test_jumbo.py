@@ -30,5 +30,5 @@ def test_a_peer_that_is_down_is_not_the_ports_fault(again: str) -> None:
                 result = change(result)
         return result
 
-    found = outcome("fabric.jumbo", "gpu-01", "fabric0", subject().altered("gpu-01", edit))
-    assert (found.outcome, found.message) == (CheckOutcome.PASSED, "")
+    check_result = outcome("fabric.jumbo", "gpu-01", "fabric0", subject().altered("gpu-01", edit))
+    assert (check_result.outcome, check_result.message) == (CheckOutcome.PASSED, "")

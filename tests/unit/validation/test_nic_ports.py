@@ -111,8 +111,8 @@ def result(
     context = Context(Rack("test", (node,)), arch, {"gpu-01": RecordingReader("gpu-01", known=known)})
     declared, function = validators()[check]
     assert item in declared.items(arch, node, context.rack)
-    found = context.evaluate(function, Case(declared, node, item))
-    return found.outcome.value, found.message
+    check_result = context.evaluate(function, Case(declared, node, item))
+    return check_result.outcome.value, check_result.message
 
 
 PASSED, FAILED, UNMEASURED = (

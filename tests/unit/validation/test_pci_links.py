@@ -81,8 +81,8 @@ def test_behind_a_volume_management_device_another_tree_begins() -> None:
             "0000:80:05.5/pci10000:00/10000:00:02.0/10000:01:00.0",
         )
     )
-    found = degraded(parse_pci_links(f"{text}status 2\n"), parse_pci_tree(f"{tree}status 0\n"))
-    assert found == [
+    links = degraded(parse_pci_links(f"{text}status 2\n"), parse_pci_tree(f"{tree}status 0\n"))
+    assert links == [
         "10000:01:00.0: expected x4, actual x2",
         "10000:01:00.0: expected 32 GT/s, actual 16 GT/s",
     ]

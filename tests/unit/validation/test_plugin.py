@@ -160,16 +160,16 @@ def test_every_end_of_a_check_has_its_outcome(ran: Ran) -> None:
     status, printed = ran[1]["all"]
     results = results_of(ran[0] / "all")
     assert status == 1
-    found = {(r.node, r.check, r.item): r for r in results}
+    by_check = {(r.node, r.check, r.item): r for r in results}
     assert [r.node for r in results] == sorted(r.node for r in results)  # node by node
-    assert found["gpu-01", "t.passes", ""].outcome is CheckOutcome.PASSED
-    assert found["gpu-01", "t.passes", ""].elapsed_s == 0.25
-    assert len(found["gpu-01", "t.passes", ""].raw) == 1
-    assert found["gpu-02", "t.expects", "b"].outcome is CheckOutcome.PASSED
-    failed = found["gpu-02", "t.expects", "net.core.rmem_max"]
+    assert by_check["gpu-01", "t.passes", ""].outcome is CheckOutcome.PASSED
+    assert by_check["gpu-01", "t.passes", ""].elapsed_s == 0.25
+    assert len(by_check["gpu-01", "t.passes", ""].raw) == 1
+    assert by_check["gpu-02", "t.expects", "b"].outcome is CheckOutcome.PASSED
+    failed = by_check["gpu-02", "t.expects", "net.core.rmem_max"]
     assert (failed.outcome, failed.message) == (CheckOutcome.FAILED, "kernel: expected 7.0, actual 6.12")
-    assert found["storage-01", "t.plain", ""].message == "expected 7.0, actual something else"
-    assert not found["storage-01", "t.advisory", ""].required
+    assert by_check["storage-01", "t.plain", ""].message == "expected 7.0, actual something else"
+    assert not by_check["storage-01", "t.advisory", ""].required
     reasons = {r.check: r.message for r in results if r.outcome is CheckOutcome.UNMEASURED}
     assert reasons == {
         "t.unmeasured": "nobody knows",

@@ -20,9 +20,9 @@ def declared(id: str, *tags: str) -> Check:
     def function() -> None:
         """A check."""
 
-    found = check_of(check(id, protects="p", hint="h", reads="gpu", tags=tags)(function))
-    assert found is not None
-    return found
+    declared = check_of(check(id, protects="p", hint="h", reads="gpu", tags=tags)(function))
+    assert declared is not None
+    return declared
 
 
 def result(outcome: CheckOutcome, message: str = "", required: bool = True, node: str = "gpu-01") -> CheckResult:

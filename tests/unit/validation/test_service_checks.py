@@ -58,11 +58,11 @@ def result(
 ) -> CheckResult:
     """Of gpu-01 of the written rack, with other answers to commands that contain a key."""
 
-    def edit(said: CommandResult) -> CommandResult:
+    def edit(answer: CommandResult) -> CommandResult:
         for part, text in {**ANSWERS, **answers}.items():
-            if part in said.command:
-                return CommandResult(said.node, said.command, 0, text.encode(), timeout_s=said.timeout_s)
-        return said
+            if part in answer.command:
+                return CommandResult(answer.node, answer.command, 0, text.encode(), timeout_s=answer.timeout_s)
+        return answer
 
     context = rack().altered("gpu-01", edit)
     context = Context(context.rack, arch, context.readers)
@@ -101,8 +101,8 @@ def with_slurm(**keys: Any) -> Architecture:
 )
 def test_other_runtimes(keys: dict[str, Any], check: str, item: str) -> None:
     arch = with_containers(**keys)
-    found = result(arch, check, item)
-    assert found.outcome.value == "passed", found.message
+    check_result = result(arch, check, item)
+    assert check_result.outcome.value == "passed", check_result.message
     assert check in {entry.check for entry in expected_checks(arch)}
     assert items_of(arch, check, ("gpu",)) == (item,)
 
@@ -126,9 +126,9 @@ NOT_READY = json.dumps(CRICTL | {"status": {"conditions": [{"type": "RuntimeRead
     ],
 )  # fmt: skip
 def test_other_runtimes_that_fail(keys: dict[str, Any], check: str, answers: dict[str, str], message: str) -> None:
-    found = result(with_containers(**keys), check, "", answers)
-    assert found.outcome.value == "failed"
-    assert message in found.message
+    check_result = result(with_containers(**keys), check, "", answers)
+    assert check_result.outcome.value == "failed"
+    assert message in check_result.message
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_other_runtimes_that_fail(keys: dict[str, Any], check: str, answers: dic
 def test_who_cannot_be_asked_is_not_judged(
     keys: dict[str, Any], check: str, answers: dict[str, str], message: str
 ) -> None:
-    found = result(with_containers(**keys), check, "", answers)
-    assert found.outcome.value == "unmeasured"
-    assert message in found.message
+    check_result = result(with_containers(**keys), check, "", answers)
+    assert check_result.outcome.value == "unmeasured"
+    assert message in check_result.message
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_slurm_may_count_cores_instead_of_threads() -> None:
     text = healthy.stdout.decode()
     for cpus, message in ((112, ""), (223, "CPUs: expected 224 as the node has, actual 223")):
         answers = {SHOW_NODE: text.replace("CPUTot=224", f"CPUTot={cpus}")}
-        found = result(with_slurm(), "slurm.registered", "", answers)
-        assert (found.outcome.value, found.message) == ("failed" if message else "passed", message)
+        check_result = result(with_slurm(), "slurm.registered", "", answers)
+        assert (check_result.outcome.value, check_result.message) == ("failed" if message else "passed", message)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,11 @@ def test_slurm_may_count_cores_instead_of_threads() -> None:
 def test_without_a_controller_nothing_is_known_of_the_node(check: str, item: str) -> None:
     error = "slurm_load_node error: Unable to contact slurm controller (connect failure)\nstatus 1\n"
     arch = with_slurm(version="24.11", gres={"gpu": 8}, partitions=["gpu"])
-    found = result(arch, check, item, {SHOW_NODE: error})
-    assert (found.outcome.value, "Unable to contact slurm controller" in found.message) == ("unmeasured", True)
+    check_result = result(arch, check, item, {SHOW_NODE: error})
+    assert (check_result.outcome.value, "Unable to contact slurm controller" in check_result.message) == (
+        "unmeasured",
+        True,
+    )
 
 
 def test_munge_is_not_asked_where_something_else_authenticates() -> None:

@@ -142,13 +142,13 @@ def changed(**keys: Any) -> Architecture:
 
 
 def test_what_a_file_may_not_ask_for() -> None:
-    def said(arch: Architecture) -> list[str]:
+    def messages(arch: Architecture) -> list[str]:
         return [problem.message for problem in problems(arch) if "isilon" in problem.path]
 
-    assert said(changed()) == []
-    assert any("one mount balances nothing" in text for text in said(changed(mounts_per_client=None)))
-    assert any("no question for targets of nfs nfs" in text for text in said(changed(targets=4)))
-    assert any("is for class nfs, actual local" in text for text in said(changed(class_="local", max_timeouts=0)))
+    assert messages(changed()) == []
+    assert any("one mount balances nothing" in text for text in messages(changed(mounts_per_client=None)))
+    assert any("no question for targets of nfs nfs" in text for text in messages(changed(targets=4)))
+    assert any("is for class nfs, actual local" in text for text in messages(changed(class_="local", max_timeouts=0)))
 
 
 # Small answers

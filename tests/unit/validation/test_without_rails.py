@@ -40,12 +40,12 @@ def test_a_node_without_a_rail_is_nobodys_peer() -> None:
     logins = tuple(Node(f"login-{k}", ("login",)) for k in range(4))
     first, second, *_ = context.rack.nodes
     mixed = Rack("", (logins[0], first, logins[1], logins[2], second, logins[3]))
-    found = outcome("fabric.jumbo", "gpu-01", "fabric0", replace(context, rack=mixed))
-    assert (found.outcome, found.message) == (CheckOutcome.PASSED, "")
+    check_result = outcome("fabric.jumbo", "gpu-01", "fabric0", replace(context, rack=mixed))
+    assert (check_result.outcome, check_result.message) == (CheckOutcome.PASSED, "")
 
 
 @pytest.mark.parametrize(
-    ("change", "expected", "said"),
+    ("change", "expected", "message"),
     [
         (None, CheckOutcome.UNMEASURED, "it follows 10.77.0.11; without fabric_addresses of both"),
         (("^,*", "^,?"), CheckOutcome.FAILED, "expected to follow storage-01, actual no time server"),
@@ -53,7 +53,7 @@ def test_a_node_without_a_rail_is_nobodys_peer() -> None:
     ],
 )
 def test_whom_a_node_follows_cannot_be_told_without_a_rail(
-    change: tuple[str, str] | None, expected: CheckOutcome, said: str
+    change: tuple[str, str] | None, expected: CheckOutcome, message: str
 ) -> None:
     context = without_rail("storage-01")
     if change:
@@ -62,6 +62,6 @@ def test_whom_a_node_follows_cannot_be_told_without_a_rail(
             "gpu-01", lambda result: spoilt(result) if spoilt.applies(result.command) else result
         )
         context = replace(edited, arch=context.arch, rack=context.rack)
-    found = outcome("base.time_synchronised", "gpu-01", "", context)
-    assert found.outcome is expected
-    assert said in found.message
+    check_result = outcome("base.time_synchronised", "gpu-01", "", context)
+    assert check_result.outcome is expected
+    assert message in check_result.message
