@@ -153,7 +153,7 @@ def _measurements(records: Iterable[Record]) -> Iterator[Measurement]:
 
 def latest(measurements: Iterable[Measurement]) -> dict[Key, Measurement]:
     """By the rule of ``judging.select``: the latest with samples counts, one without replaces none that has some."""
-    found: dict[Key, Measurement] = {}
+    latest_by_key: dict[Key, Measurement] = {}
     for measurement in measurements:
         key = (
             measurement.metric,
@@ -161,9 +161,9 @@ def latest(measurements: Iterable[Measurement]) -> dict[Key, Measurement]:
             tuple(sorted(measurement.members)),
             tuple(sorted(measurement.labels.items())),
         )
-        if measurement.samples or key not in found or not found[key].samples:
-            found[key] = measurement
-    return found
+        if measurement.samples or key not in latest_by_key or not latest_by_key[key].samples:
+            latest_by_key[key] = measurement
+    return latest_by_key
 
 
 def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: float | None) -> dict[str, Any]:
@@ -172,23 +172,23 @@ def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: fl
     some = old or new
     assert some is not None  # noqa: S101
     unit = METRICS[some.metric].unit if some.metric in METRICS else some.unit
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "unit": unit,
         "before": median(before) if before else None,
         "after": median(after) if after else None,
         "samples": (len(before), len(after)),
     }
     if not before and not after:
-        return found | {"change": Change.NOT_COMPARABLE, "remark": f"no number in A: {no_before}; in B: {no_after}"}
+        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"no number in A: {no_before}; in B: {no_after}"}
     if not before or not after:
         side, why = ("B", no_after) if before else ("A", no_before)
         if old is not None and new is not None and old.samples and new.samples:
-            return found | {"change": Change.NOT_COMPARABLE, "remark": f"{side}: {why}"}
-        return found | {"change": Change.ONLY_A if before else Change.ONLY_B, "remark": f"no number in {side}: {why}"}
+            return fields | {"change": Change.NOT_COMPARABLE, "remark": f"{side}: {why}"}
+        return fields | {"change": Change.ONLY_A if before else Change.ONLY_B, "remark": f"no number in {side}: {why}"}
     if old is not None and new is not None and old.simulated != new.simulated:
         which = "A" if old.simulated else "B"
-        return found | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
-    return found | _changed(before, after, METRICS[some.metric].higher_is_better, threshold_pct)
+        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
+    return fields | _changed(before, after, METRICS[some.metric].higher_is_better, threshold_pct)
 
 
 def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:

@@ -46,8 +46,8 @@ _LEGACY = "NVIDIA, Unix graphics feature deprecation schedule: 580 is the last b
 _OPEN = "NVIDIA, driver installation guide, Kernel Modules"
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
-    each.name: each
-    for each in (
+    generation.name: generation
+    for generation in (
         Generation("Kepler", "proprietary", 331, 470, "NVIDIA, Unix graphics feature deprecation schedule"),
         Generation("Maxwell", "proprietary", 352, 580, _LEGACY),
         Generation("Pascal", "proprietary", 375, 580, _LEGACY),

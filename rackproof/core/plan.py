@@ -117,15 +117,15 @@ class NodePlan(_Model):
 
     @property
     def changing(self) -> tuple[PlannedOperation, ...]:
-        return tuple(each for each in self.operations if each.commands and not each.refused)
+        return tuple(operation for operation in self.operations if operation.commands and not operation.refused)
 
     @property
     def refusals(self) -> tuple[PlannedOperation, ...]:
-        return tuple(each for each in self.operations if each.refused)
+        return tuple(operation for operation in self.operations if operation.refused)
 
     @property
     def reboots(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(reason for each in self.operations for reason in each.reboots))
+        return tuple(dict.fromkeys(reason for operation in self.operations for reason in operation.reboots))
 
 
 class RackPlan(_Model):
@@ -141,11 +141,11 @@ class RackPlan(_Model):
     @property
     def incomplete(self) -> tuple[str, ...]:
         """Nodes that were not reached, or would refuse."""
-        return tuple(each.node for each in self.nodes if each.lost or each.refusals)
+        return tuple(node.node for node in self.nodes if node.lost or node.refusals)
 
     @property
     def changes(self) -> int:
-        return sum(len(each.changing) for each in self.nodes)
+        return sum(len(node.changing) for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +159,23 @@ class Fold:
 
 def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """What stands for one node and no other, in its inventory data: names, addresses, hardware addresses."""
-    found = [name]
+    names = [name]
     stack = data.get("nic_stack")
     parts = [stack.get(key) for key in ("bonds", "vlans")] if isinstance(stack, Mapping) else []
     ports = [port for part in parts if isinstance(part, Mapping) for port in part.values()]
     own = [data.get(key) for key in ("ssh_hostname", "fabric_addresses", "fabric_macs", "fabric_second_addresses")]
     for value in (*own, *(port.get("address") for port in ports if isinstance(port, Mapping))):
         values = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
-        for each in map(str, values):
-            found += [each, each.split("/")[0]] if "/" in each else [each]
-    return tuple(dict.fromkeys(each for each in found if each))
+        for address in map(str, values):
+            names += [address, address.split("/")[0]] if "/" in address else [address]
+    return tuple(dict.fromkeys(text for text in names if text))
 
 
 def anonymous(text: str, identity: Sequence[str]) -> str:
     """``text`` with numbered placeholders for the names and addresses of the node."""
     if not identity:
         return text
-    number = {each: index for index, each in enumerate(identity)}
+    number = {part: index for index, part in enumerate(identity)}
     longest = sorted(identity, key=len, reverse=True)
     # A whole word: 10.0.0.1 is not part of 10.0.0.11.
     pattern = re.compile(r"(?<![\w.])(?:" + "|".join(map(re.escape, longest)) + r")(?![\w]|\.\d)")
@@ -187,8 +187,8 @@ def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
     folds: dict[tuple[object, ...], list[NodePlan]] = {}
     for plan in plans:
         folds.setdefault(_key(plan), []).append(plan)
-    found = [Fold(tuple(each.node for each in same), same[0], key) for key, same in folds.items()]
-    return tuple(sorted(found, key=lambda each: -len(each.nodes)))
+    same_plans = [Fold(tuple(node.node for node in same), same[0], key) for key, same in folds.items()]
+    return tuple(sorted(same_plans, key=lambda fold: -len(fold.nodes)))
 
 
 def _key(plan: NodePlan) -> tuple[object, ...]:
@@ -196,10 +196,10 @@ def _key(plan: NodePlan) -> tuple[object, ...]:
         return tuple(anonymous(text, plan.identity) for text in texts)
 
     operations = tuple(
-        (each.name, lines(each.lines), lines(each.commands), lines(each.differences), each.reboots, lines(each.notes),
-         anonymous(each.refused or "", plan.identity))
-        for each in plan.operations
-        if each.commands or each.refused or each.notes
+        (operation.name, lines(operation.lines), lines(operation.commands), lines(operation.differences),
+         operation.reboots, lines(operation.notes), anonymous(operation.refused or "", plan.identity))
+        for operation in plan.operations
+        if operation.commands or operation.refused or operation.notes
     )  # fmt: skip
     return plan.groups, operations, anonymous(plan.lost or "", plan.identity)
 
@@ -209,7 +209,7 @@ def peers_of(fold: Fold, folds: Sequence[Fold]) -> Fold | None:
 
     One that refuses is not compared with a fold that is no larger: it says why by itself.
     """
-    same = next((each for each in folds if each.plan.groups == fold.plan.groups and not each.plan.lost), None)
+    same = next((other for other in folds if other.plan.groups == fold.plan.groups and not other.plan.lost), None)
     if same is None or same is fold or (fold.plan.refusals and len(same.nodes) == len(fold.nodes)):
         return None
     return same
@@ -218,12 +218,13 @@ def peers_of(fold: Fold, folds: Sequence[Fold]) -> Fold | None:
 def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
     """In which operations a plan differs from its peers': ``+`` only here, ``-`` only there."""
 
-    def said(of: NodePlan) -> dict[str, list[str]]:
+    def lines_of(of: NodePlan) -> dict[str, list[str]]:
         return {
-            each.name: [anonymous(text, of.identity) for text in _lines(each)] for each in (*of.changing, *of.refusals)
+            operation.name: [anonymous(text, of.identity) for text in _lines(operation)]
+            for operation in (*of.changing, *of.refusals)
         }
 
-    here, there = said(plan), said(other)
+    here, there = lines_of(plan), lines_of(other)
     lines: list[str] = []
     for name in dict.fromkeys((*here, *there)):
         if name not in there:

@@ -24,26 +24,26 @@ def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     declared = data.get("nic_ports") or {}
     if not isinstance(declared, Mapping):
         raise ValueError("nic_ports: expected a mapping of purposes to names")
-    found = _of_stack(data.get("nic_stack"))
+    by_purpose = _of_stack(data.get("nic_stack"))
     for purpose, value in declared.items():
         try:
             names = names_of(value)
         except ValueError as error:
             raise ValueError(f"nic_ports.{purpose}: {error}") from None
         if names:
-            found[str(purpose)] = names
-    return found
+            by_purpose[str(purpose)] = names
+    return by_purpose
 
 
 def _of_stack(stack: object) -> dict[str, tuple[str, ...]]:
     """What is no mapping is complained about where it is configured."""
     ports = stack.get("ports") if isinstance(stack, Mapping) else None
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for name, port in ports.items() if isinstance(ports, Mapping) else ():
         purpose = port.get("purpose") if isinstance(port, Mapping) else None
         if purpose is not None:
-            found[str(purpose)] = (*found.get(str(purpose), ()), str(name))
-    return found
+            names[str(purpose)] = (*names.get(str(purpose), ()), str(name))
+    return names
 
 
 def rail_alias(node: str, interface_prefix: str, rail: int) -> str:

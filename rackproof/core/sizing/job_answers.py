@@ -223,11 +223,11 @@ def tenants(view: View) -> Answer:
     if spare is not None:
         left = words.bandwidth(spare) if spare else "nothing"
         says.append(f"Below its ceiling the storage has {left} left with cold caches.")
-    found = mix(inputs)
-    if found is not None:
-        says.append(_mix_sentence(inputs.system.nodes, found.least, found.most, found.limit and TITLES[found.limit]))
-        if found.quiet_least is not None and found.quiet_most is not None:
-            span = f"{found.quiet_least} to {found.quiet_most}" if found.quiet_least else f"at most {found.quiet_most}"
+    split = mix(inputs)
+    if split is not None:
+        says.append(_mix_sentence(inputs.system.nodes, split.least, split.most, split.limit and TITLES[split.limit]))
+        if split.quiet_least is not None and split.quiet_most is not None:
+            span = f"{split.quiet_least} to {split.quiet_most}" if split.quiet_least else f"at most {split.quiet_most}"
             says.append(f"Reads take less than twice their unloaded time (half load, M/M/1) with {span} of inference.")
         else:
             says.append("No split leaves the storage below half load, where reads take twice their unloaded time.")
@@ -235,10 +235,10 @@ def tenants(view: View) -> Answer:
         "fits": fits,
         "served": part,
         "spare_bytes_per_s": spare,
-        "inference_nodes_least": found.least if found else None,
-        "inference_nodes_most": found.most if found else None,
-        "quiet_inference_nodes_least": found.quiet_least if found else None,
-        "quiet_inference_nodes_most": found.quiet_most if found else None,
+        "inference_nodes_least": split.least if split else None,
+        "inference_nodes_most": split.most if split else None,
+        "quiet_inference_nodes_least": split.quiet_least if split else None,
+        "quiet_inference_nodes_most": split.quiet_most if split else None,
     }
     headline = ("fits", "spare_bytes_per_s", "inference_nodes_least", "inference_nodes_most")
     unknown = view.tenants_lacking("rate_per_gpu", "sample_size") + view.lacking("unit.read", "unit.read_iops")

@@ -161,9 +161,9 @@ def residency_missing(inputs: Inputs) -> tuple[str, ...]:
 
 def total(values: Iterable[float | None]) -> float | None:
     """The sum, or None where one is unknown."""
-    found = list(values)
-    known = [v for v in found if v is not None]
-    return sum(known) if len(known) == len(found) else None
+    listed = list(values)
+    known = [v for v in listed if v is not None]
+    return sum(known) if len(known) == len(listed) else None
 
 
 def service_rate(inputs: Inputs, request_bytes: float | None) -> float | None:
@@ -208,10 +208,10 @@ def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
 
     rate, size, core_time = tenant.rate_per_gpu, tenant.sample_size, tenant.cpu_time_per_sample
     per_sample = None if size is None else size * (1 - hit)
-    found = []
+    stages = []
 
     s = stage(StageName.GPU, ceilings.gpu, {named("rate_per_gpu"): rate})
-    found.append(s if rate is None else replace(s, capacity=nodes * system.gpus_per_node * rate))
+    stages.append(s if rate is None else replace(s, capacity=nodes * system.gpus_per_node * rate))
 
     s = stage(
         StageName.CPU,
@@ -220,28 +220,28 @@ def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
     )
     if system.cores_per_node is not None and core_time is not None:
         s = replace(s, capacity=nodes * system.cores_per_node / core_time)
-    found.append(s)
+    stages.append(s)
 
     s = stage(StageName.NETWORK, ceilings.network, {"port_rate": system.port_rate, named("sample_size"): size}, True)
     if system.node_bandwidth is not None and per_sample:
         s = replace(s, capacity=nodes * system.node_bandwidth / per_sample)
-    found.append(s)
+    stages.append(s)
 
     connections, per_connection = system.connections, system.connection_rate
     needs = {"connections_per_node": connections, "connection_rate": per_connection, named("sample_size"): size}
     s = stage(StageName.CONNECTIONS, 1.0, needs, True)
     if connections is not None and per_connection is not None and per_sample:
         s = replace(s, capacity=nodes * connections * per_connection / per_sample)
-    found.append(s)
-    found.append(_outstanding(inputs, tenant, hit, stage))
-    return found
+    stages.append(s)
+    stages.append(_outstanding(inputs, tenant, hit, stage))
+    return stages
 
 
 def _outstanding(inputs: Inputs, tenant: Tenant, hit: float, stage: Callable[..., Stage]) -> Stage:
     """Little's law from the client's side: no more reads a second than slots over the time of one read."""
     system, unit = inputs.system, inputs.system.unit
-    connections, slots, each = system.connections, system.connection_slots, tenant.requests_per_sample
-    service = service_rate(inputs, tenant.sample_size / each if tenant.sample_size and each else None)
+    connections, slots, requests = system.connections, system.connection_slots, tenant.requests_per_sample
+    service = service_rate(inputs, tenant.sample_size / requests if tenant.sample_size and requests else None)
     latency = unit.loaded_latency if unit.loaded_latency is not None else unit.unloaded_latency
     needs = {
         "connections_per_node": connections,
@@ -252,12 +252,12 @@ def _outstanding(inputs: Inputs, tenant: Tenant, hit: float, stage: Callable[...
         inputs.name_of(tenant, "read_size"): tenant.read_size,
     }
     s = stage(StageName.OUTSTANDING, 1.0, needs, True)
-    if connections is None or slots is None or latency is None or service is None or each is None or hit >= 1:
+    if connections is None or slots is None or latency is None or service is None or requests is None or hit >= 1:
         return s
     available = tenant.share * system.nodes * connections * slots
     # Where only the unloaded latency is known, waiting grows with the load as in M/M/1, which has this solution.
     waiting = 0.0 if unit.loaded_latency is not None else available / service
-    return replace(s, capacity=available / (latency + waiting) / (each * (1 - hit)))
+    return replace(s, capacity=available / (latency + waiting) / (requests * (1 - hit)))
 
 
 def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[float] | None) -> list[Stage]:
@@ -280,18 +280,18 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
          ["sample_size", "read_size"]),
         (StageName.OPENS, ceilings.storage, unit.opens, files, ["unit.opens"], ["files_per_sample"]),
     )  # fmt: skip
-    found = []
-    for name, ceiling, each, costs, system_keys, tenant_keys in stages:
+    shared = []
+    for name, ceiling, per_unit, costs, system_keys, tenant_keys in stages:
         keys = [*system_keys, *(inputs.name_of(t, key) for t in tenants for key in tenant_keys)]
         missing = tuple(inputs.lacking(key) for key in keys if inputs.value(key) is None)
         if all(hit >= 1 for hit in hits):
-            found.append(Stage(name, ceiling, unused="everything comes from the nodes' own caches"))
-        elif missing or proportions or each is None or weights is None:
-            found.append(Stage(name, ceiling, missing=missing or proportions))
+            shared.append(Stage(name, ceiling, unused="everything comes from the nodes' own caches"))
+        elif missing or proportions or per_unit is None or weights is None:
+            shared.append(Stage(name, ceiling, missing=missing or proportions))
         else:
             cost = sum(w * c * (1 - h) for w, c, h in zip(weights, costs, hits, strict=True) if c is not None)
-            found.append(Stage(name, ceiling, capacity=unit.count * each / cost))
-    return found
+            shared.append(Stage(name, ceiling, capacity=unit.count * per_unit / cost))
+    return shared
 
 
 def _weights(limits: Sequence[float | None]) -> list[float] | None:
@@ -314,12 +314,12 @@ def _used(stage: Stage, rate: float | None) -> Stage:
 
 def _flow(tenant: Tenant, hit: float, rate: float | None) -> Flow:
     ingest = None if rate is None or tenant.sample_size is None else rate * tenant.sample_size
-    each = tenant.requests_per_sample
+    requests = tenant.requests_per_sample
     return Flow(
         tenant.name,
         hit,
         rate,
         ingest,
         None if ingest is None else ingest * (1 - hit),
-        None if rate is None or each is None else rate * each * (1 - hit),
+        None if rate is None or requests is None else rate * requests * (1 - hit),
     )

@@ -159,26 +159,26 @@ def demand(inputs: Inputs, tenant: Tenant) -> Demand:
 
 def node_demand(inputs: Inputs, phase: Phase) -> float | None:
     """B/s that the busiest tenant's node asks of the storage."""
-    found = [
+    demands = [
         None if (d := demand(inputs, t).node_bytes_per_s) is None else d * (1 - flow.hit)
         for t, flow in zip(inputs.tenants, phase.flows, strict=True)
     ]
-    known = [d for d in found if d is not None]
-    return max(known) if len(known) == len(found) else None
+    known = [d for d in demands if d is not None]
+    return max(known) if len(known) == len(demands) else None
 
 
 def networks(inputs: Inputs, phases: tuple[Phase, Phase | None], timed: bool = True) -> tuple[Network, ...]:
     """Every line rate: what the demand makes of it and, if ``timed``, what the job makes of it."""
     first, later = phases
     needs = node_demand(inputs, first), node_demand(inputs, later) if later else None
-    system, found = inputs.system, []
+    system, candidates = inputs.system, []
     for gbps in NETWORKS:
         bandwidth = system.storage_ports * gbps * _GBPS * system.port_efficiency
         load = [None if need is None else need / bandwidth for need in needs]
         fits = [None if u is None else u <= system.ceilings.network * (1 + _ROUNDING) for u in load]
         time = _job_time(inputs.replaced("port_rate", gbps * _GBPS)) if timed else None
-        found.append(Network(gbps, load[0], load[1], fits[0], fits[1], time))
-    return tuple(found)
+        candidates.append(Network(gbps, load[0], load[1], fits[0], fits[1], time))
+    return tuple(candidates)
 
 
 def _job_time(inputs: Inputs) -> float | None:
@@ -188,9 +188,9 @@ def _job_time(inputs: Inputs) -> float | None:
     return max((t for t in times if t is not None), default=None)
 
 
-def smallest(found: tuple[Network, ...], later: bool = False) -> int | None:
+def smallest(candidates: tuple[Network, ...], later: bool = False) -> int | None:
     """Gb/s of the smallest network that fits; None where none does or it is unknown."""
-    return next((n.gbps for n in found if (n.fits_later if later else n.fits_first)), None)
+    return next((n.gbps for n in candidates if (n.fits_later if later else n.fits_first)), None)
 
 
 def units(inputs: Inputs, phase: Phase) -> Units:
@@ -296,7 +296,7 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = No
 
 def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
     """Time of every tenant's training. Whole epochs: each reads the data set once, all nodes of the tenant together."""
-    found = []
+    times = []
     for i, tenant in enumerate(inputs.tenants):
         ingest = [phase.flows[i].ingest if phase else None for phase in phases]
         first, later = (tenant.dataset / rate if rate and tenant.dataset is not None else None for rate in ingest)
@@ -305,8 +305,8 @@ def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
             whole = first
         elif first is not None and later is not None and tenant.epochs is not None:
             whole = first + (tenant.epochs - 1) * later
-        found.append(Job(tenant.name, first, later, whole, first / whole if first and whole else None))
-    return tuple(found)
+        times.append(Job(tenant.name, first, later, whole, first / whole if first and whole else None))
+    return tuple(times)
 
 
 def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
@@ -328,5 +328,5 @@ def up(count: float) -> int:
     return math.ceil(count * (1 - _ROUNDING))
 
 
-def _over(amount: float | None, each: float | None, ceiling: float) -> float | None:
-    return None if amount is None or each is None else amount / (each * ceiling)
+def _over(amount: float | None, per_unit: float | None, ceiling: float) -> float | None:
+    return None if amount is None or per_unit is None else amount / (per_unit * ceiling)

@@ -172,19 +172,19 @@ def _choice(gbps: int | None) -> str:
 
 def units(view: View) -> Answer:
     question = "How many storage units, and how many nodes do they feed?"
-    unit, found, title = view.inputs.system.unit, view.units, view.inputs.unit_title
-    needed, measured = found.needed, found.needed_as_measured
+    unit, counts, title = view.inputs.system.unit, view.units, view.inputs.unit_title
+    needed, measured = counts.needed, counts.needed_as_measured
     unknown = view.lacking("unit.read", "unit.read_iops", "unit.capacity")
     unknown += view.tenants_lacking("rate_per_gpu", "sample_size", "read_size")
     if needed is None:
         missing = view.lacking("unit.read") + view.tenants_lacking("rate_per_gpu", "sample_size")
         return Answer("units", question, (f"Unknown: {'; '.join(missing)}.",), unknown=unknown)
     limits = {
-        "bandwidth": found.by_bandwidth,
-        "reads/s": found.by_requests,
-        "opens/s": found.by_opens,
-        "ports": found.by_ports,
-        "capacity": found.by_capacity,
+        "bandwidth": counts.by_bandwidth,
+        "reads/s": counts.by_requests,
+        "opens/s": counts.by_opens,
+        "ports": counts.by_ports,
+        "capacity": counts.by_capacity,
     }
     known = {name: k for name, k in limits.items() if k is not None}
     most = max(known, key=lambda name: known[name])
@@ -210,12 +210,12 @@ def units(view: View) -> Answer:
     figures: dict[str, Fact] = {
         "needed": needed,
         "needed_as_measured": measured,
-        "by_bandwidth": found.by_bandwidth,
-        "by_measured_bandwidth": found.by_measured_bandwidth,
-        "by_requests": found.by_requests,
-        "by_opens": found.by_opens,
-        "by_ports": found.by_ports,
-        "by_capacity": found.by_capacity,
+        "by_bandwidth": counts.by_bandwidth,
+        "by_measured_bandwidth": counts.by_measured_bandwidth,
+        "by_requests": counts.by_requests,
+        "by_opens": counts.by_opens,
+        "by_ports": counts.by_ports,
+        "by_capacity": counts.by_capacity,
         "nodes_fed": feeds,
     }
     return Answer("units", question, tuple(says), figures, ("needed", "needed_as_measured"), unknown)

@@ -26,13 +26,13 @@ class View:
     @cached_property
     def later(self) -> Phase | None:
         """With the nodes' caches full; None where ``later_missing`` says why."""
-        found = later_epochs(self.inputs)
-        return found if isinstance(found, Phase) else None
+        phase = later_epochs(self.inputs)
+        return phase if isinstance(phase, Phase) else None
 
     @cached_property
     def later_missing(self) -> tuple[str, ...]:
-        found = later_epochs(self.inputs)
-        return () if isinstance(found, Phase) else found
+        phase = later_epochs(self.inputs)
+        return () if isinstance(phase, Phase) else phase
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -78,14 +78,14 @@ def component_of(package: str) -> str | None:
 def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
     """Component: package: version, of everything that a set is made of. Raises ValueError for two versions of one."""
     machine = captured.machine
-    found: dict[str, dict[str, str]] = {}
+    locked: dict[str, dict[str, str]] = {}
     release = machine.kernel
     base = release.removesuffix(f".{machine.arch}")
     for name, versions in sorted(captured.packages.items()):
         if machine.family == "rhel" and re.fullmatch(r"kernel(-core|-modules|-modules-core|-devel|-headers)?", name):
             own = [version for version in versions if version.endswith(base)]
             if own:
-                found.setdefault("kernel", {})[name] = own[0]
+                locked.setdefault("kernel", {})[name] = own[0]
             continue
         if re.fullmatch(rf"linux-(image|image-unsigned|headers|modules|modules-extra)-{re.escape(release)}", name):
             key: str | None = "kernel"
@@ -94,8 +94,8 @@ def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
         if key is not None:
             if len(versions) > 1:
                 raise ValueError(f"{name} is installed in several versions: {', '.join(sorted(versions))}")
-            found.setdefault(key, {})[name] = next(iter(versions))
-    return found
+            locked.setdefault(key, {})[name] = next(iter(versions))
+    return locked
 
 
 def platform_key(machine: Machine) -> str:

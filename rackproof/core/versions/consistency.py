@@ -34,10 +34,10 @@ class Contradiction:
 def contradictions(versions: VersionSet) -> tuple[Contradiction, ...]:
     """Everything that is wrong, platform by platform, in the order of the rules."""
     return tuple(
-        Contradiction(id, name, found.key, found.message, found.way_out, found.source)
+        Contradiction(id, name, finding.key, finding.message, finding.way_out, finding.source)
         for name, platform in versions.platforms.items()
         for id, rule in RULES.items()
-        for found in rule(name, platform)
+        for finding in rule(name, platform)
     )
 
 

@@ -62,20 +62,20 @@ def digest_of(data: Any) -> str:
 
 def unpinned(versions: VersionSet) -> tuple[str, ...]:
     """Keys of everything that is downloaded without a digest: such a set stays a draft."""
-    found = []
+    keys = []
     for platform_name, platform in versions.platforms.items():
         here = f"platforms.{platform_name}"
         for name, repository in platform.repositories.items():
             if repository.key.sha256 is None:
-                found.append(f"{here}.repositories.{name}.key.sha256")
+                keys.append(f"{here}.repositories.{name}.key.sha256")
         for name, component in platform.components.named():
             for number, file in enumerate(component.files):
                 if file.sha256 is None:
-                    found.append(f"{here}.components.{name}.files[{number}].sha256")
+                    keys.append(f"{here}.components.{name}.files[{number}].sha256")
         for number, firmware in enumerate(platform.components.nic_firmware):
             if firmware.file and firmware.file.sha256 is None:
-                found.append(f"{here}.components.nic_firmware[{number}].file.sha256")
-    return tuple(found)
+                keys.append(f"{here}.components.nic_firmware[{number}].file.sha256")
+    return tuple(keys)
 
 
 def sealed(text: str, name: str) -> str:

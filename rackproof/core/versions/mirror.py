@@ -39,21 +39,21 @@ class MirrorItem:
 
 def of_versions(versions: VersionSet) -> Iterator[MirrorItem]:
     """Repositories, keys, packages and files of a set."""
-    for platform, each in versions.platforms.items():
-        for name, repository in each.repositories.items():
+    for platform, contents in versions.platforms.items():
+        for name, repository in contents.repositories.items():
             where = " ".join((*repository.suites, *repository.components))
             yield MirrorItem("repository", name, platform, where, name, repository.url, "", "versions_lock")
             key = repository.key
             yield MirrorItem("key", name, platform, "", name, key.url, key.sha256 or "", f"repository {name}")
-        for name, component in each.components.named():
+        for name, component in contents.components.named():
             for package, version in component.packages.items():
-                url = each.repositories[component.repository].url if component.repository != DISTRIBUTION else ""
+                url = contents.repositories[component.repository].url if component.repository != DISTRIBUTION else ""
                 yield MirrorItem("package", package, platform, version, component.repository, url, "", name)
             for file in component.files:
                 yield MirrorItem(
                     "file", _basename(file.url), platform, component.version, "", file.url, file.sha256 or "", name
                 )
-        for firmware in each.components.nic_firmware:
+        for firmware in contents.components.nic_firmware:
             if firmware.file:
                 yield MirrorItem(
                     "file", _basename(firmware.file.url), platform, firmware.version, "", firmware.file.url,

@@ -118,11 +118,11 @@ def client_builds(name: str, platform: Platform) -> Iterator[Found]:
 
 def repository_kind(name: str, platform: Platform) -> Iterator[Found]:
     kind = "dnf" if is_rhel(name) else "apt"
-    for repository, each in platform.repositories.items():
-        if each.kind != kind:
+    for repository, declared in platform.repositories.items():
+        if declared.kind != kind:
             yield Found(
                 f"repositories.{repository}.kind",
-                f"expected {kind} on {name}, actual {each.kind}",
+                f"expected {kind} on {name}, actual {declared.kind}",
                 "every platform has its own repositories",
                 "the set itself",
             )

@@ -47,9 +47,9 @@ WEKA_SOURCE: Final = "weka/tools install/scripts.d (2026-07-01)"
 
 def numbers(version: str) -> tuple[int, ...]:
     """``(580, 126, 16)`` of ``580.126.16-1ubuntu1``: the leading numbers, at most four."""
-    found: list[int] = []
+    parts: list[int] = []
     for part in version.replace("-", ".").split(".")[:4]:
         if not (part.isascii() and part.isdigit() and len(part) < 10):
             break
-        found.append(int(part))
-    return tuple(found)
+        parts.append(int(part))
+    return tuple(parts)

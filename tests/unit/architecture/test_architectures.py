@@ -90,9 +90,9 @@ def test_wrong_keys_and_types_name_line_key_and_expectation(old: str, new: str, 
     changed = TEXT.replace(old, new, 1)
     at = changed.index(new) + len(new) - len(new.lstrip("\n"))
     line = changed.count("\n", 0, at) + 1
-    said = complaint(changed)
-    assert said.startswith(f"a.yaml:{line}: ")
-    assert message in said
+    refusal = complaint(changed)
+    assert refusal.startswith(f"a.yaml:{line}: ")
+    assert message in refusal
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_wrong_keys_and_types_name_line_key_and_expectation(old: str, new: str, 
 def test_a_criterion_that_contradicts_itself(old: str, new: str, key: str, message: str) -> None:
     start = TEXT.index("- id: local.read\n")
     changed = TEXT[:start] + TEXT[start:].replace(old, new, 1)
-    said = complaint(changed)
-    assert f": criteria[local.read].{key}: " in said
-    assert message in said
-    line = int(said.split(":")[1])
+    refusal = complaint(changed)
+    assert f": criteria[local.read].{key}: " in refusal
+    assert message in refusal
+    line = int(refusal.split(":")[1])
     last = key.rsplit(".", 1)[-1]
     assert last in changed.splitlines()[line - 1]
 
@@ -168,9 +168,9 @@ def test_a_criterion_that_contradicts_itself(old: str, new: str, key: str, messa
 )
 def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -> None:
     start = TEXT.index("- id: nfs-tcp.read\n")
-    said = complaint(TEXT[:start] + TEXT[start:].replace(old, new, 1))
-    assert "criteria[nfs-tcp.read].pass.of." in said
-    assert message in said
+    refusal = complaint(TEXT[:start] + TEXT[start:].replace(old, new, 1))
+    assert "criteria[nfs-tcp.read].pass.of." in refusal
+    assert message in refusal
 
 
 @pytest.mark.parametrize(
@@ -199,16 +199,16 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
 )
 def test_names_must_refer_to_something(old: str, new: str, message: str) -> None:
     assert old in TEXT
-    said = complaint(TEXT.replace(old, new, 1))
+    refusal = complaint(TEXT.replace(old, new, 1))
     if "did you" not in message:
-        assert message in said
+        assert message in refusal
     else:
-        assert message.removesuffix("; did you") in said
+        assert message.removesuffix("; did you") in refusal
 
 
 def test_several_mistakes_report_the_first_and_how_many_more() -> None:
-    said = complaint(TEXT.replace("mtu: 9000", "mtu: big").replace("rails: 1", "rails: 0"))
-    assert "fabric.rails: expected at least 1, actual 0 (and 1 more)" in said
+    message = complaint(TEXT.replace("mtu: 9000", "mtu: big").replace("rails: 1", "rails: 0"))
+    assert "fabric.rails: expected at least 1, actual 0 (and 1 more)" in message
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_merged_keys_are_no_repetition_and_keep_their_lines() -> None:
     )
     assert parse(text, "a.yaml").storage["nfs-rdma"].min_free_gb == 0.5  # its own wins
     line = text[: text.index("<<:")].count("\n") + 1
-    said = complaint(text.replace("&more {min_free_gb: 1}", "&more {min_fre_gb: 1}"))
-    assert said.startswith(f"a.yaml:{line}: storage.nfs-rdma.min_fre_gb: unknown key; did you mean 'min_free_gb'?")
+    message = complaint(text.replace("&more {min_free_gb: 1}", "&more {min_fre_gb: 1}"))
+    assert message.startswith(f"a.yaml:{line}: storage.nfs-rdma.min_fre_gb: unknown key; did you mean 'min_free_gb'?")
 
 
 def test_keys_are_known_by_the_names_that_files_use() -> None:

@@ -73,9 +73,9 @@ def test_circles_and_depth(text: str, message: str) -> None:
     ],
 )
 def test_a_scalar_that_its_type_does_not_take_is_shown_with_its_line(value: str, message: str) -> None:
-    found = complaint(f"apiVersion: refarch/v1\nlevel: {value}\n")
+    refusal = complaint(f"apiVersion: refarch/v1\nlevel: {value}\n")
 
-    assert found == f"a.yaml:2: not YAML: {message}"
+    assert refusal == f"a.yaml:2: not YAML: {message}"
 
 
 def test_anchors_and_merge_keys_are_welcome() -> None:

@@ -154,9 +154,9 @@ def test_extends_is_a_name(folder: Path, extends: str) -> None:
 def test_a_block_of_the_wrong_kind_is_refused_in_child_and_parent(folder: Path, key: str, value: str) -> None:
     assert refusal(folder, f"{key}: {value}\n").startswith(f"child.yaml:4: {key}")
     (folder / "odd.yaml").write_text(yaml.safe_dump(PARENT | {key: yaml.safe_load(value)}, sort_keys=False))
-    found = refusal(folder, "", extends="odd")
-    assert found.startswith("odd.yaml:")
-    assert f": {key}" in found
+    message = refusal(folder, "", extends="odd")
+    assert message.startswith("odd.yaml:")
+    assert f": {key}" in message
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_a_block_of_the_wrong_kind_is_refused_in_child_and_parent(folder: Path, 
 def test_a_parent_that_cannot_be_read(folder: Path, extends: str, message: str) -> None:
     (folder / "binary.yaml").write_bytes(bytes(range(1, 256)))
     (folder / "a").mkdir()
-    found = refusal(folder, "", extends=extends)
-    assert message in found
-    assert found.startswith("child.yaml:2: extends ")
-    assert len(found) < 700
+    line = refusal(folder, "", extends=extends)
+    assert message in line
+    assert line.startswith("child.yaml:2: extends ")
+    assert len(line) < 700
 
 
 def test_an_entry_that_stands_twice_in_a_child_is_named(folder: Path) -> None:

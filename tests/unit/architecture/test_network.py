@@ -15,9 +15,9 @@ HEAD, GPU = ("head",), ("gpu",)
 
 
 def with_head(name: str = "nvidia-dgx-h100", **head: Any) -> Architecture:
-    found = architectures.load(name).model
+    architecture = architectures.load(name).model
     role = Role.model_validate({"count": {"min": 1}, "expect": head})
-    return found.model_copy(update={"roles": {**found.roles, "head": role}})
+    return architecture.model_copy(update={"roles": {**architecture.roles, "head": role}})
 
 
 def test_who_must_have_every_rail() -> None:
@@ -83,7 +83,7 @@ def test_off_without_quotes_is_off() -> None:
 
 
 def test_every_key_has_a_check() -> None:
-    said = {"purpose", "ports", "source", "claim"}
-    assert set(Nic.model_fields) - said == set(NIC_CHECKS)
+    without_check = {"purpose", "ports", "source", "claim"}
+    assert set(Nic.model_fields) - without_check == set(NIC_CHECKS)
     assert set(Pcie.model_fields) - {"source", "claim"} == set(PCIE_CHECKS)
     assert set(Lossless.model_fields) == set(FABRIC_CHECKS)

@@ -46,8 +46,8 @@ def test_nothing_is_asked_where_nothing_is_said(arch: Architecture) -> None:
 def test_limits_of_a_service_that_no_role_expects_would_never_be_looked_at(arch: Architecture) -> None:
     limits = Limits(nofile=1024, services=("slurmdd.service",))
     odd = arch.model_copy(update={"system": arch.system.model_copy(update={"limits": limits})})
-    (found,) = [problem for problem in problems(odd) if problem.path[:2] == ("system", "limits")]
-    assert "unknown service that a role expects 'slurmdd.service'" in found.message
+    (problem,) = [problem for problem in problems(odd) if problem.path[:2] == ("system", "limits")]
+    assert "unknown service that a role expects 'slurmdd.service'" in problem.message
 
 
 @pytest.mark.parametrize(

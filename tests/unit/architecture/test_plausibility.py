@@ -44,9 +44,9 @@ def test_a_bar_between_one_percent_and_the_link_is_plausible(value: float) -> No
     ],
 )
 def test_an_implausible_bar_is_refused_with_the_arithmetic(made: dict[str, Any], message: str) -> None:
-    found = wrong(criterion(ceiling={"link": "port"}, **{"pass": made}))
-    assert len(found) == 1
-    assert message in found[0]
+    complaints = wrong(criterion(ceiling={"link": "port"}, **{"pass": made}))
+    assert len(complaints) == 1
+    assert message in complaints[0]
 
 
 def test_every_level_must_be_possible() -> None:
@@ -63,16 +63,16 @@ def test_more_than_one_link_and_a_reason() -> None:
         == []
     )
     made = architecture(criterion(ceiling={"link": "port", "times": 1.5}, **{"pass": bar(30)}), links=LINKS)
-    found = ceiling_of(made, made.criteria[0])
-    assert found is not None
-    assert (found.value, found.unit) == (37500, "MB/s")
-    assert found.arithmetic == "One port: 1.5 × 2 × 100 Gb/s = 3.75e+04 MB/s"
+    ceiling = ceiling_of(made, made.criteria[0])
+    assert ceiling is not None
+    assert (ceiling.value, ceiling.unit) == (37500, "MB/s")
+    assert ceiling.arithmetic == "One port: 1.5 × 2 × 100 Gb/s = 3.75e+04 MB/s"
 
 
 @pytest.mark.parametrize(("share", "fine"), [(1, True), (96, True), (100, True), (101, False), (0.5, False)])
 def test_a_share_of_a_link(share: float, fine: bool) -> None:
-    found = wrong(criterion(**{"pass": bar(share, "percent", of={"link": "port"})}))
-    assert (found == []) is fine, found
+    complaints = wrong(criterion(**{"pass": bar(share, "percent", of={"link": "port"})}))
+    assert (complaints == []) is fine, complaints
 
 
 def test_the_fabric_bounds_what_is_measured_between_nodes() -> None:
@@ -126,9 +126,9 @@ class TestBarsThatCannotBeMissed:
         ],
     )
     def test_an_alternative_is_bounded_like_the_criterion(self, made: dict[str, Any], message: str) -> None:
-        found = wrong(criterion(ceiling={"link": "port"}, any_of=alternative(made), **{"pass": bar(20)}))
-        assert len(found) == 1
-        assert found[0].startswith(message)
+        complaints = wrong(criterion(ceiling={"link": "port"}, any_of=alternative(made), **{"pass": bar(20)}))
+        assert len(complaints) == 1
+        assert complaints[0].startswith(message)
 
     def test_a_plausible_alternative_and_one_of_another_kind(self) -> None:
         other = alternative({"op": "le", "value": 1, "unit": "ms"}, **LATENCY)
@@ -169,8 +169,8 @@ class TestBarsThatCannotBeMissed:
     )
     def test_refused(self, fields: dict[str, Any], message: str) -> None:
         level = {"level": "good"} if "levels" in fields["pass"] else {}
-        found = wrong(criterion(**fields), **level)
-        assert any(text.startswith(f"criteria.0.{message}") for text in found), found
+        complaints = wrong(criterion(**fields), **level)
+        assert any(text.startswith(f"criteria.0.{message}") for text in complaints), complaints
 
     @pytest.mark.parametrize(
         "fields",
@@ -244,8 +244,8 @@ class TestClaims:
         ]
 
     def test_both_is_refused(self) -> None:
-        found = wrong(criterion(claim="A1"), claims={"A1": CLAIM["A1"] | {"not_checkable": "An opinion."}})
-        assert found == ["claims.A1.not_checkable: criteria.0 checks it"]
+        complaints = wrong(criterion(claim="A1"), claims={"A1": CLAIM["A1"] | {"not_checkable": "An opinion."}})
+        assert complaints == ["claims.A1.not_checkable: criteria.0 checks it"]
 
     def test_an_unknown_claim_is_refused(self) -> None:
         assert any("unknown claim 'A2'" in text for text in wrong(criterion(claim=["A1", "A2"]), claims=CLAIM))
@@ -288,8 +288,8 @@ class TestCurvesAndOutliers:
         assert any("'max' judges the best of several tries" in text for text in wrong(outliers=[best]))
 
     def test_ids_are_unique_over_all_lists(self) -> None:
-        found = wrong(criterion(id="x"), curves=[curve()])
-        assert any("'x' is another entry's id already, in criteria" in text for text in found)
+        complaints = wrong(criterion(id="x"), curves=[curve()])
+        assert any("'x' is another entry's id already, in criteria" in text for text in complaints)
 
 
 class TestLevelsAndAlternatives:
@@ -326,8 +326,8 @@ class TestLevelsAndAlternatives:
     def test_an_alternative_is_checked_like_a_criterion(self) -> None:
         other = {"metric": "storage.random_read_iops", "where": {"storage": "nfs"}, "scope": "node"}
         assert wrong(criterion(any_of=[{**other, "pass": bar(10, "1/s")}])) == []
-        found = wrong(criterion(any_of=[{**other, "pass": bar(10, "MB/s")}]))
-        assert any("criteria.0.any_of.0.pass.unit" in text for text in found)
+        complaints = wrong(criterion(any_of=[{**other, "pass": bar(10, "MB/s")}]))
+        assert any("criteria.0.any_of.0.pass.unit" in text for text in complaints)
 
 
 def test_gpus_of_no_role_are_looked_at_by_nobody() -> None:

@@ -21,9 +21,9 @@ def test_a_stack_that_names_none(stack: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("value", "says"),
     [("mlx5_0", "nic_ports: expected a mapping"), ({"storage": 7}, "nic_ports.storage: names of ports are text")],
 )
-def test_names_that_are_none(said: Any, says: str) -> None:
+def test_names_that_are_none(value: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        names_by_purpose({"nic_ports": said})
+        names_by_purpose({"nic_ports": value})

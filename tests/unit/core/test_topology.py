@@ -68,14 +68,14 @@ def test_every_gpu_of_the_dgx1_has_six_links_to_four_others() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_references_are_what_they_say(name: str) -> None:
-    found = NAMES[name]
-    assert found.title
-    assert found.source
-    assert len(found.links) == found.gpus
-    assert found.links == tuple(zip(*found.links, strict=True))
-    assert same_topology(found.links, name) is None
+    topology = NAMES[name]
+    assert topology.title
+    assert topology.source
+    assert len(topology.links) == topology.gpus
+    assert topology.links == tuple(zip(*topology.links, strict=True))
+    assert same_topology(topology.links, name) is None
     others = [other for other in NAMES if other != name]
-    assert [other for other in others if same_topology(found.links, other) is None] == []
+    assert [other for other in others if same_topology(topology.links, other) is None] == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,15 +100,15 @@ def test_one_changed_link_never_matches(data: st.DataObject, name: str, links: i
     rows[i][j] = links
     if both_ways:
         rows[j][i] = links
-    found = same_topology(rows, name)
+    mismatch = same_topology(rows, name)
     if links == was:
-        assert found is None
+        assert mismatch is None
         return
-    assert found is not None
-    assert any(f"GPU{i}–GPU{j} " in difference for difference in found.differences)
+    assert mismatch is not None
+    assert any(f"GPU{i}–GPU{j} " in difference for difference in mismatch.differences)
     if both_ways:
         new, old = (f"NV{n}" if n else "none" for n in (links, was))
-        assert f"GPU{i}–GPU{j} {new} instead of {old}" in found.differences
+        assert f"GPU{i}–GPU{j} {new} instead of {old}" in mismatch.differences
 
 
 @settings(max_examples=60, deadline=None)
@@ -128,27 +128,27 @@ def test_same_links_in_another_shape_are_told() -> None:
     # GPU0–GPU4 and GPU2–GPU6 crossed: every GPU keeps what it has, the mesh is another one
     for i, j, links in ((0, 4, 0), (2, 6, 0), (0, 6, 2), (2, 4, 2)):
         rows[i][j] = rows[j][i] = links
-    found = same_topology(rows, "dgx1-v100")
-    assert found is not None
-    assert found.actual == "as many, but joined otherwise"
+    mismatch = same_topology(rows, "dgx1-v100")
+    assert mismatch is not None
+    assert mismatch.actual == "as many, but joined otherwise"
 
 
 def test_a_gpu_without_links_is_named_first() -> None:
-    found = same_topology(matrix(LONE_GPU), "nvswitch-8-nv18")
-    assert found is not None
-    assert found.actual == "21 × NV18, 7 × none"
-    assert found.differences[0] == "GPU2 with 7 × none instead of 7 × NV18"
-    assert len(found.differences) == 2 + 7
-    assert str(found).startswith("expected nvswitch-8-nv18 (28 × NV18 between 8 GPUs), actual 21 × NV18, 7 × none")
-    assert str(found).endswith("; and 5 more")
+    mismatch = same_topology(matrix(LONE_GPU), "nvswitch-8-nv18")
+    assert mismatch is not None
+    assert mismatch.actual == "21 × NV18, 7 × none"
+    assert mismatch.differences[0] == "GPU2 with 7 × none instead of 7 × NV18"
+    assert len(mismatch.differences) == 2 + 7
+    assert str(mismatch).startswith("expected nvswitch-8-nv18 (28 × NV18 between 8 GPUs), actual 21 × NV18, 7 × none")
+    assert str(mismatch).endswith("; and 5 more")
 
 
 def test_a_gpu_that_alone_knows_of_its_lost_link_is_no_match() -> None:
     rows = links_of("nvswitch-4-nv18")
     rows[1] = [17, 0, 17, 17]
-    found = same_topology(rows, "nvswitch-4-nv18")
-    assert found is not None
-    assert "GPU0–GPU1 NV18 one way and NV17 the other instead of NV18" in found.differences
+    mismatch = same_topology(rows, "nvswitch-4-nv18")
+    assert mismatch is not None
+    assert "GPU0–GPU1 NV18 one way and NV17 the other instead of NV18" in mismatch.differences
 
 
 def test_another_number_of_gpus_is_no_match() -> None:

@@ -152,9 +152,9 @@ def judged(made: Architecture, *measurements: Measurement, run: RunInfo | None =
 
 def verdicts(judgement: Judgement, id_: str = "nfs.read") -> dict[str, Verdict]:
     """Verdicts on one id by subject."""
-    found = [verdict for verdict in judgement.verdicts if verdict.id == id_]
-    assert len({verdict.subject for verdict in found}) == len(found)
-    return {verdict.subject: verdict for verdict in found}
+    matching = [verdict for verdict in judgement.verdicts if verdict.id == id_]
+    assert len({verdict.subject for verdict in matching}) == len(matching)
+    return {verdict.subject: verdict for verdict in matching}
 
 
 def recorded(*bodies: Any) -> list[Record]:

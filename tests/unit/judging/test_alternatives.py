@@ -51,8 +51,8 @@ def test_one_suffices_and_nothing_has_failed_while_one_is_not_known(
     first: float | None, second: float | None, status: str
 ) -> None:
     made = architecture(criterion(any_of=[way()]))
-    found = verdicts(judged(made, *own(first), *other(second)))
-    assert {v.status.value for v in found.values()} == {status}
+    by_subject = verdicts(judged(made, *own(first), *other(second)))
+    assert {v.status.value for v in by_subject.values()} == {status}
 
 
 def test_the_message_shows_all_ways_and_the_verdict_the_one_that_decides() -> None:

@@ -96,12 +96,12 @@ def test_the_judge_says_whom_it_blames_and_after_which_test() -> None:
         measurement(pair, 1.0 if "gpu-02" in pair else 9.0, metric="link.tcp_bandwidth", rail="0")
         for pair in combinations(names, 2)
     ]
-    found = verdicts(judged(made, *taken, run=run_info(*names, "sto-01")))
-    assert found["gpu-01|gpu-02"].blame == "gpu-02"
-    assert found["gpu-01|gpu-02"].message == (
+    by_subject = verdicts(judged(made, *taken, run=run_info(*names, "sto-01")))
+    assert by_subject["gpu-01|gpu-02"].blame == "gpu-02"
+    assert by_subject["gpu-01|gpu-02"].message == (
         "expected ≥ 5 Gb/s, actual 1 Gb/s; one sample; "
         "blamed on gpu-02: it fails against gpu-03 too, and both partners pass with others"
     )
-    assert found["gpu-01|gpu-03"].blame is None
+    assert by_subject["gpu-01|gpu-03"].blame is None
     alone = verdicts(judged(made, *taken[:1]))["gpu-01|gpu-02"]
     assert (alone.blame, alone.message.endswith("; pair, undetermined")) == (UNDETERMINED, True)

@@ -152,8 +152,8 @@ class TestAnotherArchitecture:
     @pytest.mark.parametrize("outcome", ["passed", "failed"])
     def test_a_result_with_another_expectation_is_unmeasured(self, outcome: str) -> None:
         made = architecture(system={"sysctl": {"vm.swappiness": "1"}})
-        found = check("gpu-01", "base.sysctl", outcome, reads="system.sysctl", expected={"vm.swappiness": "60"})
-        result = judged(found, made=made)
+        checked = check("gpu-01", "base.sysctl", outcome, reads="system.sysctl", expected={"vm.swappiness": "60"})
+        result = judged(checked, made=made)
         verdict = verdicts(result, "base.sysctl")["gpu-01"]
         assert verdict.status is Status.UNMEASURED
         assert verdict.message == (
@@ -200,9 +200,9 @@ class TestAnotherArchitecture:
         self, reads: str, expected: object, status: Status
     ) -> None:
         made = architecture(fabric={"kind": "roce", "mtu": 9000})
-        found = recorded(run_info(), *CHECKED, check("gpu-01", "base.x", reads=reads, expected=expected))
-        assert verdicts(judge_records(made, found), "base.x")["gpu-01"].status is Status.PASS
-        other = judge_records(made, found, own_architecture=False)
+        records = recorded(run_info(), *CHECKED, check("gpu-01", "base.x", reads=reads, expected=expected))
+        assert verdicts(judge_records(made, records), "base.x")["gpu-01"].status is Status.PASS
+        other = judge_records(made, records, own_architecture=False)
         assert verdicts(other, "base.x")["gpu-01"].status is status
 
 
@@ -218,8 +218,8 @@ class TestScope:
 
     def test_every_mount_of_every_client_must_have_been_looked_at(self) -> None:
         made = architecture(storage=STORAGE)
-        found = [check(name, "mount.mounted", item="local") for name in ("gpu-01", "gpu-02")]
-        result = judged(*found, made=made)
+        results = [check(name, "mount.mounted", item="local") for name in ("gpu-01", "gpu-02")]
+        result = judged(*results, made=made)
         assert {v.status for v in verdicts(result, "mount.mounted[local]").values()} == {Status.PASS}
         assert set(verdicts(result, "mount.mounted[nfs]")) == {"gpu-01", "gpu-02"}
         assert {v.status for v in verdicts(result, "mount.mounted[nfs]").values()} == {Status.UNMEASURED}
@@ -229,8 +229,8 @@ class TestScope:
 
     def test_every_kernel_value_and_every_program(self) -> None:
         made = architecture(system={"sysctl": {"a.b": "1", "c.d": "2"}}, tools={"programs": ["fio", "iperf3"]})
-        found = [check(name, "base.sysctl", item="a.b") for name in NODES]
-        result = judged(*found, made=made)
+        results = [check(name, "base.sysctl", item="a.b") for name in NODES]
+        result = judged(*results, made=made)
         assert {v.status for v in verdicts(result, "base.sysctl[c.d]").values()} == {Status.UNMEASURED}
         assert set(verdicts(result, "tools.present[iperf3]")) == set(NODES)
 
@@ -269,8 +269,8 @@ class TestScope:
 
     @pytest.mark.parametrize(("stage", "id_"), [("connect", "node.reachable"), ("deploy", "deploy.converged")])
     def test_a_stage_that_began_must_have_said_something_of_every_node(self, stage: str, id_: str) -> None:
-        found = recorded(run_info(), *CHECKED, {"stage": stage, "event": "begin"}, check("gpu-01", id_))
-        answers = verdicts(judge_records(MADE, found), id_)
+        records = recorded(run_info(), *CHECKED, {"stage": stage, "event": "begin"}, check("gpu-01", id_))
+        answers = verdicts(judge_records(MADE, records), id_)
         assert {name: v.status for name, v in answers.items()} == {
             "gpu-01": Status.PASS, "gpu-02": Status.UNMEASURED, "sto-01": Status.UNMEASURED
         }  # fmt: skip
@@ -306,15 +306,15 @@ class TestWhatTheHardwareKeysAskFor:
             "storage": {"count": {"min": 1, "max": 1}},
         }
         made = architecture(roles=roles)
-        found = [check(name, "nic.count", item="compute") for name in ("gpu-01", "gpu-02")]
-        result = judged(*found, made=made)
+        results = [check(name, "nic.count", item="compute") for name in ("gpu-01", "gpu-02")]
+        result = judged(*results, made=made)
         assert {v.status for v in verdicts(result, "nic.count[compute]").values()} == {Status.PASS}
         assert {v.status for v in verdicts(result, "nic.count[storage]").values()} == {Status.UNMEASURED}
 
     def test_one_missing_result_is_reported_once(self) -> None:
         made = architecture(gpu=A100, required_checks={"gpu": ["gpu.count"]})
-        found = [v for v in judged(made=made).verdicts if v.id == "gpu.count"]
-        assert [v.subject for v in found] == ["gpu-01", "gpu-02"]
+        counts = [v for v in judged(made=made).verdicts if v.id == "gpu.count"]
+        assert [v.subject for v in counts] == ["gpu-01", "gpu-02"]
 
     def test_its_severity_may_be_lowered(self) -> None:
         made = architecture(gpu=A100, checks={"gpu.count": "advisory"})

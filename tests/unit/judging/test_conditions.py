@@ -56,9 +56,9 @@ def test_a_number_under_other_conditions_is_invalid_on_either_side_of_the_bar() 
         measurement("gpu-01", 90.0, conditions={"cache": "warm", "runtime_s": 5}),
         measurement("gpu-02", 1.0),
     )
-    found = verdicts(result)
-    assert {v.status for v in found.values()} == {Status.INVALID}
-    assert found["gpu-01"].message == "measured otherwise: expected cache = cold, actual warm"
-    assert found["gpu-01"].samples == (90.0,)
+    by_subject = verdicts(result)
+    assert {v.status for v in by_subject.values()} == {Status.INVALID}
+    assert by_subject["gpu-01"].message == "measured otherwise: expected cache = cold, actual warm"
+    assert by_subject["gpu-01"].samples == (90.0,)
     good = judged(made, measurement("gpu-01", 90.0, conditions={"cache": "cold"}))
     assert verdicts(good)["gpu-01"].status is Status.PASS

@@ -440,21 +440,21 @@ class TestShares:
         return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
 
     def test_a_reference_measured_otherwise_is_invalid(self) -> None:
-        said = link(0.9).model_copy(update={"conditions": {"streams": 1}})
-        assert isinstance(self.asked({"conditions": {"streams": 1}}, said), Number)
-        for asks, taken in (({"streams": 8}, said), ({"streams": 1}, link(0.9))):
-            found = self.asked({"conditions": asks}, taken)
-            assert isinstance(found, NoNumber)
-            assert "measured otherwise" in found.why
+        stated = link(0.9).model_copy(update={"conditions": {"streams": 1}})
+        assert isinstance(self.asked({"conditions": {"streams": 1}}, stated), Number)
+        for asks, taken in (({"streams": 8}, stated), ({"streams": 1}, link(0.9))):
+            verdict = self.asked({"conditions": asks}, taken)
+            assert isinstance(verdict, NoNumber)
+            assert "measured otherwise" in verdict.why
 
     def test_a_reference_that_does_not_prove_itself_is_invalid(self) -> None:
         counted = {"application_bytes": (100.0,), "counter_bytes": (101.0,)}
         assert isinstance(self.asked({"gates": ["byte_counters"]}, with_companions(counted)), Number)
         counted = {"application_bytes": (100.0,), "counter_bytes": (2.0,)}
         for taken in (with_companions(counted), link(0.9)):
-            found = self.asked({"gates": ["byte_counters"]}, taken)
-            assert isinstance(found, NoNumber)
-            assert "byte_counters" in found.why
+            verdict = self.asked({"gates": ["byte_counters"]}, taken)
+            assert isinstance(verdict, NoNumber)
+            assert "byte_counters" in verdict.why
 
     def test_references_that_differ_in_the_kind_of_a_condition_are_not_mixed_up(self) -> None:
         """True and 1 are equal, and a condition that is the one is not the other."""
@@ -462,8 +462,8 @@ class TestShares:
         taken = measurement("gpu-01", 30.0, conditions={"direct": True})
         numbers = Numbers(Index([taken], WantedConditions(frozenset({"direct"}))), Members(made, run_info().nodes))
         ask = Question("storage.read_bandwidth", Scope.NODE, frozenset({("storage", "nfs")}), Statistic.MEDIAN)
-        found = [numbers.remembering(replace(ask, conditions=(("direct", c),)))(["gpu-01"]) for c in (True, 1)]
-        assert [type(number) for number in found] == [Number, NoNumber]
+        answers = [numbers.remembering(replace(ask, conditions=(("direct", c),)))(["gpu-01"]) for c in (True, 1)]
+        assert [type(number) for number in answers] == [Number, NoNumber]
 
     def test_references_on_the_rack_of_two_groups_are_not_mixed_up(self) -> None:
         of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "rack"}

@@ -58,17 +58,17 @@ def of(architecture: Architecture, *taken: Measurement) -> dict[str, Verdict]:
     return {id_.removeprefix("scaling[").removesuffix("]"): verdicts(result, id_)["rack"] for id_ in ids}
 
 
-def statuses(found: dict[str, Verdict]) -> dict[str, str]:
-    return {name: verdict.status.value for name, verdict in found.items()}
+def statuses(by_id: dict[str, Verdict]) -> dict[str, str]:
+    return {name: verdict.status.value for name, verdict in by_id.items()}
 
 
 ALL = ("efficiency@2", "efficiency@4", "efficiency@8", "r2", "steps")
 
 
 def test_linear_growth_passes_everything() -> None:
-    found = of(made(), *grown(LINEAR))
-    assert statuses(found) == dict.fromkeys(ALL, "PASS")
-    verdict = found["efficiency@8"]
+    by_id = of(made(), *grown(LINEAR))
+    assert statuses(by_id) == dict.fromkeys(ALL, "PASS")
+    verdict = by_id["efficiency@8"]
     assert verdict.message == (
         "expected ≥ 0.9 of linear growth from 1 clients, actual 1 (800 MB/s of 800 MB/s at 8); one sample at each point"
     )
@@ -76,21 +76,21 @@ def test_linear_growth_passes_everything() -> None:
     assert (verdict.measured, verdict.ceiling, verdict.measured_unit) == (800.0, 800.0, "MB/s")
     assert (verdict.samples, verdict.source, verdict.hint) == ((100.0, 800.0), "us", "Look at it.")
     assert verdict.raw == ("raw-of-gpu-01", f"raw-of-{'-'.join(NAMES)}")
-    assert found["r2"].value == pytest.approx(1.0)
-    assert found["steps"].value == 100.0
+    assert by_id["r2"].value == pytest.approx(1.0)
+    assert by_id["steps"].value == 100.0
 
 
 def test_what_flattens_is_named_where_it_does() -> None:
-    found = of(made(r2_min=0.99), *grown(LINEAR | {8: 500.0}))
-    assert statuses(found) == {
+    by_id = of(made(r2_min=0.99), *grown(LINEAR | {8: 500.0}))
+    assert statuses(by_id) == {
         "efficiency@2": "PASS",
         "efficiency@4": "PASS",
         "efficiency@8": "FAIL",
         "r2": "FAIL",
         "steps": "PASS",
     }
-    assert found["efficiency@8"].value == 0.625
-    assert found["efficiency@8"].distance_pct == pytest.approx(-30.6, abs=0.1)
+    assert by_id["efficiency@8"].value == 0.625
+    assert by_id["efficiency@8"].distance_pct == pytest.approx(-30.6, abs=0.1)
 
 
 def test_a_step_down_is_named() -> None:
@@ -103,24 +103,24 @@ def test_a_step_down_is_named() -> None:
 
 def test_another_baseline() -> None:
     """What one client gets alone may be limited by the client."""
-    found = of(made(baseline=4), *grown({1: 150.0, 2: 250.0, 4: 400.0, 8: 790.0}))
-    assert {name for name in found if name.startswith("eff")} == {"efficiency@1", "efficiency@2", "efficiency@8"}
-    assert found["efficiency@8"].value == pytest.approx(0.9875)
+    by_id = of(made(baseline=4), *grown({1: 150.0, 2: 250.0, 4: 400.0, 8: 790.0}))
+    assert {name for name in by_id if name.startswith("eff")} == {"efficiency@1", "efficiency@2", "efficiency@8"}
+    assert by_id["efficiency@8"].value == pytest.approx(0.9875)
 
 
 @pytest.mark.parametrize("missing", [2, 8])
 def test_a_gap_leaves_the_line_and_the_steps_without_a_verdict(missing: int) -> None:
-    found = of(made(), *grown({point: value for point, value in LINEAR.items() if point != missing}))
-    unmeasured = {name for name, verdict in found.items() if verdict.status is Status.UNMEASURED}
+    by_id = of(made(), *grown({point: value for point, value in LINEAR.items() if point != missing}))
+    unmeasured = {name for name, verdict in by_id.items() if verdict.status is Status.UNMEASURED}
     assert unmeasured == {f"efficiency@{missing}", "r2", "steps"}
-    assert found["r2"].message == (
+    assert by_id["r2"].message == (
         f"unmeasured at {missing} clients: no measurement of storage.read_bandwidth[clients={missing},storage=nfs]"
     )
 
 
 def test_without_the_baseline_there_is_no_efficiency() -> None:
-    found = of(made(), *grown({point: value for point, value in LINEAR.items() if point != 1}))
-    assert statuses(found) == dict.fromkeys(ALL, "UNMEASURED")
+    by_id = of(made(), *grown({point: value for point, value in LINEAR.items() if point != 1}))
+    assert statuses(by_id) == dict.fromkeys(ALL, "UNMEASURED")
 
 
 def test_nothing_measured_nothing_passed() -> None:
@@ -138,8 +138,8 @@ def test_nothing_measured_nothing_passed() -> None:
 
 def test_an_invalid_point_is_invalid() -> None:
     taken = [*(at(n, 100.0 * n, 100.0 * n) for n in (1, 2, 4)), at(8, 100.0, 900.0)]
-    found = of(made(max_cv_pct=10, min_samples=2), *taken)
-    assert statuses(found) == dict.fromkeys(ALL, "PASS") | dict.fromkeys(("efficiency@8", "r2", "steps"), "INVALID")
+    by_id = of(made(max_cv_pct=10, min_samples=2), *taken)
+    assert statuses(by_id) == dict.fromkeys(ALL, "PASS") | dict.fromkeys(("efficiency@8", "r2", "steps"), "INVALID")
 
 
 def test_a_falling_line_is_no_growth_however_well_it_fits() -> None:
@@ -150,9 +150,9 @@ def test_a_falling_line_is_no_growth_however_well_it_fits() -> None:
 
 
 def test_a_flat_line_has_no_fit_and_nothing_to_compare_with() -> None:
-    found = of(made(), *grown(dict.fromkeys(LINEAR, 100.0)))
-    assert found["r2"].status is Status.INVALID
-    assert found["steps"].status is Status.PASS
+    by_id = of(made(), *grown(dict.fromkeys(LINEAR, 100.0)))
+    assert by_id["r2"].status is Status.INVALID
+    assert by_id["steps"].status is Status.PASS
     zero = of(made(), *grown(dict.fromkeys(LINEAR, 0.0)))
     assert {zero[name].status for name in ALL} == {Status.INVALID}
 
@@ -181,16 +181,16 @@ def test_two_measurements_of_one_point_are_two_answers() -> None:
 
 @pytest.mark.parametrize("point", [1, 4])
 def test_a_point_of_nought_is_no_point(point: int) -> None:
-    found = of(made(), *grown(LINEAR | {point: 0.0}))
-    assert found["steps"].status is Status.INVALID
-    assert found["r2"].status is Status.INVALID
-    assert found["r2"].message.endswith("storage.read_bandwidth is 0, nothing grows from or to it")
+    by_id = of(made(), *grown(LINEAR | {point: 0.0}))
+    assert by_id["steps"].status is Status.INVALID
+    assert by_id["r2"].status is Status.INVALID
+    assert by_id["r2"].message.endswith("storage.read_bandwidth is 0, nothing grows from or to it")
 
 
 def test_more_than_twice_linear_growth_is_a_broken_baseline() -> None:
-    found = of(made(), *grown(LINEAR | {1: 49.0}))
-    assert {found[f"efficiency@{n}"].status for n in (2, 4, 8)} == {Status.INVALID}
-    assert found["efficiency@8"].message == (
+    by_id = of(made(), *grown(LINEAR | {1: 49.0}))
+    assert {by_id[f"efficiency@{n}"].status for n in (2, 4, 8)} == {Status.INVALID}
+    assert by_id["efficiency@8"].message == (
         "efficiency 2.04 (800 MB/s of 392 MB/s at 8), more than 2: the baseline, 1 clients, is broken"
     )
     assert of(made(), *grown(LINEAR | {1: 50.0}))["efficiency@8"].status is Status.PASS

@@ -115,9 +115,9 @@ def on_the_bar(made: Architecture, bar: Bar, metric: str, factor: float) -> floa
         return convert(wanted, bar.unit, unit)
     whole = 50.0
     if isinstance(bar.of, LinkShare):
-        found = capacity(made, bar.of, unit)
-        assert isinstance(found, Capacity), found
-        whole = found.value
+        limit = capacity(made, bar.of, unit)
+        assert isinstance(limit, Capacity), limit
+        whole = limit.value
     return convert(wanted, bar.unit, "ratio") * whole
 
 
@@ -157,12 +157,12 @@ def all_evidence(made: Architecture, entry: Criterion | Curve | Outlier, good: b
             for where in labels(entry.where)
             for index, subject in enumerate(members.subjects(entry.scope, names))
         ]
-    found = []
+    measured = []
     for point in sorted({*entry.points, entry.baseline}):
         part = names[:point] if entry.over in ("nodes", "clients") else names
         value = 50.0 * (point if good else 1 / point)
-        found.append(taken(entry, Scope.RACK, part, {**entry.where, entry.over: str(point)}, value))
-    return found
+        measured.append(taken(entry, Scope.RACK, part, {**entry.where, entry.over: str(point)}, value))
+    return measured
 
 
 def entries(made: Architecture) -> tuple[Criterion | Curve | Outlier, ...]:
@@ -179,9 +179,9 @@ def judged_alone(made: Architecture, entry: Criterion | Curve | Outlier, good: b
 def test_every_entry_can_be_met(name: str) -> None:
     made = ARCHITECTURES[name]
     for entry in entries(made):
-        found = judged_alone(made, entry, good=True)
-        assert found
-        for verdict in found:
+        verdicts = judged_alone(made, entry, good=True)
+        assert verdicts
+        for verdict in verdicts:
             assert verdict.status is Status.PASS, (verdict.id, verdict.subject, verdict.message)
 
 
@@ -189,8 +189,8 @@ def test_every_entry_can_be_met(name: str) -> None:
 def test_every_entry_can_be_missed(name: str) -> None:
     made = ARCHITECTURES[name]
     for entry in entries(made):
-        found = {verdict.status for verdict in judged_alone(made, entry, good=False)}
-        assert found - {Status.PASS, Status.WARN}, entry.id
+        statuses = {verdict.status for verdict in judged_alone(made, entry, good=False)}
+        assert statuses - {Status.PASS, Status.WARN}, entry.id
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

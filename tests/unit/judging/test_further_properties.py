@@ -92,12 +92,12 @@ PLACES: list[tuple[str, Any]] = [
 def drawn_evidence(draw: st.DrawFn) -> Drawn:
     """Numbers near each other with a few that are not, and gaps."""
     usual = draw(bandwidths)
-    found: Drawn = {}
+    drawn: Drawn = {}
     for place in PLACES:
         kind = draw(st.sampled_from(("usual", "usual", "usual", "other", "none")))
         if kind != "none":
-            found[place] = [usual, usual] if kind == "usual" else draw(samples)
-    return found
+            drawn[place] = [usual, usual] if kind == "usual" else draw(samples)
+    return drawn
 
 
 def one(place: tuple[str, Any], values: list[float], factor: float = 1.0, prefix: str = "") -> Measurement:
@@ -128,17 +128,17 @@ def evidence(drawn: Drawn) -> list[Measurement]:
 
 
 def by_key(judgement: Judgement) -> dict[tuple[str, str], Verdict]:
-    found = {(v.id, v.subject): v for v in judgement.verdicts if v.kind == "criterion"}
-    assert len(found) == sum(v.kind == "criterion" for v in judgement.verdicts)
-    return found
+    verdicts = {(v.id, v.subject): v for v in judgement.verdicts if v.kind == "criterion"}
+    assert len(verdicts) == sum(v.kind == "criterion" for v in judgement.verdicts)
+    return verdicts
 
 
 @EXAMPLES
 @given(drawn=drawn_evidence())
 def test_scope_comes_from_the_architecture_alone(drawn: Drawn) -> None:
-    found = by_key(judged(MADE, *evidence(drawn), run=RUN))
-    assert set(found) == set(by_key(judged(MADE, run=RUN)))
-    for verdict in found.values():
+    verdicts = by_key(judged(MADE, *evidence(drawn), run=RUN))
+    assert set(verdicts) == set(by_key(judged(MADE, run=RUN)))
+    for verdict in verdicts.values():
         if verdict.status in ORDER:
             assert verdict.value is not None
             assert verdict.samples
@@ -163,8 +163,8 @@ def test_verdicts_are_what_their_model_says_and_survive_being_written(drawn: Dra
 
 
 def test_without_evidence_everything_is_unmeasured() -> None:
-    found = by_key(judged(MADE, run=RUN))
-    assert {verdict.status for verdict in found.values()} == {Status.UNMEASURED}
+    verdicts = by_key(judged(MADE, run=RUN))
+    assert {verdict.status for verdict in verdicts.values()} == {Status.UNMEASURED}
     nobody = by_key(judged(MADE, run=run_info("sto-01")))
     assert {verdict.status for verdict in nobody.values()} == {Status.UNMEASURED}
 

@@ -94,10 +94,10 @@ def test_a_sound_measurement_passes(gate: Gate, numbers: dict[str, tuple[float, 
     ],
 )
 def test_what_is_refused(gate: Gate, numbers: dict[str, tuple[float, ...]], fault: str | None) -> None:
-    found = fault_of([gate], numbers, 2)
-    assert found is not None
+    actual = fault_of([gate], numbers, 2)
+    assert actual is not None
     if fault is not None:
-        assert found == f"{gate}: {fault}"
+        assert actual == f"{gate}: {fault}"
 
 
 @pytest.mark.parametrize(("ratio", "passes"), [(1.05, True), (0.95, True), (1.0501, False), (0.9499, False)])
@@ -116,9 +116,9 @@ def test_the_bounds_of_the_byte_counters_are_included(ratio: float, passes: bool
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
 def test_impossible_numbers_pass_no_gate(gate: Gate, numbers: dict[str, tuple[float, ...]], bad: float) -> None:
     for name in numbers:
-        found = fault_of([gate], numbers | {name: (numbers[name][0], bad)}, 2)
-        assert found is not None
-        assert "cannot be" in found
+        actual = fault_of([gate], numbers | {name: (numbers[name][0], bad)}, 2)
+        assert actual is not None
+        assert "cannot be" in actual
 
 
 @pytest.mark.parametrize("gate", list(Gate))

@@ -12,7 +12,7 @@ PROMISED = {"mtu": 9000, "ports": [{"name": "a", "later": True}], "later": True,
 
 
 @pytest.mark.parametrize(
-    ("recorded", "said", "same"),
+    ("recorded", "stated", "same"),
     [
         ({"mtu": 9000, "ports": [{"name": "a"}], "nothing": None}, {"mtu": 9000, "ports": [{"name": "a"}]}, True),
         ({"mtu": 1500, "ports": [{"name": "a"}]}, {"mtu": 9000, "ports": [{"name": "a"}]}, False),
@@ -26,6 +26,6 @@ PROMISED = {"mtu": 9000, "ports": [{"name": "a", "later": True}], "later": True,
     ],
 )
 def test_a_key_that_came_later_changes_nothing_unless_the_file_says_it(
-    recorded: dict[str, Any], said: dict[str, Any], same: bool
+    recorded: dict[str, Any], stated: dict[str, Any], same: bool
 ) -> None:
-    assert _same(recorded, PROMISED, said) is same
+    assert _same(recorded, PROMISED, stated) is same

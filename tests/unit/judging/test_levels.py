@@ -167,8 +167,8 @@ class TestTheCeilingOfAnAbsoluteBar:
         made = architecture(criterion(ceiling={"link": "port"}, any_of=[local]), links=LINKS)
         for value, status in ((120.0, Status.PASS), (130.0, Status.INVALID)):
             taken = [measurement(name, value, storage="local", block_bytes="1") for name in GPU]
-            found = verdicts(judged(made, *(measurement(name, 1.0) for name in GPU), *taken))
-            assert {v.status for v in found.values()} == {status}
+            by_subject = verdicts(judged(made, *(measurement(name, 1.0) for name in GPU), *taken))
+            assert {v.status for v in by_subject.values()} == {status}
 
     def test_alternatives_of_another_dimension_are_not(self) -> None:
         rate = {

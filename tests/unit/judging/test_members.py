@@ -42,8 +42,8 @@ def nic(purpose: str, count: int) -> dict[str, Any]:
 def test_every_gpu_of_every_node_has_a_verdict() -> None:
     taken = measurement("gpu-01/gpu0", 120.0, metric="gpu.memory_bandwidth")
     slow = measurement("gpu-02/gpu1", 80.0, metric="gpu.memory_bandwidth")
-    found = verdicts(judged(with_gpus(2), taken, slow), "gpu.speed")
-    assert {subject: v.status.value for subject, v in found.items()} == {
+    by_subject = verdicts(judged(with_gpus(2), taken, slow), "gpu.speed")
+    assert {subject: v.status.value for subject, v in by_subject.items()} == {
         "gpu-01/gpu0": "PASS",
         "gpu-01/gpu1": "UNMEASURED",
         "gpu-02/gpu0": "UNMEASURED",
@@ -59,9 +59,9 @@ def test_a_ninth_gpu_answers_nothing() -> None:
 @pytest.mark.parametrize("made", [with_gpus(0), architecture(GPU_SPEED)])
 def test_without_gpus_nothing_passes(made: Architecture) -> None:
     taken = [measurement(f"{name}/gpu0", 120.0, metric="gpu.memory_bandwidth") for name in GPU]
-    found = verdicts(judged(made, *taken), "gpu.speed")
-    assert set(found) == set(GPU)
-    for name, verdict in found.items():
+    by_subject = verdicts(judged(made, *taken), "gpu.speed")
+    assert set(by_subject) == set(GPU)
+    for name, verdict in by_subject.items():
         assert verdict.status is Status.UNMEASURED
         assert verdict.message == f"by the architecture {name} has no GPU (gpu.count)"
 
@@ -95,16 +95,18 @@ def test_nics_are_the_compute_ports_of_the_role_or_the_rails(
 ) -> None:
     roles = {"gpu": {"expect": {"nics": nics}}, "storage": {"count": {"min": 1, "max": 1}}}
     made = architecture(NIC_SPEED, roles=roles, fabric=FABRIC | {"rails": rails})
-    found = verdicts(judged(made, measurement("gpu-01/nic0", 95.0, metric="link.rdma_write_bandwidth")), "nic.speed")
-    assert set(found) == {f"{name}/nic{port}" for name in GPU for port in range(ports)}
-    assert [s for s, v in found.items() if v.status is Status.PASS] == ["gpu-01/nic0"]
+    by_subject = verdicts(
+        judged(made, measurement("gpu-01/nic0", 95.0, metric="link.rdma_write_bandwidth")), "nic.speed"
+    )
+    assert set(by_subject) == {f"{name}/nic{port}" for name in GPU for port in range(ports)}
+    assert [s for s, v in by_subject.items() if v.status is Status.PASS] == ["gpu-01/nic0"]
 
 
 def test_without_a_fabric_and_without_ports_nobody_has_a_nic() -> None:
     made = architecture(NIC_SPEED | {"members": "all"}, fabric=None)
-    found = verdicts(judged(made), "nic.speed")
-    assert set(found) == {"gpu-01", "gpu-02", "sto-01"}
-    assert {v.status for v in found.values()} == {Status.UNMEASURED}
+    by_subject = verdicts(judged(made), "nic.speed")
+    assert set(by_subject) == {"gpu-01", "gpu-02", "sto-01"}
+    assert {v.status for v in by_subject.values()} == {Status.UNMEASURED}
 
 
 def test_an_empty_group_has_no_member_of_any_scope() -> None:

@@ -42,8 +42,8 @@ def of(values: list[float | None], checked: Architecture | None = None, **more: 
     return verdicts(judged(checked or made(), *taken, run=run_info(*names, "sto-01")), "odd")
 
 
-def letters(found: dict[str, Verdict]) -> str:
-    return "".join(verdict.status.value[0] for verdict in found.values())
+def letters(by_subject: dict[str, Verdict]) -> str:
+    return "".join(verdict.status.value[0] for verdict in by_subject.values())
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_direction_follows_the_metric() -> None:
     checked = made(metric="storage.random_read_latency")
     values: list[float | None] = [100.0, 101.0, 99.0, 40.0, 200.0]
     more = {"metric": "storage.random_read_latency", "storage": "nfs", "block_bytes": "4096"}
-    found = of(values, checked, **more)
-    assert letters(found) == "PPPPF"
-    assert found["gpu-05"].bar == "≤ 110 µs"
-    assert "(100 % above, z 67.5)" in found["gpu-05"].message
+    by_subject = of(values, checked, **more)
+    assert letters(by_subject) == "PPPPF"
+    assert by_subject["gpu-05"].bar == "≤ 110 µs"
+    assert "(100 % above, z 67.5)" in by_subject["gpu-05"].message
 
 
 def test_the_verdict_says_how_far_from_whom() -> None:
@@ -101,9 +101,9 @@ def test_a_large_spread_moves_the_limit_away_and_says_so() -> None:
 @pytest.mark.parametrize("metric", ["storage.read_bandwidth", "storage.random_read_latency"])
 def test_peers_that_have_nothing_in_common_clear_nobody(metric: str) -> None:
     more = {"metric": metric, "storage": "nfs", "block_bytes": "4096"}
-    found = of([20.0, 60.0, 100.0, 140.0, 180.0], made(metric=metric), **more)
+    by_subject = of([20.0, 60.0, 100.0, 140.0, 180.0], made(metric=metric), **more)
     unit, side = ("MB/s", "below") if metric == "storage.read_bandwidth" else ("µs", "above")
-    for verdict in found.values():
+    for verdict in by_subject.values():
         assert verdict.status is Status.INVALID
         assert verdict.message == (
             f"peers scatter too much: z 3.5 {side} the median of 5 nodes, 100 {unit}, is 208 % away, more than 50 %"
@@ -127,20 +127,20 @@ class TestMissingPeers:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 60.0, None])) == "PPPPFU"
 
     def test_too_few_with_a_number(self) -> None:
-        found = of([100.0, 101.0, 99.0, 60.0, None, None])
-        assert letters(found) == "UUUUUU"
-        assert found["gpu-04"].message == "4 of 6 nodes have a number, it takes 5 to say which is the odd one"
-        assert found["gpu-04"].value == 60.0
+        by_subject = of([100.0, 101.0, 99.0, 60.0, None, None])
+        assert letters(by_subject) == "UUUUUU"
+        assert by_subject["gpu-04"].message == "4 of 6 nodes have a number, it takes 5 to say which is the odd one"
+        assert by_subject["gpu-04"].value == 60.0
 
     def test_nobody_passes_only_because_the_better_ones_are_missing(self) -> None:
         """With the two missing at 100, the two at 80 would be outliers."""
         everyone = [100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 80.0, 80.0]
         assert letters(of(list(everyone))) == "PPPPPPFF"
-        found = of([None, None, None, 100.0, 80.0, 80.0, 80.0, 100.0])
-        assert letters(found) == "UUUUUUUU"
-        assert "3 of 8 nodes have no number and could make it one" in found["gpu-05"].message
+        by_subject = of([None, None, None, 100.0, 80.0, 80.0, 80.0, 100.0])
+        assert letters(by_subject) == "UUUUUUUU"
+        assert "3 of 8 nodes have no number and could make it one" in by_subject["gpu-05"].message
         # with the missing three at 90 the median is 90 and a limit by score is further away than half of it
-        assert "3 of 8 nodes have no number and could differ too much" in found["gpu-04"].message
+        assert "3 of 8 nodes have no number and could differ too much" in by_subject["gpu-04"].message
 
     def test_an_invalid_number_is_no_peer(self) -> None:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 100.2, -1.0])) == "PPPPPI"
@@ -164,9 +164,9 @@ def of_gpus(values: dict[str, tuple[float, ...]]) -> dict[str, Verdict]:
 
 
 def test_the_smallest_gpu_stands_for_its_node() -> None:
-    found = of_gpus(dict.fromkeys(NAMES[:4], (100.0, 101.0)) | {"gpu-05": (150.0, 70.0)})
-    assert letters(found) == "PPPPF"
-    verdict = found["gpu-05"]
+    by_subject = of_gpus(dict.fromkeys(NAMES[:4], (100.0, 101.0)) | {"gpu-05": (150.0, 70.0)})
+    assert letters(by_subject) == "PPPPF"
+    verdict = by_subject["gpu-05"]
     assert (verdict.subject, verdict.value) == ("gpu-05", 70.0)
     assert verdict.message.endswith("; gpu-05/gpu1, the worst of 2")
     assert verdict.raw == ("raw-of-gpu-05/gpu0", "raw-of-gpu-05/gpu1")
@@ -174,9 +174,9 @@ def test_the_smallest_gpu_stands_for_its_node() -> None:
 
 
 def test_a_node_with_a_silent_gpu_is_unmeasured() -> None:
-    found = of_gpus(dict.fromkeys(NAMES[:4], (100.0, 101.0)) | {"gpu-05": (100.0,)})
-    assert letters(found) == "UUUUU"
-    assert found["gpu-05"].message.startswith("unmeasured on gpu-05/gpu1 (1 of 2): no measurement of")
+    by_subject = of_gpus(dict.fromkeys(NAMES[:4], (100.0, 101.0)) | {"gpu-05": (100.0,)})
+    assert letters(by_subject) == "UUUUU"
+    assert by_subject["gpu-05"].message.startswith("unmeasured on gpu-05/gpu1 (1 of 2): no measurement of")
 
 
 def test_a_slow_pair_is_found_and_its_bad_end_blamed() -> None:
@@ -185,12 +185,12 @@ def test_a_slow_pair_is_found_and_its_bad_end_blamed() -> None:
         measurement(pair, 40.0 if "gpu-03" in pair else 100.0, metric="link.tcp_bandwidth", rail="0")
         for pair in combinations(NAMES, 2)
     ]
-    found = verdicts(judged(checked, *taken, run=run_info(*NAMES, "sto-01")), "odd")
-    assert len(found) == 28
-    failed = {subject: v.blame for subject, v in found.items() if v.status is Status.FAIL}
+    by_subject = verdicts(judged(checked, *taken, run=run_info(*NAMES, "sto-01")), "odd")
+    assert len(by_subject) == 28
+    failed = {subject: v.blame for subject, v in by_subject.items() if v.status is Status.FAIL}
     assert len(failed) == 7
     assert set(failed.values()) == {"gpu-03"}
-    assert "the median of 28 pairs" in found["gpu-01|gpu-02"].message
+    assert "the median of 28 pairs" in by_subject["gpu-01|gpu-02"].message
 
 
 @pytest.mark.parametrize("scope", [Scope.NODE, Scope.PAIR])

@@ -108,14 +108,14 @@ CRITERIA = architecture(
 
 def evidence(drawn: dict[tuple[str, str], list[float] | None]) -> list[Measurement]:
     """None stands for a measurement without samples."""
-    found = [
+    measurements = [
         measurement(name, *(values or ()), storage=storage, block_bytes="1048576")
         for (name, storage), values in drawn.items()
     ]
     took_part = tuple(sorted({name for name, storage in drawn if storage == "nfs"}))
     if took_part:
-        found.append(measurement(took_part, 30.0, scope=Scope.RACK, storage="nfs", block_bytes="1048576"))
-    return found
+        measurements.append(measurement(took_part, 30.0, scope=Scope.RACK, storage="nfs", block_bytes="1048576"))
+    return measurements
 
 
 @EXAMPLES

@@ -271,15 +271,15 @@ METRICS = (
 
 
 def measurements(raw: Raw) -> list[Measurement]:
-    found: list[Measurement] = []
+    collected: list[Measurement] = []
     for storage, columns in STORAGE_SAMPLES.items():
         for (metric, unit, block), values in zip(METRICS, columns, strict=True):
             for node, value in zip(GPUS, values, strict=True):
-                found.append(_storage(raw, storage, metric, unit, block, node, value))
+                collected.append(_storage(raw, storage, metric, unit, block, node, value))
             if metric != "storage.random_read_latency":
-                found.append(_rack_sum(storage, metric, unit, block, sum(values), found[-2:]))
-    found += _links(raw) + _collectives(raw)
-    return found
+                collected.append(_rack_sum(storage, metric, unit, block, sum(values), collected[-2:]))
+    collected += _links(raw) + _collectives(raw)
+    return collected
 
 
 def _storage(raw: Raw, storage: str, metric: str, unit: str, block: str, node: str, value: float) -> Measurement:
@@ -351,7 +351,7 @@ def _links(raw: Raw) -> list[Measurement]:
 
 
 def _collectives(raw: Raw) -> list[Measurement]:
-    found = []
+    collected = []
     for op, peak in (("all_reduce", 0.0212), ("all_gather", 0.0301), ("alltoall", 0.0148)):
         sha = raw.add("gpu-01", f"mpirun -np 2 rackproof-collective {op}", "\n".join(f"{op} {i}" for i in range(3000)))
         for power in range(10, 23, 2):
@@ -362,7 +362,7 @@ def _collectives(raw: Raw) -> list[Measurement]:
                 ("collective.algbw", "GB/s", busbw / (1.0 if op == "all_reduce" else 0.5)),
                 ("collective.wrong_values", "1", 0.0),
             ):
-                found.append(
+                collected.append(
                     Measurement(
                         metric=metric,
                         scope=Scope.RACK,
@@ -380,22 +380,22 @@ def _collectives(raw: Raw) -> list[Measurement]:
                         step="collectives",
                     )
                 )
-    return found
+    return collected
 
 
 # ---- criteria -------------------------------------------------------------------------------------------------------
 
 
-def criterion_verdicts(found: Iterable[Measurement]) -> list[Verdict]:
-    found = list(found)
+def criterion_verdicts(measured: Iterable[Measurement]) -> list[Verdict]:
+    measured = list(measured)
     verdicts = []
-    for m in found:
+    for m in measured:
         if not m.metric.startswith("storage.") or m.metric == "storage.random_read_latency" or m.scope is Scope.RACK:
             continue
         short = m.metric.split(".")[1]
         storage = m.labels["storage"]
         scratch = next(
-            r for r in found if (r.metric, r.members, r.labels["storage"]) == (m.metric, m.members, "scratch")
+            r for r in measured if (r.metric, r.members, r.labels["storage"]) == (m.metric, m.members, "scratch")
         )
         if storage == "scratch":
             verdicts.append(_absolute(m, f"local-{short.replace('_', '-')}", 100.0))
@@ -403,11 +403,11 @@ def criterion_verdicts(found: Iterable[Measurement]) -> list[Verdict]:
             verdicts.append(_share(m, f"{storage}-{short.replace('_', '-')}", median(scratch.samples), 5.0))
     verdicts += [
         _absolute(m, m.metric.replace("link.", "link-").replace("_", "-"), bar)
-        for m in found
+        for m in measured
         for metric, bar in (("link.rdma_write_bandwidth", 0.05), ("link.tcp_bandwidth", 1.0))
         if m.metric == metric
     ]
-    for m in found:
+    for m in measured:
         if m.metric == "collective.wrong_values":
             verdicts.append(_exact(m))
         if m.metric == "collective.busbw" and m.labels["bytes"] == "4194304":
@@ -569,12 +569,12 @@ def judged(verdicts: Iterable[Verdict]) -> Judgement:
 def sample() -> tuple[Certificate, Raw]:
     """The certificate with something of everything, and its outputs."""
     raw = Raw()
-    checks, found = check_results(raw), measurements(raw)
+    checks, numbers = check_results(raw), measurements(raw)
     certificate = build_certificate(
         run=run_info(),
         architecture=architecture(),
-        judgement=judged(check_verdicts(checks) + criterion_verdicts(found)),
-        measurements=found,
+        judgement=judged(check_verdicts(checks) + criterion_verdicts(numbers)),
+        measurements=numbers,
         checks=checks,
         stages=stages(),
         deploys=deploys(raw),

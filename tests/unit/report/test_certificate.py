@@ -88,12 +88,12 @@ def test_json_survives_the_round_trip() -> None:
 
 def test_json_is_the_same_whatever_order_the_evidence_came_in() -> None:
     raw = Raw()
-    checks, found = check_results(raw), measurements(raw)
-    verdicts = check_verdicts(checks) + criterion_verdicts(found)
+    checks, numbers = check_results(raw), measurements(raw)
+    verdicts = check_verdicts(checks) + criterion_verdicts(numbers)
     commands, done = raw.commands, deploys(raw)
 
     def once(seed: int) -> bytes:
-        shuffled = [list(things) for things in (found, checks, verdicts, commands)]
+        shuffled = [list(things) for things in (numbers, checks, verdicts, commands)]
         for things in shuffled:
             Random(seed).shuffle(things)  # noqa: S311
         return to_json(
@@ -145,8 +145,8 @@ def test_real_rack_has_nothing_simulated() -> None:
 
 
 def test_a_simulated_measurement_is_never_silent() -> None:
-    found = [m.model_copy(update={"simulated": m.metric == "link.tcp_bandwidth"}) for m in measurements(Raw())]
-    certificate = rejudged(passing()[0], [], measurements=found)
+    numbers = [m.model_copy(update={"simulated": m.metric == "link.tcp_bandwidth"}) for m in measurements(Raw())]
+    certificate = rejudged(passing()[0], [], measurements=numbers)
     assert "Measured on simulated devices: link.tcp_bandwidth." in certificate.simulated
 
 
@@ -158,8 +158,8 @@ def test_versions_come_from_controller_and_conditions() -> None:
 
 
 def test_a_tool_named_in_the_conditions_is_a_version() -> None:
-    found = [m.model_copy(update={"conditions": {"fio": "fio-3.39", "io": "O_DIRECT"}}) for m in measurements(Raw())]
-    seen = {v.component: v.version for v in rejudged(passing()[0], [], measurements=found).versions}
+    numbers = [m.model_copy(update={"conditions": {"fio": "fio-3.39", "io": "O_DIRECT"}}) for m in measurements(Raw())]
+    seen = {v.component: v.version for v in rejudged(passing()[0], [], measurements=numbers).versions}
     assert seen["fio"] == "3.39"
     assert "io" not in seen
 

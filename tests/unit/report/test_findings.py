@@ -14,8 +14,8 @@ def verdict(identifier: str, subject: str, status: Status, **fields: object) -> 
 
 
 def test_worst_first_and_required_before_advisory() -> None:
-    found = findings(sample()[0].verdicts)
-    assert [f.status for f in found] == [
+    merged = findings(sample()[0].verdicts)
+    assert [f.status for f in merged] == [
         Status.FAIL,
         Status.FAIL,
         Status.UNMEASURED,
@@ -74,10 +74,10 @@ def test_many_pairs_are_counted_not_listed() -> None:
 
 
 def test_different_failures_are_never_merged() -> None:
-    found = findings(
+    merged = findings(
         [verdict(f"base.check{i}", "gpu-02", Status.FAIL, message="expected 1 actual 2") for i in range(9)]
     )
-    assert len(found) == 9
+    assert len(merged) == 9
 
 
 def test_subjects_that_clustershell_cannot_fold_are_shown_as_they_are() -> None:

@@ -45,7 +45,7 @@ def hostile() -> tuple[Certificate, Raw]:
         )
         for i, v in enumerate(certificate.verdicts)
     ]
-    found = [
+    numbers = [
         m.model_copy(
             update={
                 "labels": dict.fromkeys(m.labels, EVIL),
@@ -89,7 +89,7 @@ def hostile() -> tuple[Certificate, Raw]:
         rejudged(
             certificate,
             verdicts,
-            measurements=found,
+            measurements=numbers,
             run=run,
             architecture=arch,
             deploys=[done],
@@ -316,9 +316,9 @@ def test_rack_of_a_hundred_nodes_is_folded() -> None:
     number = next(m for m in measurements(Raw()) if m.metric == "storage.read_bandwidth")
     verdicts = [check.model_copy(update={"subject": name}) for name in names]
     verdicts[41] = verdicts[41].model_copy(update={"status": Status.FAIL, "message": "expected 9000 actual 1500"})
-    found = [number.model_copy(update={"members": (name,), "samples": (400.0 + i,)}) for i, name in enumerate(names)]
+    numbers = [number.model_copy(update={"members": (name,), "samples": (400.0 + i,)}) for i, name in enumerate(names)]
     run = run_info(NodeInfo(name=name, groups=("gpu",)) for name in names)
-    source = render_page(rejudged(certificate, verdicts, run=run, measurements=found), {})
+    source = render_page(rejudged(certificate, verdicts, run=run, measurements=numbers), {})
     page = Page(source)
     assert page.problems == []
     assert "gpu-[001-041,043-100]" in page.text

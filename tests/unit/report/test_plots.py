@@ -65,16 +65,16 @@ def test_absent_number_is_a_word_not_a_bar() -> None:
 
 
 def test_storage_without_any_number_is_named_beside_the_plot() -> None:
-    found = [
+    numbers = [
         m.model_copy(update={"samples": (), "reason": "fio missing"}) if m.labels.get("storage") == "cephfs" else m
         for m in measurements(Raw())
     ]
-    assert storage_plots(rejudged(passing()[0], [], measurements=found))[0].absent == ("cephfs",)
+    assert storage_plots(rejudged(passing()[0], [], measurements=numbers))[0].absent == ("cephfs",)
 
 
 def test_nothing_measured_is_no_plot() -> None:
-    found = [m.model_copy(update={"samples": (), "reason": "no"}) for m in measurements(Raw())]
-    certificate = rejudged(passing()[0], [], measurements=found)
+    numbers = [m.model_copy(update={"samples": (), "reason": "no"}) for m in measurements(Raw())]
+    certificate = rejudged(passing()[0], [], measurements=numbers)
     assert storage_plots(certificate) == ()
     assert collective_plot(certificate) is None
 
@@ -91,8 +91,8 @@ def test_lines_on_a_logarithmic_axis() -> None:
 
 
 def test_one_size_alone_is_still_a_plot() -> None:
-    found = [m for m in measurements(Raw()) if m.labels.get("bytes") == "1024"]
-    plot = collective_plot(rejudged(passing()[0], [], measurements=found))
+    numbers = [m for m in measurements(Raw()) if m.labels.get("bytes") == "1024"]
+    plot = collective_plot(rejudged(passing()[0], [], measurements=numbers))
     assert plot is not None
     assert [len(line.points) for line in plot.lines] == [1, 1, 1]
 

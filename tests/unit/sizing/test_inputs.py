@@ -64,7 +64,7 @@ def test_a_setting_changes_one_input(setting: str, name: str, value: float | Non
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("nodse=18", "no input 'nodse'; did you mean 'nodes'?"),
         ("unit.raed=1GB/s", "did you mean 'unit.read'?"),
@@ -83,8 +83,8 @@ def test_a_setting_changes_one_input(setting: str, name: str, value: float | Non
         ("share=0.5", "say the share with the workload"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_in_one_line(setting: str, said: str) -> None:
-    assert said in refusal("resnet50", settings=(setting,))
+def test_a_setting_that_cannot_be_is_refused_in_one_line(setting: str, message: str) -> None:
+    assert message in refusal("resnet50", settings=(setting,))
 
 
 def test_a_mistyped_workload_is_suggested() -> None:
@@ -130,7 +130,7 @@ def test_an_input_of_one_workload_is_set_by_its_name_and_of_all_without() -> Non
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         (("resnet50:7", "inception4-large:4"), "ask for 11 nodes and there are 9; take less or --set nodes=11"),
         (("resnet50:9", "inception4-large"), "no nodes are left"),
@@ -140,12 +140,12 @@ def test_an_input_of_one_workload_is_set_by_its_name_and_of_all_without() -> Non
         (("resnet50:1.2.3",), "expected NAME, NAME:NODES or NAME:SHARE%"),
     ],
 )
-def test_parts_that_do_not_add_up_are_refused(parts: tuple[str, ...], said: str) -> None:
-    assert said in refusal(*parts)
+def test_parts_that_do_not_add_up_are_refused(parts: tuple[str, ...], message: str) -> None:
+    assert message in refusal(*parts)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("value: 115154, unit: B", "value: 115154, unit: MB/s", "expected a unit of size, B to TiB, actual MB/s"),
         ("value: 115154, unit: B", "value: -1, unit: B", "expected more than 0"),
@@ -153,9 +153,9 @@ def test_parts_that_do_not_add_up_are_refused(parts: tuple[str, ...], said: str)
         ("kind: inference", "kind: serving", "'training' or 'inference'"),
     ],
 )
-def test_a_figure_that_measures_something_else_is_refused_with_the_file(old: str, new: str, said: str) -> None:
+def test_a_figure_that_measures_something_else_is_refused_with_the_file(old: str, new: str, message: str) -> None:
     assert old in F800_DGX1
-    with pytest.raises(ArchitectureError, match=said):
+    with pytest.raises(ArchitectureError, match=message):
         architecture(F800_DGX1.replace(old, new, 1))
 
 

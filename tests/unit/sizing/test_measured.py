@@ -37,8 +37,8 @@ def link(gbps: float, a: str = "gpu-01", b: str = "gpu-02") -> Measurement:
 
 
 def test_a_rack_as_it_was_sold_has_the_predicted_bottlenecks() -> None:
-    found = predicted_and_measured(rack(), [read(29_500), link(94)])
-    reading, *workloads = found.comparisons
+    comparison = predicted_and_measured(rack(), [read(29_500), link(94)])
+    reading, *workloads = comparison.comparisons
     assert reading.predicted == pytest.approx(30e9)
     assert reading.predicted_stage == reading.measured_stage == "storage bandwidth"
     assert reading.measured == pytest.approx(29.5e9)
@@ -47,7 +47,7 @@ def test_a_rack_as_it_was_sold_has_the_predicted_bottlenecks() -> None:
         ("inception4-large", "GPUs", "GPUs", True),
     ]
     assert not any(w.directly for w in workloads)
-    assert found.lines[0] == (
+    assert comparison.lines[0] == (
         "read of isilon by 9 nodes: predicted 30 GB/s, set by storage bandwidth; "
         "measured 29.5 GB/s, set by storage bandwidth (bottleneck as predicted, 98.3 % of the rate)"
     )
@@ -87,12 +87,12 @@ def test_a_workload_that_was_run_is_compared_itself() -> None:
 
 
 def test_a_repeated_measurement_counts_in_its_last_form() -> None:
-    found = predicted_and_measured(rack(), [read(5_000), read(29_500), read(0, reason="interrupted")])
-    assert found.comparisons[0].measured == pytest.approx(29.5e9)
+    comparison = predicted_and_measured(rack(), [read(5_000), read(29_500), read(0, reason="interrupted")])
+    assert comparison.comparisons[0].measured == pytest.approx(29.5e9)
 
 
 @pytest.mark.parametrize(
-    ("reference", "measurements", "said"),
+    ("reference", "measurements", "message"),
     [
         (architecture().model_copy(update={"sizing": None}), [read(1)], "no sizing inputs in the architecture"),
         (rack(), [], "the read bandwidth of isilon was not measured"),
@@ -103,15 +103,15 @@ def test_a_repeated_measurement_counts_in_its_last_form() -> None:
          "sizing.storage does not say which of archive and isilon feeds the workloads"),
     ],
 )  # fmt: skip
-def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: list[Measurement], said: str) -> None:
-    found = predicted_and_measured(reference, measurements)
-    assert found.comparisons == ()
-    assert found.lines == (f"bottleneck: nothing to compare, {said}",)
+def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: list[Measurement], message: str) -> None:
+    comparison = predicted_and_measured(reference, measurements)
+    assert comparison.comparisons == ()
+    assert comparison.lines == (f"bottleneck: nothing to compare, {message}",)
 
 
 def test_the_only_shared_storage_needs_no_name() -> None:
-    found = predicted_and_measured(rack("storage: null"), [read(29_500), link(94)])
-    assert found.comparisons[0].subject == "read of isilon by 9 nodes"
+    comparison = predicted_and_measured(rack("storage: null"), [read(29_500), link(94)])
+    assert comparison.comparisons[0].subject == "read of isilon by 9 nodes"
 
 
 def test_ports_of_the_storage_of_the_same_rate_are_as_good_as_a_nodes() -> None:

@@ -39,9 +39,9 @@ def racks(draw: st.DrawFn, base: Inputs = BASE) -> Inputs:
 
 
 def rate(inputs: Inputs) -> float:
-    found = first_epoch(inputs).samples_per_s
-    assert found is not None
-    return found
+    samples = first_epoch(inputs).samples_per_s
+    assert samples is not None
+    return samples
 
 
 def times(inputs: Inputs, name: str, factor: float) -> Inputs:
@@ -107,12 +107,12 @@ def test_tenants_together_get_no_more_than_alone_with_the_same_nodes(inputs: Inp
 @given(inputs=racks())
 @settings(max_examples=60, deadline=None)
 def test_littles_law_holds_on_the_storage_edge(inputs: Inputs) -> None:
-    found = edge(inputs, first_epoch(inputs))
-    assert found.service_per_s is not None
-    assert found.knee == pytest.approx(found.service_per_s * (inputs.system.unit.unloaded_latency or 0))
-    if found.latency_s is not None:
-        assert found.outstanding == pytest.approx((found.requests_per_s or 0) * found.latency_s)
-        assert found.latency_s >= (inputs.system.unit.unloaded_latency or 0)
+    load = edge(inputs, first_epoch(inputs))
+    assert load.service_per_s is not None
+    assert load.knee == pytest.approx(load.service_per_s * (inputs.system.unit.unloaded_latency or 0))
+    if load.latency_s is not None:
+        assert load.outstanding == pytest.approx((load.requests_per_s or 0) * load.latency_s)
+        assert load.latency_s >= (inputs.system.unit.unloaded_latency or 0)
 
 
 @given(inputs=racks())
@@ -121,8 +121,8 @@ def test_a_faster_network_never_fits_worse(inputs: Inputs) -> None:
     first = first_epoch(inputs)
     later = later_epochs(inputs)
     assert isinstance(later, Phase)
-    found = networks(inputs, (first, later))
-    for slower, faster in pairwise(found):
+    candidates = networks(inputs, (first, later))
+    for slower, faster in pairwise(candidates):
         assert (slower.first or 0) >= (faster.first or 0)
         assert bool(slower.fits_first) <= bool(faster.fits_first)
         assert (slower.job_s or 0) >= (faster.job_s or 0) * (1 - 1e-9)

@@ -149,20 +149,20 @@ class Storage:
 def test_latency_grows_with_the_load_as_the_model_says(load: float) -> None:
     # one server that answers 1000 reads/s takes 1 ms for each
     inputs = case("resnet50", settings=(*SMALL, f"rate_per_gpu={load * 1000 / 4}"))
-    found = edge(inputs, first_epoch(inputs))
-    assert found.utilisation == pytest.approx(load)
-    assert found.latency_s == pytest.approx(1e-3 / (1 - load))
-    assert Storage(1000).open_loop(load * 1000, 60_000) == pytest.approx(found.latency_s, rel=0.1)
+    at_storage = edge(inputs, first_epoch(inputs))
+    assert at_storage.utilisation == pytest.approx(load)
+    assert at_storage.latency_s == pytest.approx(1e-3 / (1 - load))
+    assert Storage(1000).open_loop(load * 1000, 60_000) == pytest.approx(at_storage.latency_s, rel=0.1)
 
 
 @pytest.mark.parametrize("outstanding", [4, 16])
 def test_beyond_the_knee_more_in_flight_only_waits_longer(outstanding: int) -> None:
     inputs = case("resnet50", settings=SMALL)
-    found = edge(inputs, first_epoch(inputs))
-    assert found.knee == pytest.approx(1)
+    load = edge(inputs, first_epoch(inputs))
+    assert load.knee == pytest.approx(1)
     rate, latency = Storage(1000).closed_loop(outstanding, 20)
-    assert rate == pytest.approx(found.service_per_s, rel=0.05)
-    assert latency == pytest.approx(outstanding / (found.service_per_s or 1), rel=0.05)
+    assert rate == pytest.approx(load.service_per_s, rel=0.05)
+    assert latency == pytest.approx(outstanding / (load.service_per_s or 1), rel=0.05)
     assert rate * latency == pytest.approx(outstanding, rel=0.05)
 
 

@@ -58,9 +58,9 @@ def test_the_page_and_the_pictures_are_written(file: str, tmp_path: Path) -> Non
     page, folder = tmp_path / "plan.html", tmp_path / "svg"
     run(file, "-w", "resnet50", "--html", str(page), "--svg", str(folder), "--json")
     assert "<h1" in page.read_text()
-    found = sorted(p.name for p in folder.iterdir())
-    assert found == [f"{LATENCY}.svg", f"{SCALE}.svg"]
-    for name in found:
+    names = sorted(p.name for p in folder.iterdir())
+    assert names == [f"{LATENCY}.svg", f"{SCALE}.svg"]
+    for name in names:
         root = ET.fromstring((folder / name).read_text())  # noqa: S314 - our own file
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.findall(".//{*}polyline")
@@ -81,13 +81,13 @@ def test_a_title_is_text_on_the_page_and_not_markup() -> None:
 
 def test_curves_show_the_rack_and_where_more_gpus_stop_helping() -> None:
     plan = memo(architecture(), case("inception4-large"))
-    found = pictures(plan)
-    assert [mark.text for mark in found[SCALE].marks] == ["here 72"]
-    assert [mark.text for mark in found[LATENCY].marks] == ["here 66.3 %", "planned 70 %"]
-    gives, takes = (line.points for line in found[SCALE].lines)
+    plots = pictures(plan)
+    assert [mark.text for mark in plots[SCALE].marks] == ["here 72"]
+    assert [mark.text for mark in plots[LATENCY].marks] == ["here 66.3 %", "planned 70 %"]
+    gives, takes = (line.points for line in plots[SCALE].lines)
     assert gives[0] == takes[0]
     assert gives[-1][1] > takes[-1][1]  # lower on the page is less
-    heights = [y for _, y in found[LATENCY].lines[0].points]
+    heights = [y for _, y in plots[LATENCY].lines[0].points]
     assert heights == sorted(heights, reverse=True)
 
 
@@ -113,7 +113,7 @@ def test_the_example_of_the_help_text_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (("nodes=1e400",), "nodes is too large"),
         (("port_rate=-1Gb/s",), "port_rate: expected more than 0, actual -1 Gb/s"),
@@ -121,10 +121,12 @@ def test_the_example_of_the_help_text_runs() -> None:
         (("nodes=3", " nodes = 4"), "--set nodes is given twice"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_in_its_own_words(file: str, settings: tuple[str, ...], said: str) -> None:
+def test_a_setting_that_cannot_be_is_refused_in_its_own_words(
+    file: str, settings: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(SizingError) as caught:
         run(file, "-w", "resnet50", *(part for setting in settings for part in ("--set", setting)))
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_what_the_units_feed_is_by_the_measured_figure_where_there_is_one(file: str) -> None:

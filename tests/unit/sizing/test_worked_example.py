@@ -68,9 +68,9 @@ def test_demand_of_one_dgx1(workload: str, bytes_per_s: float, gbps: float) -> N
 def test_load_of_one_f800_node(workload: str, bytes_per_s: float, gbps: float, percent: int) -> None:
     inputs = case(workload)
     phase, unit = first_epoch(inputs), inputs.system.unit
-    each = (phase.storage_read or 0) / (unit.count * unit.nodes)
-    assert each == pytest.approx(bytes_per_s, rel=WITHIN)
-    assert each * 8 / 1e9 == pytest.approx(gbps, rel=WITHIN)
+    per_node = (phase.storage_read or 0) / (unit.count * unit.nodes)
+    assert per_node == pytest.approx(bytes_per_s, rel=WITHIN)
+    assert per_node * 8 / 1e9 == pytest.approx(gbps, rel=WITHIN)
     # the published share is of the line rate; the stage counts what reaches an application
     assert round(100 * used(phase, StageName.STORAGE_PORTS) * inputs.system.port_efficiency) == percent
 
@@ -125,11 +125,11 @@ def test_eight_mounts_carry_276_mb_a_second_each() -> None:
     [("resnet50", 0.56, 1, 0.703, 1), ("inception4-large", 1.89, 2, 2.37, 3)],
 )
 def test_chassis(workload: str, exact: float, specified: int, exact_measured: float, measured: int) -> None:
-    found = units(case(workload), first_epoch(case(workload)))
-    assert found.by_bandwidth == pytest.approx(exact, rel=WITHIN)
-    assert found.needed == specified
-    assert found.by_measured_bandwidth == pytest.approx(exact_measured, rel=WITHIN)
-    assert found.needed_as_measured == measured
+    needed = units(case(workload), first_epoch(case(workload)))
+    assert needed.by_bandwidth == pytest.approx(exact, rel=WITHIN)
+    assert needed.needed == specified
+    assert needed.by_measured_bandwidth == pytest.approx(exact_measured, rel=WITHIN)
+    assert needed.needed_as_measured == measured
 
 
 def test_two_chassis_of_four_nodes_are_the_eight_that_were_tested() -> None:
@@ -156,10 +156,10 @@ def test_two_chassis_are_used(workload: str, read: str, percent: int) -> None:
 )
 def test_requests_in_flight(workload: str, rate: float, flying: int, per_node: int, one_chassis: float) -> None:
     inputs = case(workload)
-    found = edge(inputs, first_epoch(inputs))
-    assert found.requests_per_s == pytest.approx(rate, rel=WITHIN)
-    assert round(found.outstanding or 0) == flying
-    assert round((found.outstanding or 0) / 9) == per_node
+    load = edge(inputs, first_epoch(inputs))
+    assert load.requests_per_s == pytest.approx(rate, rel=WITHIN)
+    assert round(load.outstanding or 0) == flying
+    assert round((load.outstanding or 0) / 9) == per_node
     alone = first_epoch(case(workload, settings=("unit.count=1", "ceilings.storage=1", "unit.read=40GB/s")))
     assert used(alone, StageName.REQUESTS) == pytest.approx(one_chassis, abs=0.0005)
 
@@ -201,24 +201,24 @@ def test_order_of_the_bottlenecks_by_utilisation() -> None:
 def test_caches_and_one_epoch(workload: str, seconds: float) -> None:
     inputs = case(workload)
     phase = first_epoch(inputs)
-    found = cache(inputs, inputs.tenants[0], phase)
-    assert found.held == pytest.approx(6.6e12, rel=WITHIN)
-    assert found.ratio == pytest.approx(3.4, rel=0.015)
-    assert found.client_hit == pytest.approx(0.023, abs=0.0005)
-    assert found.server_hit == pytest.approx(0.09, abs=0.002)
+    caches = cache(inputs, inputs.tenants[0], phase)
+    assert caches.held == pytest.approx(6.6e12, rel=WITHIN)
+    assert caches.ratio == pytest.approx(3.4, rel=0.015)
+    assert caches.client_hit == pytest.approx(0.023, abs=0.0005)
+    assert caches.server_hit == pytest.approx(0.09, abs=0.002)
     assert jobs(inputs, (phase, None))[0].first_s == pytest.approx(seconds, rel=WITHIN)
 
 
 def test_disks_give_what_neither_cache_holds() -> None:
-    (found,) = View(case("resnet50")).caches
-    assert found.disk_read == pytest.approx(5907e6 * (1 - 0.512 / 22.2) * (1 - 2 / 22.2), rel=WITHIN)
+    (only,) = View(case("resnet50")).caches
+    assert only.disk_read == pytest.approx(5907e6 * (1 - 0.512 / 22.2) * (1 - 2 / 22.2), rel=WITHIN)
 
 
 def test_the_small_control_set_is_resident_after_225_seconds() -> None:
     inputs = case("resnet50", settings=("dataset=148GB",))
-    found = cache(inputs, inputs.tenants[0], first_epoch(inputs))
-    assert found.client_hit == 1
-    assert found.fill_s == pytest.approx(225, rel=WITHIN)
+    caches = cache(inputs, inputs.tenants[0], first_epoch(inputs))
+    assert caches.client_hit == 1
+    assert caches.fill_s == pytest.approx(225, rel=WITHIN)
     later = later_epochs(inputs)
     assert isinstance(later, Phase)
     assert later.storage_read == 0
@@ -260,16 +260,16 @@ def test_three_gateways_of_7_gb_feed_seventy_nodes_of_300_mb() -> None:
 def test_a_million_reads_a_second_of_15_kb_keep_a_thousand_in_flight() -> None:
     settings = ("unit.count=1", "read_size=15kB", "unit.loaded_latency=unknown", "unit.unloaded_latency=1ms")
     inputs = case("inception4-large", settings=settings)
-    found = edge(inputs, first_epoch(inputs))
-    assert found.service_per_s == pytest.approx(1e6)
-    assert found.knee == pytest.approx(1000)
+    load = edge(inputs, first_epoch(inputs))
+    assert load.service_per_s == pytest.approx(1e6)
+    assert load.knee == pytest.approx(1000)
 
 
 def test_a_checkpoint_stalls_for_its_bytes_over_the_write_bandwidth() -> None:
     inputs = case(text=UNET3D_H100)
-    found = checkpoint(inputs, inputs.tenants[0])
-    assert found.stall_s == pytest.approx(912 / 4)
-    assert found.share == pytest.approx(228 / 1800)
+    stall = checkpoint(inputs, inputs.tenants[0])
+    assert stall.stall_s == pytest.approx(912 / 4)
+    assert stall.share == pytest.approx(228 / 1800)
 
 
 def test_prefetch_is_littles_law_on_the_input_pipeline() -> None:

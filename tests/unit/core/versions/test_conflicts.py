@@ -52,7 +52,7 @@ def components(changes: Change | None) -> Components:
 
 
 def ids(arch: Change, versions: Change | None = None, choices: Choices | None = None) -> set[str]:
-    return {each.id for each in find_conflicts(architecture(arch), components(versions), choices)}
+    return {conflict.id for conflict in find_conflicts(architecture(arch), components(versions), choices)}
 
 
 def _nic(**keys: Any) -> Change:
@@ -160,18 +160,20 @@ def test_every_rule_is_seen_to_fire() -> None:
 
 
 def test_both_sides_are_named_in_one_line_with_a_source() -> None:
-    (found,) = [each for each in find_conflicts(architecture({"storage/w": WEKA})) if each.id == "weka-iommu"]
-    assert found.sentence.startswith("weka-iommu: WEKA wants the IOMMU off, the RoCE profile wants iommu=pt: ")
-    assert found.source
-    assert "\n" not in found.sentence
+    (conflict,) = [
+        candidate for candidate in find_conflicts(architecture({"storage/w": WEKA})) if candidate.id == "weka-iommu"
+    ]
+    assert conflict.sentence.startswith("weka-iommu: WEKA wants the IOMMU off, the RoCE profile wants iommu=pt: ")
+    assert conflict.source
+    assert "\n" not in conflict.sentence
 
 
 def test_a_locked_kernel_is_named_with_every_setting_that_it_refuses() -> None:
     arch = architecture({**ON, **_nic(max_read_request=4096, firmware=">=28.39.1002")})
-    found = [each.sentence for each in find_conflicts(arch) if each.id == "secure-boot-lockdown"]
+    sentences = [conflict.sentence for conflict in find_conflicts(arch) if conflict.id == "secure-boot-lockdown"]
     for setting, sentence in zip(
         ("roles.gpu.expect.nics (compute): max_read_request", "roles.gpu.expect.nics (compute): firmware wants",
-         "fabric.lossless.cnp_dscp wants"), found, strict=True,
+         "fabric.lossless.cnp_dscp wants"), sentences, strict=True,
     ):  # fmt: skip
         assert sentence.startswith("secure-boot-lockdown: Secure Boot wants a kernel that lets no program write")
         assert setting in sentence

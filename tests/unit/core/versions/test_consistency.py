@@ -58,11 +58,11 @@ FIRES: list[tuple[str, Change, str]] = [
     ("rule", "changes", "says"), FIRES, ids=[f"{rule}-{k}" for k, (rule, _, _) in enumerate(FIRES)]
 )
 def test_a_contradiction_is_found_and_said(rule: str, changes: Change, says: str) -> None:
-    found = {each.id: each for each in contradictions(changed(changes))}
-    assert rule in found
-    assert any(says in each.sentence for each in contradictions(changed(changes)) if each.id == rule)
-    assert found[rule].source
-    assert "\n" not in found[rule].sentence
+    by_rule = {finding.id: finding for finding in contradictions(changed(changes))}
+    assert rule in by_rule
+    assert any(says in finding.sentence for finding in contradictions(changed(changes)) if finding.id == rule)
+    assert by_rule[rule].source
+    assert "\n" not in by_rule[rule].sentence
 
 
 def test_every_rule_is_seen_to_fire() -> None:
@@ -90,14 +90,14 @@ OLD_570 = {
 )
 def test_the_fabric_manager_is_called_otherwise_before_branch_580(platform: str, package: str, wrong: bool) -> None:
     changes = {f"{C}/fabric_manager": {**OLD_570, "packages": {package: "570.172.08-1"}}}
-    found = {each.id for each in contradictions(changed(changes, platform))}
-    assert ("fabric-manager-name" in found) is wrong
+    rules = {finding.id for finding in contradictions(changed(changes, platform))}
+    assert ("fabric-manager-name" in rules) is wrong
 
 
 def test_kernels_of_rhel_are_found_by_their_version() -> None:
     base = "5.14.0-611.5.1.el9_7"
     packages = {"kernel-core": base, "kernel-devel": base}
     good = {f"{C}/kernel": {"version": f"{base}.x86_64", "packages": packages}}
-    assert "kernel-headers" not in {each.id for each in contradictions(changed(good, "rocky-9"))}
+    assert "kernel-headers" not in {finding.id for finding in contradictions(changed(good, "rocky-9"))}
     bad = {f"{C}/kernel": {"version": f"{base}.x86_64", "packages": packages | {"kernel-devel": "5.14.0-1.el9"}}}
-    assert "kernel-headers" in {each.id for each in contradictions(changed(bad, "rocky-9"))}
+    assert "kernel-headers" in {finding.id for finding in contradictions(changed(bad, "rocky-9"))}
