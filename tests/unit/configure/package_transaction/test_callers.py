@@ -6,9 +6,8 @@ import hashlib
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ from rackproof.configure.storage import install as storage
 from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
-from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
+from tests.unit.configure.versions.real_apt import AVAILABLE, PreparedApt, RealApt, fast_folder
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")
 
@@ -77,13 +76,58 @@ every_caller = pytest.mark.parametrize("caller", EVERY, ids=named)
 callers_with_versions = pytest.mark.parametrize("caller", [*VERSIONED, *FILES], ids=named)
 
 
-@pytest.fixture
-def apt(tmp_path: Path) -> RealApt:
-    made = RealApt(tmp_path)
+def two_versions(apt: RealApt) -> None:
     for version in ("1.0-1", "2.0-1"):
-        made.publish(TOOL, version)
-    made.run("apt-get -q update")
-    return made
+        apt.publish(TOOL, version)
+    apt.run("apt-get -q update")
+
+
+def no_version(apt: RealApt) -> None:
+    two_versions(apt)
+    for version in ("1.0-1", "2.0-1"):
+        apt.withdraw(TOOL, version)
+
+
+def a_version_that_fails(apt: RealApt) -> None:
+    two_versions(apt)
+    apt.publish(TOOL, "3.0-1", postinst="exit 1")
+
+
+def a_version_that_needs_a_newer_held_library(apt: RealApt) -> None:
+    no_version(apt)
+    apt.publish("library", "1.0-1")
+    apt.run("apt-get -q update; apt-get -q -y install library; apt-mark hold library")
+    apt.publish("library", "2.0-1")
+    apt.publish(TOOL, "3.0-1", "Depends: library (>= 2.0)\n")
+    apt.run("apt-get -q update")
+
+
+def a_version_that_conflicts(apt: RealApt) -> None:
+    two_versions(apt)
+    apt.publish("other", "1.0-1")
+    apt.publish(TOOL, "3.0-1", "Conflicts: other\n")
+    apt.run("apt-get -q update; apt-get -q -y install other")
+
+
+def a_broken_package(apt: RealApt) -> None:
+    two_versions(apt)
+    apt.publish("broken", "1.0-1", postinst="exit 1")
+    apt.run("apt-get -q update; apt-get -q -y install broken")
+
+
+def starting_with(prepare: Callable[[RealApt], None]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("apt", [prepare], indirect=True, ids=lambda prepare: prepare.__name__)
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[PreparedApt]:
+    with fast_folder() as folder:
+        yield PreparedApt(folder)
+
+
+@pytest.fixture
+def apt(prepared: PreparedApt, request: pytest.FixtureRequest) -> RealApt:
+    return prepared.at(getattr(request, "param", two_versions))
 
 
 def install(
@@ -115,23 +159,17 @@ def test_a_held_package_is_changed_and_held_again(apt: RealApt, caller: Caller) 
 
 
 @callers_with_versions
+@starting_with(a_version_that_fails)
 def test_a_hold_is_back_after_a_failure(apt: RealApt, caller: Caller) -> None:
     install(apt, caller, "1.0-1")
     apt.run(f"apt-mark hold {TOOL}")
-    apt.publish(TOOL, "3.0-1", postinst="exit 1")
     assert install(apt, caller, "3.0-1").returncode == 1
     assert apt.run("apt-mark showhold").stdout.split() == [TOOL]
 
 
 @every_caller
+@starting_with(a_version_that_needs_a_newer_held_library)
 def test_no_other_held_package_is_changed(apt: RealApt, caller: Caller) -> None:
-    apt.publish("library", "1.0-1")
-    apt.run("apt-get -q update; apt-get -q -y install library; apt-mark hold library")
-    apt.publish("library", "2.0-1")
-    for version in ("1.0-1", "2.0-1"):
-        apt.withdraw(TOOL, version)
-    apt.publish(TOOL, "3.0-1", "Depends: library (>= 2.0)\n")
-    apt.run("apt-get -q update")
     assert "library" in refusal(install(apt, caller, "3.0-1"))
     assert apt.installed() == {"library": "1.0-1"}
 
@@ -149,11 +187,8 @@ def test_a_downgrade_is_refused_unless_the_inventory_allows_it(apt: RealApt, cal
 
 
 @every_caller
+@starting_with(a_version_that_conflicts)
 def test_a_removal_is_refused_unless_the_inventory_allows_it(apt: RealApt, caller: Caller) -> None:
-    apt.publish("other", "1.0-1")
-    apt.run("apt-get -q update; apt-get -q -y install other")
-    apt.publish(TOOL, "3.0-1", "Conflicts: other\n")
-    apt.run("apt-get -q update")
     said = refusal(install(apt, caller, "3.0-1"))
     assert said.endswith("would remove other; remove them first, or set versions.allow_removal")
     assert apt.installed() == {"other": "1.0-1"}
@@ -172,9 +207,8 @@ def test_a_full_disk_is_found_before_anything_is_done(apt: RealApt, caller: Call
 
 
 @pytest.mark.parametrize("caller", [of_base, *VERSIONED], ids=named)
+@starting_with(no_version)
 def test_a_missing_package_is_named(apt: RealApt, caller: Caller) -> None:
-    for version in ("1.0-1", "2.0-1"):
-        apt.withdraw(TOOL, version)
     said = refusal(install(apt, caller))
     assert said.startswith(f"in none of the repositories of this node: {TOOL}")
     assert "put them on the mirror (rackproof mirror list)" in said
@@ -199,9 +233,8 @@ def test_the_holder_of_the_lock_is_named(apt: RealApt, caller: Caller) -> None:
 
 
 @every_caller
+@starting_with(a_broken_package)
 def test_a_half_configured_package_that_cannot_be_repaired_is_named(apt: RealApt, caller: Caller) -> None:
-    apt.publish("broken", "1.0-1", postinst="exit 1")
-    apt.run("apt-get -q update; apt-get -q -y install broken")
     assert refusal(install(apt, caller)).startswith("half-configured, and cannot be repaired: broken; ")
 
 

@@ -6,6 +6,9 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 AVAILABLE = all(shutil.which(tool) for tool in ("apt-get", "apt-mark", "dpkg-deb", "dpkg-query"))
@@ -17,9 +20,20 @@ Dir::Bin::methods "/usr/lib/apt/methods";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::Retries::Delay "false";
-DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--admindir={root}/var/lib/dpkg"; "--instdir={root}/root";
-  "--log={root}/dpkg.log"; }};
+DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--force-unsafe-io"; "--admindir={root}/var/lib/dpkg";
+  "--instdir={root}/root"; "--log={root}/dpkg.log"; }};
 """
+
+
+MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def fast_folder() -> Iterator[Path]:
+    """A folder in memory where programs may run, else a temporary one: dpkg waits for the disk after every step."""
+    flags = os.statvfs(MEMORY).f_flag if os.access(MEMORY, os.W_OK) else os.ST_NOEXEC
+    with tempfile.TemporaryDirectory(dir=None if flags & os.ST_NOEXEC else MEMORY) as name:
+        yield Path(name)
 
 
 class RealApt:
@@ -92,3 +106,28 @@ class RealApt:
     def installed(self) -> dict[str, str]:
         found = self.run("dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'").stdout.splitlines()
         return {words[1]: words[2] for words in map(str.split, found) if words[0] == "installed"}
+
+
+class PreparedApt:
+    """States of one ``RealApt``, each made once. The root keeps its path: apt's files name it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: dict[Callable[[RealApt], None], tuple[Path, dict[str, str]]] = {}
+
+    def at(self, prepare: Callable[[RealApt], None]) -> RealApt:
+        """The root as ``prepare`` left it, and as if nothing else had been done to it."""
+        root = self.folder / "apt"
+        shutil.rmtree(root, ignore_errors=True)
+        apt = RealApt(root)
+        if prepare not in self.made:
+            prepare(apt)
+            copy = self.folder / f"state-{len(self.made)}"
+            shutil.copytree(root, copy, symlinks=True)
+            self.made[prepare] = copy, dict(apt.controls)
+            return apt
+        copy, controls = self.made[prepare]
+        shutil.rmtree(root)
+        shutil.copytree(copy, root, symlinks=True)
+        apt.controls = dict(controls)
+        return apt
