@@ -1,4 +1,4 @@
-"""perftest: ib_write_bw, ib_read_bw, ib_send_bw, their ``_lat`` siblings, and ``--out_json`` of the bandwidth tests.
+"""perftest: ib_write_bw, ib_read_bw, ib_send_bw, their ``_lat`` siblings.
 
 Client and server may write into one stream: every result row after the first header counts, in order of print.
 """
@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import Json, find_json
 from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
 
 TOOL: Final = "perftest"
@@ -113,33 +112,6 @@ def parse_latency(output: str | bytes) -> LatencyReport:
     return LatencyReport(_conditions(lines), tuple(_latency_row(cells) for cells in _rows(lines, "t_avg")))
 
 
-def parse_bandwidth_json(output: str | bytes, unit: BandwidthUnit) -> BandwidthReport:
-    """The file that ``--out_json`` writes.
-
-    It names no unit, so the caller says which one the command asked for; the message rate must confirm it.
-    """
-    document = Json(
-        TOOL, "", find_json(TOOL, output, lambda v: isinstance(v, dict) and "test_info" in v and "results" in v).value
-    )
-    info = document.child("test_info")
-    many = isinstance(document.values["results"], list)
-    entries = document.children("results") if many else [document.child("results")]
-    if not entries:
-        document.refuse("results", "is empty")
-    test = info.string("test").replace("_Test", "").replace("_BW", " BW")
-    conditions = Conditions(
-        test=test,
-        device=info.string("Device") if info.has("Device") else None,
-        link_layer=info.string("Link_type") if info.has("Link_type") else None,
-        mtu_bytes=info.integer("Mtu") if info.has("Mtu") else None,
-        qps=info.integer("Number_of_qps") if info.has("Number_of_qps") else None,
-        connection=info.string("Connection_type") if info.has("Connection_type") else None,
-        gid_index=info.integer("GID_index") if info.has("GID_index") else None,
-    )
-    rows = tuple(_json_row(entry, unit, bidirectional="Bidirectional" in test) for entry in entries)
-    return BandwidthReport(conditions, rows)
-
-
 _RULE: Final = r" ?-{80,}"
 _COLUMN: Final = re.compile(r"#\w+|tps average|(?:[\w.%]+ )?[\w.%]+\[[^\]\s]+\]")
 _TITLE: Final = re.compile(r"^ *((?:\w+ )+(?:BW|Latency)) Test *$")
@@ -192,19 +164,6 @@ def _bandwidth_row(cells: dict[str, str], unit: BandwidthUnit, *, bidirectional:
     )
     if rate is not None:
         _check(row, half_digit(cells[average]), half_digit(rate), bidirectional=bidirectional)
-    return row
-
-
-def _json_row(entry: Json, unit: BandwidthUnit, *, bidirectional: bool) -> BandwidthRow:
-    row = BandwidthRow(
-        bytes=entry.integer("MsgSize", minimum=1),
-        iterations=entry.integer("n_iterations", minimum=1),
-        unit=unit,
-        average=entry.number("BW_average"),
-        peak=entry.number("BW_peak") or None,
-        msg_rate_mpps=entry.number("MsgRate"),
-    )
-    _check(row, 0.005, 0.5e-6, bidirectional=bidirectional)  # printed with 2 and 6 decimals
     return row
 
 

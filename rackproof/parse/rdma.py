@@ -1,4 +1,4 @@
-"""RDMA devices: ``rdma link`` (text and ``-j``), ``ibv_devinfo`` and ``ibstat``."""
+"""RDMA devices: ``rdma link`` (text and ``-j``) and ``ibv_devinfo``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
-from rackproof.parse.text import excerpt, integer, last_words, real, text_of, whole_lines
+from rackproof.parse.text import excerpt, integer, last_words, text_of, whole_lines
 
 _LINK: Final = "rdma link"
 _DEVINFO: Final = "ibv_devinfo"
-_IBSTAT: Final = "ibstat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +52,6 @@ class Hca:
     board_id: str | None
     """PSID; Soft-RoCE has none."""
     ports: tuple[HcaPort, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IbPort:
-    number: int
-    state: str
-    """Active, Down, Initializing …"""
-    physical_state: str
-    """LinkUp, Polling, Disabled …"""
-    rate_gbps: float
-    """Gb/s; printed for a port that is down as well, so it is no proof of a link."""
-    link_layer: str
-
-    @property
-    def up(self) -> bool:
-        return self.state == "Active" and self.physical_state == "LinkUp"
-
-
-@dataclass(frozen=True, slots=True)
-class IbAdapter:
-    name: str
-    type: str
-    """``MT4129`` …; empty where the device reports none."""
-    firmware: str
-    ports: tuple[IbPort, ...]
 
 
 def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
@@ -171,47 +145,6 @@ def _hca(device: dict[str, str], ports: list[dict[str, str]]) -> Hca:
 
 def _mtu(port: dict[str, str], key: str) -> int:
     return integer(_DEVINFO, key, _take(_DEVINFO, port, key).split(" (")[0], minimum=1)
-
-
-def parse_ibstat(output: str | bytes) -> tuple[IbAdapter, ...]:
-    """Read ``ibstat``; each adapter must show as many ports as it counts."""
-    adapters: list[tuple[dict[str, str], list[dict[str, str]]]] = []
-    lines = whole_lines(_IBSTAT, output, closing=rf"\s+Link layer: {_LAYER}")
-    for line in lines:
-        if adapter := re.fullmatch(r"CA '(\S+)'\s*", line):
-            adapters.append(({"CA": adapter[1]}, []))
-        elif adapters and (port := re.fullmatch(r"\s+Port (\d{1,4}):\s*", line)):
-            adapters[-1][1].append({"Port": port[1]})
-        elif adapters and (match := _KEY.fullmatch(line)):
-            device, ports = adapters[-1]
-            (ports[-1] if ports else device)[match[1]] = match[2]
-        elif line.strip():
-            raise ParseError(_IBSTAT, f"unexpected line {excerpt(line, 160)}")
-    if not adapters:
-        raise ParseError(_IBSTAT, "no adapter listed")
-    return tuple(_adapter(device, ports) for device, ports in adapters)
-
-
-def _adapter(device: dict[str, str], ports: list[dict[str, str]]) -> IbAdapter:
-    name = _take(_IBSTAT, device, "CA")
-    counted = integer(_IBSTAT, "Number of ports", _take(_IBSTAT, device, "Number of ports"))
-    if counted != len(ports):
-        raise ParseError(_IBSTAT, f"{name} counts {counted} ports but shows {len(ports)}")
-    return IbAdapter(
-        name=name,
-        type=device.get("CA type", ""),
-        firmware=device.get("Firmware version", ""),
-        ports=tuple(
-            IbPort(
-                number=int(port["Port"]),
-                state=_take(_IBSTAT, port, "State"),
-                physical_state=_take(_IBSTAT, port, "Physical state"),
-                rate_gbps=real(_IBSTAT, "Rate", _take(_IBSTAT, port, "Rate")),
-                link_layer=_take(_IBSTAT, port, "Link layer"),
-            )
-            for port in ports
-        ),
-    )
 
 
 def _take(tool: str, values: dict[str, str], key: str) -> str:

@@ -45,15 +45,10 @@ from . import TOOLS, tool_output
 Parser = Callable[[str | bytes], Any]
 
 
-def bandwidth_json(output: str | bytes) -> Any:
-    return perftest.parse_bandwidth_json(output, perftest.BandwidthUnit.GBIT)
-
-
 PARSERS: dict[str, tuple[Parser, str]] = {
     "fio": (fio.parse_fio, "fio-*"),
     "iperf3": (iperf3.parse_iperf3, "iperf3-*"),
     "bandwidth": (perftest.parse_bandwidth, "perftest-write-bw-*.txt"),
-    "bandwidth json": (bandwidth_json, "perftest-write-bw.json"),
     "latency": (perftest.parse_latency, "perftest-write-lat*.txt"),
     "nccl": (nccl_tests.parse_nccl_tests, "nccl-*"),
     "mpi": (mpi_collectives.parse_mpi_collectives, "mpi-*"),
@@ -71,11 +66,9 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "mountstats": (mounts.parse_mountstats, "mountstats.txt"),
     "rdma link": (rdma.parse_rdma_link, "rdma-link.*"),
     "ibv_devinfo": (rdma.parse_ibv_devinfo, "ibv-devinfo.txt"),
-    "ibstat": (rdma.parse_ibstat, "ibstat.txt"),
     "tracking": (chrony.parse_chrony_tracking, "chrony-tracking*.csv"),
     "sources": (chrony.parse_chrony_sources, "chrony-sources.csv"),
     "ip": (netdev.parse_ip, "ip-*.json"),
-    "ethtool": (ethtool.parse_ethtool, "ethtool-[!d]*.txt"),
     "ethtool -i": (ethtool.parse_ethtool_driver, "ethtool-driver-*.txt"),
     "ethtool -a": (ethtool.parse_ethtool_pause, "pause-*.txt"),
     "ethtool -S": (ethtool.parse_ethtool_statistics, "statistics-*.txt"),

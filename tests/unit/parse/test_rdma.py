@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 
 from rackproof.parse import ParseError
-from rackproof.parse.rdma import parse_ibstat, parse_ibv_devinfo, parse_rdma_link
+from rackproof.parse.rdma import parse_ibv_devinfo, parse_rdma_link
 
 from . import tool_output
 
 DEVINFO = tool_output("ibv-devinfo.txt")
-IBSTAT = tool_output("ibstat.txt")
 
 
 def test_text_and_json_of_rdma_link_say_the_same() -> None:
@@ -79,26 +78,3 @@ def test_ibv_devinfo() -> None:
 def test_bad_devices_raise_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_ibv_devinfo(output)
-
-
-def test_ibstat() -> None:
-    first, second = parse_ibstat(IBSTAT)
-    assert (first.name, first.type, first.firmware) == ("mlx5_0", "MT4129", "28.44.1036")
-    assert (first.ports[0].rate_gbps, first.ports[0].link_layer, first.ports[0].up) == (400, "InfiniBand", True)
-    assert second.type == ""
-    assert [(port.number, port.rate_gbps, port.up) for port in second.ports] == [(1, 2.5, False), (2, 40, False)]
-
-
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        ("ibpanic: [123] main: stat of IB device 'mlx5_9' failed: No such file or directory\n", "ibpanic"),
-        (IBSTAT[: IBSTAT.index("\tPort 2")], "rdma0 counts 2 ports but shows 1"),
-        (IBSTAT[: IBSTAT.rindex("\t\tLink layer")], "has no Link layer"),
-        (IBSTAT.replace("Rate: 400", "Rate: fast"), "Rate is no number"),
-        (IBSTAT[:-3], "cut off"),
-    ],
-)
-def test_bad_adapters_raise_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_ibstat(output)
