@@ -24,7 +24,7 @@ PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
 TRACKING = "chronyc -n -c tracking"
 SOURCES = "chronyc -n -c sources"
 THP = "cat /sys/kernel/mm/transparent_hugepage/enabled"
-# Processors first: a list of governors that is empty has to be told from one that could not be read.
+# Processors first: they tell a node without cpufreq from a failed command.
 GOVERNORS = (
     "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
     ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
@@ -50,8 +50,8 @@ def tracking(host: Host) -> Tracking:
     "base.packages",
     reads="system.packages",
     when=always,
-    protects="A tool that is missing is noticed at three in the morning, when it is needed.",
-    hint="Run the deploy again and read apt's answer; a package that was removed by hand comes back.",
+    protects="A missing tool is noticed in the middle of an incident, when it is needed.",
+    hint="Run `rackproof deploy` again: it reinstalls removed packages; read apt's or dnf's error if it fails.",
 )
 def test_packages(host: Host, arch: Architecture, node: Node) -> None:
     missing = [
@@ -65,7 +65,7 @@ def test_packages(host: Host, arch: Architecture, node: Node) -> None:
     "base.time_synchronised",
     reads="system.time.server_role",
     when=always,
-    protects="Logs of different nodes cannot be put in order, and Ceph, Kerberos and certificates fail one by one.",
+    protects="Logs of different nodes cannot be ordered; Ceph, Kerberos and TLS certificates fail once clocks drift.",
     hint="chronyc sources on the node; is the time server's port 123 open on the fabric?",
 )
 def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
@@ -77,13 +77,13 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
     expect(clock.leap_status if clock.synchronised else "not synchronised", "Normal", "clock")
     if not follows:
         return
-    # Tracking goes on for hours after the server fell silent; the register of the last polls does not.
+    # Tracking stays synchronised for hours after the server stops; reach covers the last eight polls only.
     if server is None:
         chosen_ones = [source for source in parse_chrony_sources(read(host, SOURCES)) if source.state == "*"]
         if not chosen_ones:
             raise AssertionError(f"expected to follow a time server, actual {clock.reference or 'its own clock'}")
         if all(source.reach == 0 for source in chosen_ones):
-            raise AssertionError(f"expected answers of {chosen_ones[0].name}, actual none to the last eight questions")
+            raise AssertionError(f"expected answers of {chosen_ones[0].name}, actual none to the last eight polls")
         return
     address = server.fabric_address() if node.fabric_address() else None
     if address is None:
@@ -93,25 +93,28 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
     if source is None or source.state != "*":
         raise AssertionError(f"expected to follow {address}, actual {clock.reference or 'its own clock'}")
     if source.reach == 0:
-        raise AssertionError(f"expected answers of {address}, actual none to the last eight questions")
+        raise AssertionError(f"expected answers of {address}, actual none to the last eight polls")
 
 
 def _follows_without_rail(server: Node, followed: Sequence[Source]) -> None:
-    """Where one of the two has no rail, there is no address that the server could be told by."""
+    """Without fabric addresses of both nodes the server cannot be identified.
+
+    Raises AssertionError without a reachable server, otherwise Unmeasured.
+    """
     if not followed:
         raise AssertionError(f"expected to follow {server.name}, actual no time server")
     if followed[0].reach == 0:
-        raise AssertionError(f"expected answers of {followed[0].name}, actual none to the last eight questions")
+        raise AssertionError(f"expected answers of {followed[0].name}, actual none to the last eight polls")
     raise Unmeasured(
-        f"it follows {followed[0].name}; without fabric_addresses of both nobody says that is {server.name}"
+        f"it follows {followed[0].name}; without fabric_addresses of both nodes that cannot be matched to {server.name}"
     )
 
 
 @check(
     "base.time_offset",
     reads="system.time.max_offset_ms",
-    protects="Events of different nodes cannot be lined up, and latencies between nodes come out negative.",
-    hint="chronyc tracking; a guest on a busy host, or an oscillator that drifts, shows in its frequency.",
+    protects="Events of different nodes cannot be correlated; latencies between nodes come out negative.",
+    hint="chronyc tracking: a large frequency or skew means a drifting oscillator or a guest on a busy host.",
 )
 def test_time_offset(host: Host, arch: Architecture) -> None:
     offset_ms = abs(tracking(host).system_offset_s) * 1000
@@ -123,11 +126,11 @@ def test_time_offset(host: Host, arch: Architecture) -> None:
 @check(
     "base.memlock_login",
     reads="system.limits_memlock",
-    protects="RDMA pins the memory that it registers; with a small limit MPI and NCCL fail, or fall back to TCP.",
+    protects="RDMA pins registered memory; with a small limit MPI and NCCL fail or fall back to TCP.",
     hint="Look for a later file in /etc/security/limits.d, and for pam_limits in /etc/pam.d/su and sshd.",
 )
 def test_memlock_login(host: Host, arch: Architecture) -> None:
-    # A login of now: the connection that asks may be older than the limits.
+    # A new login: the ssh connection of this check may predate the limits.
     last = whole_lines("ulimit", read(host, "su -l root -c 'ulimit -l'"))[-1].strip()
     if not re.fullmatch(r"unlimited|\d+", last):
         raise ParseError("ulimit", f"no limit: {last}")
@@ -157,7 +160,7 @@ def _property(shown: dict[str, str], key: str) -> str:
     "base.sysctl",
     reads="system.sysctl.*",
     each=lambda arch, node, rack: arch.system.sysctl,
-    protects="Default buffers, swapping and page migration each cost a share of the bandwidth that nobody finds later.",
+    protects="Default buffers, swapping and page migration each cost bandwidth without any error message.",
     hint="sysctl KEY on the node; look for another file in /etc/sysctl.d, or a service, that sets the key.",
 )
 def test_sysctl(host: Host, arch: Architecture, item: str) -> None:
@@ -169,8 +172,8 @@ def test_sysctl(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "base.transparent_hugepages",
     reads="system.transparent_hugepages",
-    protects="Compaction in the background stalls one rank for milliseconds, and with it every rank.",
-    hint="cat /sys/kernel/mm/transparent_hugepage/enabled; tuned or a kernel argument may set it again.",
+    protects="Background compaction stalls one rank for milliseconds, and every other rank waits for it.",
+    hint="cat /sys/kernel/mm/transparent_hugepage/enabled; tuned or a kernel argument may override it.",
 )
 def test_transparent_hugepages(host: Host, arch: Architecture) -> None:
     expect(parse_choice(read(host, THP)), arch.system.transparent_hugepages)
@@ -180,8 +183,8 @@ def test_transparent_hugepages(host: Host, arch: Architecture) -> None:
     "base.cpu_governor",
     reads="system.cpu_governor",
     when=lambda arch, node, rack: arch.system.cpu_governor is not None,
-    protects="A core that has to speed up first makes small messages and kernel launches late.",
-    hint="cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; firmware may own the frequency.",
+    protects="A core at low frequency delays small messages and kernel launches while it speeds up.",
+    hint="cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; the firmware may control frequencies itself.",
 )
 def test_cpu_governor(host: Host, arch: Architecture) -> None:
     wrong = []
@@ -199,8 +202,8 @@ def test_cpu_governor(host: Host, arch: Architecture) -> None:
     "base.updates_stopped",
     reads="system.unattended_upgrades",
     when=frozen,
-    protects="A kernel or library that changes by itself in the night voids what the certificate says.",
-    hint="systemctl mask --now UNIT; the deploy does that for the timers that it knows.",
+    protects="An unattended kernel or library update invalidates the certificate.",
+    hint="systemctl mask --now UNIT; `rackproof deploy` masks the known timers.",
 )
 def test_updates_stopped(host: Host) -> None:
     command = f"systemctl show --property=Id,LoadState,ActiveState,UnitFileState -- {' '.join(UPDATERS)}"
@@ -220,8 +223,8 @@ def test_updates_stopped(host: Host) -> None:
     "base.apt_periodic",
     reads="system.unattended_upgrades",
     when=frozen,
-    protects="A kernel or library that changes by itself in the night voids what the certificate says.",
-    hint="apt-config dump APT::Periodic; a file in /etc/apt/apt.conf.d sorts after the kit's.",
+    protects="An unattended kernel or library update invalidates the certificate.",
+    hint="apt-config dump APT::Periodic; another file in /etc/apt/apt.conf.d may sort after the deployed one.",
 )
 def test_apt_periodic(host: Host) -> None:
     text = read(host, APT)
@@ -233,8 +236,8 @@ def test_apt_periodic(host: Host) -> None:
 @check(
     "base.failed_units",
     reads="system",
-    protects="A service that failed at boot is usually the one whose absence shows up as something else.",
-    hint="systemctl --failed, then journalctl -u UNIT; systemctl reset-failed when it is history.",
+    protects="A service that failed at boot often causes faults elsewhere.",
+    hint="systemctl --failed, then journalctl -u UNIT; systemctl reset-failed once it is resolved.",
 )
 def test_failed_units(host: Host) -> None:
     shown = parse_systemctl_show(read(host, MANAGER))
@@ -251,7 +254,7 @@ def test_failed_units(host: Host) -> None:
     "base.kernel",
     reads="system.packages",
     when=always,
-    protects="Without its modules a kernel cannot mount, and a newer one that waits for a reboot changes all numbers.",
+    protects="Without its modules a kernel cannot mount; a newer installed kernel changes results after a reboot.",
     hint="Reboot the node into the newest installed kernel, then validate again.",
 )
 def test_kernel(host: Host) -> None:
@@ -267,11 +270,11 @@ def test_kernel(host: Host) -> None:
     if _version(newest) > _version(running):
         raise AssertionError(f"running kernel, newest installed: expected {newest}, actual {running}")
     if "reboot required" in rest:
-        raise AssertionError("expected nothing to wait for a reboot, actual /run/reboot-required")
+        raise AssertionError("expected no pending reboot, actual /run/reboot-required")
 
 
 def _version(release: str) -> list[tuple[int, str]]:
-    """What compares as package managers do: of two places the number is newer than the word, ``427.13.1.el9`` than
-    ``427.el9``. Flavours of one release (``-generic``, ``+64k``, ``+debug``) are equally new."""
+    """Sort key of a release, as package managers order it: a number is newer than a word (``427.13.1.el9`` over
+    ``427.el9``). Flavours of one release (``-generic``, ``+64k``, ``+debug``) are equal."""
     plain = re.sub(r"\+(?:\d+k|debug|rt)\b.*$|-[a-z][\w-]*$", "", release)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[A-Za-z]+", plain)]

@@ -1,4 +1,4 @@
-"""The Ceph cluster behind the parallel file system, as the cluster sees itself."""
+"""Ceph cluster behind the parallel file system, as ``ceph`` reports it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rackproof.parse.ceph import CephStatus, parse_ceph_pool_sizes, parse_ceph_s
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
 
 START_S = 3
-"""So long the command itself may take beside waiting for the monitors."""
+"""Seconds that the ceph command may take beside waiting for the monitors."""
 
-# Complaints that are no reason to look; every other one is, also when somebody muted it.
+# Accepted health checks; every other one fails, muted or not.
 ACCEPTED_WITHOUT_COPIES = frozenset({"POOL_NO_REDUNDANCY"})
-ACCEPTED_MUTED = frozenset({"MGR_MODULE_ERROR"})  # the deploy starts a manager without its optional modules
+ACCEPTED_MUTED = frozenset({"MGR_MODULE_ERROR"})  # the deploy starts the manager without optional modules
 
 
 DAMAGED = frozenset({"inconsistent", "failed_repair", "snaptrim_error", "laggy"})
-"""A placement group can be active, clean, and this."""
+"""States of damage that an active+clean placement group can have."""
 
 
 def has_cluster(arch: Architecture, node: Node, rack: Rack) -> bool:
@@ -74,8 +74,8 @@ def test_answers(host: Host, arch: Architecture) -> None:
     "ceph.health",
     reads="ceph",
     when=has_cluster,
-    protects="What Ceph warns about today is what it stops for tomorrow.",
-    hint="ceph health detail on the storage node.",
+    protects="Ceph warnings left alone (full drives, lost copies, slow operations) end in stopped I/O.",
+    hint="ceph health detail on the storage node; resolve each listed check.",
 )
 def test_health(host: Host, arch: Architecture) -> None:
     cluster = status(host, arch)
@@ -96,7 +96,7 @@ def test_health(host: Host, arch: Architecture) -> None:
     "ceph.osds",
     reads="ceph",
     when=has_cluster,
-    protects="Data on a drive that is down cannot be read, or has lost its spare copy.",
+    protects="Data on an OSD that is down is unreadable or has lost redundancy.",
     hint="ceph osd tree; systemctl status 'ceph-osd@*' and dmesg for the drive.",
 )
 def test_osds(host: Host, arch: Architecture) -> None:
@@ -112,7 +112,7 @@ def test_osds(host: Host, arch: Architecture) -> None:
     "ceph.placement_groups",
     reads="ceph",
     when=has_cluster,
-    protects="A placement group that is not active answers no read; one that is not clean moves data meanwhile.",
+    protects="An inactive placement group serves no I/O; an unclean one competes with clients for bandwidth.",
     hint="ceph pg dump_stuck; wait for recovery to end before measuring.",
 )
 def test_placement_groups(host: Host, arch: Architecture) -> None:
@@ -142,11 +142,11 @@ def test_metadata_server(host: Host, arch: Architecture) -> None:
     "ceph.pool_size",
     reads="ceph.pool_size",
     when=has_cluster,
-    protects="Fewer copies than promised are noticed when a drive dies; more cost the bandwidth of writes.",
+    protects="Too few copies lose data with the first dead drive; too many cost write bandwidth.",
     hint="ceph osd pool ls detail; ceph osd pool set POOL size N.",
 )
 def test_pool_size(host: Host, arch: Architecture) -> None:
-    status(host, arch)  # not both questions at once: each takes an emulated node all of its processors
+    status(host, arch)  # one after the other: each command occupies all processors of an emulated node
     reply = answer(host, arch, "osd dump")
     if reply.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")

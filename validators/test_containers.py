@@ -1,4 +1,4 @@
-"""The container runtime, as itself says, and what it can give to containers: GPUs and storage."""
+"""Container runtime as it reports itself, and what containers get: GPUs, storage and RDMA."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 
 LIMIT = "timeout -k 2 60"
-# Nothing of podman runs before it is asked, so it starts everything itself; that takes its time on a slow node.
+# Podman has no daemon: the first command starts everything, which is slow on an emulated node.
 PODMAN_LIMIT = "timeout -k 2 100"
-# Only what is read: everything else (running containers, warnings) changes from hour to hour.
+# Only the keys that checks read: others (running containers, warnings) change from hour to hour.
 DOCKER_KEYS = ("ServerVersion", "Driver", "DockerRootDir", "SecurityOptions", "DefaultRuntime", "Runtimes")
-# Without a daemon the client has its errors only, and no template may ask for more.
+# Without a daemon docker fills in ServerErrors only; a template with other keys fails.
 DOCKER = (
     '{{if .ServerErrors}}{"ServerErrors":{{json .ServerErrors}}}{{else}}{'
     + ",".join(f'"{key}":{{{{json .{key}}}}}' for key in DOCKER_KEYS)
@@ -57,7 +57,7 @@ ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-co
 
 WARNING = re.compile(r'time="[^"]*" level=(?:warning|info|debug) ')
 
-# As the user that the kit made for it; its name is a site's. Starting a container takes seconds on a slow node.
+# Runs as the unprivileged user of the inventory. A container takes seconds to start on an emulated node.
 CONTAINER = (
     "timeout -k 5 100 runuser -u {user} -- /usr/local/bin/rackproof-container {image} -- sh -c '{inside}' 2>&1{status}"
 )
@@ -82,7 +82,7 @@ def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 
 
 def answer(host: Host, tool: str, command: str) -> Answer:
-    """Raises Unmeasured when there is no such program, or it may not be asked."""
+    """Raises Unmeasured when the program is missing or refuses permission."""
     reply = parse_answer(tool, read(host, command))
     if reply.not_run:
         raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
@@ -92,7 +92,7 @@ def answer(host: Host, tool: str, command: str) -> Answer:
 
 
 def state(host: Host, arch: Architecture) -> Runtime | Refusal:
-    """What the runtime says, or why it says nothing."""
+    """The runtime's description of itself, or why it gives none."""
     runtime = containers_of(arch).runtime
     reply = answer(host, runtime, INFO[runtime])
     if reply.timed_out:
@@ -109,12 +109,12 @@ def state(host: Host, arch: Architecture) -> Runtime | Refusal:
     else:
         info = parse_crictl_info(reply.body)
     if reply.status != 0 and isinstance(info, Runtime):
-        raise Unmeasured(f"{runtime}: exit status {reply.status}, and an answer")
+        raise Unmeasured(f"{runtime}: exit status {reply.status} in spite of an answer")
     return info
 
 
 def running(host: Host, arch: Architecture) -> Runtime:
-    """For questions that only make sense when it answers."""
+    """The runtime's description. Raises Unmeasured when it does not answer."""
     info = state(host, arch)
     if isinstance(info, Refusal):
         raise Unmeasured(f"{containers_of(arch).runtime} does not answer; see container.answers")
@@ -130,8 +130,8 @@ def known(value: str | bool | None, arch: Architecture, what: str) -> str | bool
 @check(
     "container.answers",
     reads="containers.runtime",
-    protects="Jobs that run in containers fail at their first line when the daemon is gone.",
-    hint="systemctl status docker or containerd, and journalctl of it; a full /var stops both.",
+    protects="Without its daemon no containerised job starts.",
+    hint="systemctl status docker (or containerd), then journalctl -u; a full /var stops both.",
 )
 def test_answers(host: Host, arch: Architecture) -> None:
     info = state(host, arch)
@@ -142,8 +142,8 @@ def test_answers(host: Host, arch: Architecture) -> None:
 @check(
     "container.version",
     reads="containers.version",
-    protects="Older runtimes lack what newer images and the GPU toolkit rely on.",
-    hint="apt policy of the runtime's package; a daemon runs the old version until it is restarted.",
+    protects="Older runtimes lack features that newer images and the GPU toolkit need.",
+    hint="apt policy (or dnf info) of the runtime's package; restart the daemon after an upgrade.",
 )
 def test_version(host: Host, arch: Architecture) -> None:
     expected = containers_of(arch).version or ""
@@ -161,7 +161,7 @@ def test_version(host: Host, arch: Architecture) -> None:
 @check(
     "container.storage_driver",
     reads="containers.storage_driver",
-    protects="vfs copies every layer: pulling one large image takes an hour, and fills the drive.",
+    protects="The vfs driver copies every layer: one large image takes an hour to pull and fills the drive.",
     hint="docker info; the driver falls back where the file system below lacks what overlay needs (xfs: ftype=1).",
 )
 def test_storage_driver(host: Host, arch: Architecture) -> None:
@@ -172,7 +172,7 @@ def test_storage_driver(host: Host, arch: Architecture) -> None:
 @check(
     "container.data_root",
     reads="containers.data_root",
-    protects="Images of tens of gigabytes on the root disk fill it, and the node stops.",
+    protects="Images of tens of gigabytes fill the root disk and stop the node.",
     hint="data-root in /etc/docker/daemon.json, root in containerd's config.toml, graphroot in storage.conf.",
 )
 def test_data_root(host: Host, arch: Architecture) -> None:
@@ -183,7 +183,7 @@ def test_data_root(host: Host, arch: Architecture) -> None:
 @check(
     "container.rootless",
     reads="containers.rootless",
-    protects="Who may talk to a daemon that runs as root is root on the node.",
+    protects="Everyone with access to a daemon that runs as root is root on the node.",
     hint="docker info shows rootless under Security Options; podman info under host.security.",
 )
 def test_rootless(host: Host, arch: Architecture) -> None:
@@ -194,7 +194,7 @@ def test_rootless(host: Host, arch: Architecture) -> None:
 @check(
     "container.default_runtime",
     reads="containers.default_runtime",
-    protects="With another default runtime containers start without GPUs, or without being asked to have them.",
+    protects="With another default runtime containers start without GPUs, or with GPUs they did not request.",
     hint="nvidia-ctk runtime configure --set-as-default; then restart the daemon.",
 )
 def test_default_runtime(host: Host, arch: Architecture) -> None:
@@ -205,7 +205,7 @@ def test_default_runtime(host: Host, arch: Architecture) -> None:
 @check(
     "container.nvidia_runtime",
     reads="containers.nvidia_runtime",
-    protects="Without it a container sees no GPU, and frameworks compute on processors without a word.",
+    protects="Without it containers see no GPU, and frameworks silently fall back to CPUs.",
     hint="nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the daemon.",
 )
 def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
@@ -213,7 +213,7 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
     if containers_of(arch).runtime == "enroot":
         hook = answer(host, "enroot", ENROOT_HOOK)
         if hook.status != 0:
-            raise AssertionError("expected enroot's hook 98-nvidia.sh and nvidia-container-cli, actual not there")
+            raise AssertionError("expected enroot's hook 98-nvidia.sh and nvidia-container-cli, actual missing")
     elif not any(re.fullmatch(r"nvidia(-\w+)*", name) for name in info.runtimes):
         raise AssertionError(f"expected a runtime nvidia, actual {', '.join(info.runtimes) or 'none'}")
 
@@ -221,8 +221,8 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
 @check(
     "container.cdi",
     reads="containers.cdi",
-    protects="A GPU that the specification lacks cannot be given to a container; after a driver's update all fail.",
-    hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; again after every change of driver or GPUs.",
+    protects="A GPU missing from the CDI specification is unavailable to containers; driver updates outdate the file.",
+    hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; repeat after every change of driver or GPUs.",
 )
 def test_cdi(host: Host, arch: Architecture) -> None:
     if arch.gpu is None or not arch.gpu.count:
@@ -242,7 +242,7 @@ def test_cdi(host: Host, arch: Architecture) -> None:
     "container.mount",
     reads="containers.mounts",
     each=mounts,
-    protects="A daemon that was started before the mount gives containers the empty folder below it.",
+    protects="A daemon started before the mount gives containers the empty folder below it.",
     hint="Restart the daemon; let its unit require the mount (RequiresMountsFor=), and not hide it (PrivateMounts=).",
 )
 def test_mount(host: Host, arch: Architecture, item: str) -> None:
@@ -254,11 +254,11 @@ def test_mount(host: Host, arch: Architecture, item: str) -> None:
     for mountpoint in storage.mountpoints:
         mount = find_mount(seen, mountpoint)
         actual = mount.fstype if mount else "not mounted"
-        expect(actual, storage.fstype, f"{mountpoint} as {runtime} sees it")
+        expect(actual, storage.fstype, f"{mountpoint} in the mount namespace of {runtime}")
 
 
 def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
-    """What a container of the unprivileged user sees, and the user's number."""
+    """View from inside a container of the unprivileged user, and the uid of that user on the node."""
     data = node.data.get("containers") or {}
     user, image = str(data.get("user", "rackproof")), data.get("image")
     paths = [path for name in containers_of(arch).bridge for path in arch.storage[name].mountpoints]
@@ -282,7 +282,7 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     uid = answer(host, "id", number)
     if uid.status != 0 or not uid.body.strip().isdecimal():
         raise Unmeasured(f"id: no user {user}")
-    # The runtime's own warnings stand around what the process inside prints.
+    # Warnings of the runtime surround the output of the process inside.
     lines = [line for line in lines if not WARNING.match(line)]
     start = next((i for i, line in enumerate(lines) if re.match(r"\d+ \d+ \d+:\d+ ", line)), 0)
     return parse_inside("".join(f"{line}\n" for line in lines[start:])), int(uid.body)
@@ -296,8 +296,8 @@ def bridged(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
     "container.bridge",
     reads="containers.bridge",
     each=bridged,
-    protects="Storage that needs a privileged container is storage for which everybody becomes root on the node.",
-    hint="Run the same by hand: runuser -u rackproof -- rackproof-container --host-root -- sh; then mount, id, ls.",
+    protects="If storage needs a privileged container, every user of it becomes root on the node.",
+    hint="Reproduce by hand: runuser -u rackproof -- rackproof-container --host-root -- sh; then mount, id, ls.",
 )
 def test_bridge(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, HOST_MOUNTS)
@@ -307,7 +307,7 @@ def test_bridge(host: Host, arch: Architecture, node: Node, item: str) -> None:
         f"{name}: expected no capability, actual {bits:#x}" for name, bits in sorted(seen.capabilities.items()) if bits
     ]
     if not seen.no_new_privileges:
-        problems.append("privileges: expected that none can be gained, actual no_new_privs is off")
+        problems.append("no_new_privs: expected on, actual off")
     if seen.uid != uid or uid == 0:
         problems.append(f"user: expected {uid or 'not root'} inside as outside, actual {seen.uid}")
     storage = arch.storage[item]
@@ -338,13 +338,13 @@ def bridge_problems(path: str, storage: Storage, outside: Mount | None, within: 
 @check(
     "container.rdma",
     reads="containers.rdma",
-    protects="Without its devices a job in a container falls back to TCP, and without pinned memory it ends at once.",
-    hint="ls -l /dev/infiniband (0666 by rdma-core's rules) and ulimit -H -l of the user: both are handed on.",
+    protects="Without RDMA devices a containerised job falls back to TCP; without pinned memory it fails.",
+    hint="ls -l /dev/infiniband (0666 by udev rules) and ulimit -H -l of the user: containers inherit both.",
 )
 def test_rdma(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, DEVICES)
     seen, _ = inside(host, arch, node)
-    # A line that is no name is somebody's warning.
+    # Other lines are warnings of the login.
     outside = {line for line in read(host, DEVICES).splitlines() if re.fullmatch(r"[a-z_]+\d*", line)}
     if not any(name.startswith("uverbs") for name in outside):
         raise Unmeasured("no RDMA device on the node; see fabric.rdma")

@@ -1,4 +1,4 @@
-"""Processors: all there, the right ones, and set to answer at once."""
+"""Processors: number, model, microcode, idle states and frequency control."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def processors(host: Host) -> Processors:
 @check(
     "cpu.model",
     reads="roles.{role}.expect.cpu.model",
-    protects="A node with other processors feeds its GPUs at another pace, and every collective waits for it.",
+    protects="A node with slower processors delays every collective.",
     hint="lscpu; compare with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture, node: Node) -> None:
@@ -39,8 +39,8 @@ def test_model(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.sockets",
     reads="roles.{role}.expect.cpu.sockets",
-    protects="Without one of its processors a node also lacks the memory, the GPUs and the ports behind it.",
-    hint="The management controller's event log; firmware switches a processor off that fails its test at power-on.",
+    protects="A node that lacks a processor also lacks the memory, GPUs and NICs attached to it.",
+    hint="See the BMC's event log: firmware disables a processor that fails its power-on test.",
 )
 def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
     expect(processors(host).sockets, cpu_of(arch, node).sockets, "sockets")
@@ -55,7 +55,7 @@ def test_sockets(host: Host, arch: Architecture, node: Node) -> None:
 def test_cores(host: Host, arch: Architecture, node: Node) -> None:
     actual = processors(host)
     expect(actual.cores, cpu_of(arch, node).cores, "cores")
-    # lscpu counts the cores of the first socket and takes the others for the same.
+    # lscpu counts the cores of the first socket and assumes that the others are equal.
     if actual.cores * actual.threads_per_core != actual.online:
         raise Unmeasured(
             f"{actual.cores} cores of {actual.threads_per_core} threads are not {actual.online} processors"
@@ -66,7 +66,7 @@ def test_cores(host: Host, arch: Architecture, node: Node) -> None:
     "cpu.threads",
     reads="roles.{role}.expect.cpu.threads",
     protects="Slurm drains a node that shows fewer processors than its configuration says.",
-    hint="lscpu: off-line processors; firmware setup: hyper-threading; nosmt and nr_cpus on the kernel's command line.",
+    hint="lscpu lists off-line CPUs; firmware setup: hyper-threading; nosmt and nr_cpus on the kernel's command line.",
 )
 def test_threads(host: Host, arch: Architecture, node: Node) -> None:
     expect(processors(host).online, cpu_of(arch, node).threads, "threads on line")
@@ -75,7 +75,7 @@ def test_threads(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.numa_nodes",
     reads="roles.{role}.expect.cpu.numa_nodes",
-    protects="With another division into NUMA nodes every pinning is wrong, and memory traffic crosses over.",
+    protects="With another NUMA layout every pinning is wrong, and memory traffic crosses sockets.",
     hint="Firmware setup: nodes per socket (NPS), sub-NUMA clustering, interleaving; numa=off on the command line.",
 )
 def test_numa_nodes(host: Host, arch: Architecture, node: Node) -> None:
@@ -85,7 +85,7 @@ def test_numa_nodes(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.smt",
     reads="roles.{role}.expect.cpu.smt",
-    protects="Two ranks on the threads of one core run at half speed each, and pinning by number hits the wrong core.",
+    protects="Two ranks on one core run at half speed each, and pinning by CPU number selects the wrong core.",
     hint="Firmware setup: hyper-threading or SMT; cat /sys/devices/system/cpu/smt/control.",
 )
 def test_smt(host: Host, arch: Architecture, node: Node) -> None:
@@ -98,7 +98,7 @@ def test_smt(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.microcode",
     reads="roles.{role}.expect.cpu.microcode",
-    protects="Errata that hang or slow a processor are fixed in microcode, on some nodes and not on others.",
+    protects="Microcode fixes errata that hang or slow a processor; nodes with different revisions behave differently.",
     hint="Update the firmware, or the package intel-microcode or amd64-microcode, then reboot.",
 )
 def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
@@ -117,7 +117,7 @@ def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.idle_states",
     reads="roles.{role}.expect.cpu.idle_latency_max_us",
-    protects="A core that sleeps deeply answers an interrupt of the network a hundred microseconds late.",
+    protects="A core in a deep idle state handles a network interrupt about 100 µs late.",
     hint="cpupower idle-info; intel_idle.max_cstate or processor.max_cstate on the command line, a tuned profile.",
 )
 def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
@@ -134,8 +134,8 @@ def test_idle_states(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.frequency_driver",
     reads="roles.{role}.expect.cpu.frequency_driver",
-    protects="Without its driver the kernel cannot ask for speed, and the firmware saves power as it likes.",
-    hint="cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver; firmware setup: who controls the frequency.",
+    protects="Without its driver the kernel cannot control frequencies, and firmware power saving applies.",
+    hint="cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_driver; firmware setup: OS control of performance states.",
 )
 def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
     expect(parse_frequency(read(host, FREQUENCY)).driver, cpu_of(arch, node).frequency_driver, "frequency driver")
@@ -144,7 +144,7 @@ def test_frequency_driver(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "cpu.turbo",
     reads="roles.{role}.expect.cpu.turbo",
-    protects="A node without turbo starts kernels and unpacks samples a third slower than its neighbours.",
+    protects="Without turbo, kernel launches and data loading are about a third slower than on other nodes.",
     hint="cat /sys/devices/system/cpu/intel_pstate/no_turbo or cpufreq/boost; firmware setup: turbo boost.",
 )
 def test_turbo(host: Host, arch: Architecture, node: Node) -> None:

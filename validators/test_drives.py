@@ -1,4 +1,4 @@
-"""Local drives by their use: all there, of the right size, and not worn out."""
+"""Local drives by use: number, size, model, PCIe link and SMART health."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def all_drives(host: Host) -> tuple[LocalDrive, ...]:
 
 
 def of_use(host: Host, arch: Architecture, node: Node, use: str) -> tuple[LocalDrive, ...]:
-    """Drives of a use, for questions about them that only make sense when there are some."""
+    """Drives of a use. Raises Unmeasured when there are none."""
     expected = hardware(arch, node, "drives")
     drives = drives_by_use(expected.drives if expected else (), all_drives(host))[use]
     if not drives:
@@ -34,7 +34,7 @@ def of_use(host: Host, arch: Architecture, node: Node, use: str) -> tuple[LocalD
 
 
 def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[[LocalDrive], object]) -> None:
-    """Every drive has the expected value. Raises Unmeasured when one says none and no other one is wrong."""
+    """Every drive has the expected value. Raises Unmeasured when the only deviation is a missing value."""
     values = {drive.name: value(drive) for drive in drives}
     wrong = {name: actual for name, actual in values.items() if actual is not None and actual != expected}
     if wrong:
@@ -42,14 +42,14 @@ def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[
         raise AssertionError(f"expected {expected} on {len(values)} drives, actual {listed}")
     silent = [name for name, actual in values.items() if actual is None]
     if silent:
-        raise Unmeasured(f"the kernel says nothing about {', '.join(silent)}")
+        raise Unmeasured(f"the kernel reports no value for {', '.join(silent)}")
 
 
 @check(
     "drives.count",
     reads="roles.{role}.expect.drives.*.count",
-    protects="With a drive less a stripe set does not come up, or a node boots without its mirror.",
-    hint="lsblk and nvme list against the bays; dmesg for 'Removing after probe failure'; reseat the drive.",
+    protects="With a missing drive a stripe set does not assemble, or the boot mirror has no redundancy.",
+    hint="Compare lsblk and nvme list with the bays; dmesg for 'Removing after probe failure'; reseat the drive.",
 )
 def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = hardware(arch, node, "drives")
@@ -58,7 +58,9 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     of_this_use = drives_by_use(expected.drives if expected else (), drives)[item]
     if len(of_this_use) != promised.count:
         there = ", ".join(drive.described for drive in drives if drive.kind == promised.kind) or "none"
-        raise AssertionError(f"{item} drives: expected {promised.count}, actual {len(of_this_use)} (there are {there})")
+        raise AssertionError(
+            f"{item} drives: expected {promised.count}, actual {len(of_this_use)} (drives of this kind: {there})"
+        )
     dead = [f"{drive.name} {drive.state}" for drive in of_this_use if drive.state != "live"]
     if dead:
         raise AssertionError(f"{item} drives: expected {promised.count} live, actual {', '.join(dead)}")
@@ -67,7 +69,7 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.size",
     reads="roles.{role}.expect.drives.*.size_tb",
-    protects="A stripe set is as large as its smallest drive makes it, and so is the cache on it.",
+    protects="The smallest drive limits the size of a stripe set and of the cache on it.",
     hint="nvme list; a namespace can be smaller than its drive: nvme id-ctrl -H shows tnvmcap.",
 )
 def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -87,8 +89,8 @@ def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.total",
     reads="roles.{role}.expect.drives.*.total_tb",
-    protects="A data set that was planned for the local drives does not fit, and is read over the network instead.",
-    hint="lsblk and nvme list against the bays.",
+    protects="A data set planned for the local drives does not fit and is read over the network.",
+    hint="Compare lsblk and nvme list with the bays; reseat or exchange missing drives.",
 )
 def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
     promised = drives_of(arch, node, item).total_tb or 0
@@ -100,7 +102,7 @@ def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.model",
     reads="roles.{role}.expect.drives.*.model",
-    protects="One drive of a slower model sets the pace of its stripe set.",
+    protects="One drive of a slower model limits its whole stripe set.",
     hint="nvme list; compare with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -115,7 +117,7 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.firmware",
     reads="roles.{role}.expect.drives.*.firmware",
-    protects="Some drives lose data at a certain hour of their life, until their firmware is new.",
+    protects="Known firmware bugs lose data after a certain number of power-on hours.",
     hint="nvme fw-log; nvme fw-download and fw-commit with the vendor's image, one drive at a time.",
 )
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -130,8 +132,8 @@ def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None
 @check(
     "drives.pcie_generation",
     reads="roles.{role}.expect.drives.*.pcie_generation",
-    protects="A drive whose link came up a generation lower reads at half its speed.",
-    hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
+    protects="A link one PCIe generation lower halves the drive's bandwidth.",
+    hint="lspci -vv -s SLOT: compare LnkSta with LnkCap; reseat the drive, check the backplane's cable.",
 )
 def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
     promised = drives_of(arch, node, item).pcie_generation
@@ -141,8 +143,8 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
 @check(
     "drives.pcie_width",
     reads="roles.{role}.expect.drives.*.pcie_width",
-    protects="A drive on two of its four lanes reads at half its speed.",
-    hint="lspci -vv -s SLOT: LnkCap against LnkSta; reseat the drive, look at the backplane's cable.",
+    protects="Two lanes instead of four halve the drive's bandwidth.",
+    hint="lspci -vv -s SLOT: compare LnkSta with LnkCap; reseat the drive, check the backplane's cable.",
 )
 def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
     promised = drives_of(arch, node, item).pcie_width
@@ -150,7 +152,7 @@ def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> No
 
 
 def smart_logs(host: Host, arch: Architecture, node: Node, use: str) -> tuple[list[SmartLog], list[str]]:
-    """What the NVMe drives of a use say about themselves, and the names of those that say nothing."""
+    """SMART logs of the NVMe drives of a use, and the names of drives without one."""
     announce(host, DRIVES, SMART_LOGS)
     names = [drive.name for drive in of_use(host, arch, node, use)]
     logs = parse_smart_logs(read(host, SMART_LOGS))
@@ -159,18 +161,18 @@ def smart_logs(host: Host, arch: Architecture, node: Node, use: str) -> tuple[li
 
 
 def expect_healthy(host: Host, arch: Architecture, node: Node, use: str, problem: Callable[[SmartLog], str]) -> None:
-    """No drive of the use has a problem. Raises Unmeasured when one says nothing and no other one has a problem."""
+    """No drive of the use has a problem. Raises Unmeasured when one has no SMART log and no other has a problem."""
     logs, silent = smart_logs(host, arch, node, use)
     expect_all(message for log in logs if (message := problem(log)))
     if silent:
-        raise Unmeasured(f"nvme smart-log says nothing about {', '.join(silent)}")
+        raise Unmeasured(f"nvme smart-log reports nothing for {', '.join(silent)}")
 
 
 @check(
     "drives.warning",
     reads="roles.{role}.expect.drives.*",
     each=uses_of_nvme,
-    protects="A drive that warns of itself turns read-only, or is gone, within days.",
+    protects="A drive with a critical SMART warning turns read-only or fails within days.",
     hint="nvme smart-log -H; exchange the drive.",
 )
 def test_warning(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -183,8 +185,8 @@ def test_warning(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.wear",
     reads="roles.{role}.expect.drives.*.wear_max_pct",
-    protects="A new rack with worn drives was not new; a drive past its endurance has no guarantee.",
-    hint="nvme smart-log: percentage_used; exchange the drive, and find out what writes so much.",
+    protects="Worn drives in a new rack are used ones; a drive past its endurance has no warranty.",
+    hint="nvme smart-log: percentage_used; exchange the drive, and find what writes so much.",
 )
 def test_wear(host: Host, arch: Architecture, node: Node, item: str) -> None:
     limit = drives_of(arch, node, item).wear_max_pct or 0
@@ -198,7 +200,7 @@ def test_wear(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "drives.media_errors",
     reads="roles.{role}.expect.drives.*.media_errors_max",
-    protects="A block that cannot be read ends a checkpoint's restore, and the next one is not far.",
+    protects="An unreadable block aborts the restore of a checkpoint; further blocks usually follow.",
     hint="nvme smart-log and nvme error-log; exchange the drive.",
 )
 def test_media_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:

@@ -1,4 +1,4 @@
-"""The network between nodes: ports, their settings in force, RDMA, and whether large frames really pass."""
+"""The fabric between nodes: ports, addresses, settings in force, RDMA, and whether full-size packets pass."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ RDMA = "rdma -j link show"
 IP_AND_ICMP_BYTES = 28
 SMALL_BYTES = 56
 MANY = 100
-"""Packets that show a loss of a few per cent, in a second."""
+"""Packets for a loss measurement: resolves 1 %, takes one second."""
 PEERS = 3
-"""So many other nodes are pinged; all pairs are the benchmarks' business."""
+"""Number of nodes to ping; the fleet benchmark covers all pairs."""
 
-# Several ports in one host, possibly in one subnet: each answers and speaks for its own address only, and a packet
-# may come in on another port than the answer would leave by.
+# Several ports of a host may share a subnet: each port handles ARP for its own address only, and loose reverse-path
+# filtering accepts packets whose reply would leave by another port.
 PORT_SYSCTL = {"rp_filter": "2", "arp_ignore": "1", "arp_announce": "2"}
 
 
@@ -49,7 +49,7 @@ def port_of(host: Host, name: str) -> NetDevice | None:
 
 
 def present(host: Host, name: str) -> NetDevice:
-    """The port, for questions about it that only make sense when it is there."""
+    """The port. Raises Unmeasured when the node has none of this name."""
     port = port_of(host, name)
     if port is None:
         raise Unmeasured(f"there is no {name}; see fabric.port")
@@ -65,8 +65,8 @@ def _entry(node: Node, key: str, rail: int) -> str | None:
     "fabric.port",
     reads="fabric.interface_prefix",
     each=ports,
-    protects="Rail 0 of one node on rail 1 of the other: traffic crosses the spine, or does not arrive.",
-    hint="ip link; compare the NIC's permanent address with the inventory, then reboot: udev gives names at boot.",
+    protects="If rail 0 of one node is cabled to rail 1 of another, traffic crosses the spine or is lost.",
+    hint="ip link: compare the NIC's permanent MAC address with the inventory, then reboot: udev names ports at boot.",
 )
 def test_port(host: Host, arch: Architecture, node: Node, item: str) -> None:
     rail = rail_of(arch, item)
@@ -80,15 +80,15 @@ def test_port(host: Host, arch: Architecture, node: Node, item: str) -> None:
         actual = read(host, "udevadm info -q property --property=ID_PATH --value /sys/class/net/%s", item)
         expect(actual.strip(), path, "path of the NIC")
     else:
-        raise Unmeasured("the inventory says neither fabric_macs nor fabric_paths")
+        raise Unmeasured("the inventory has neither fabric_macs nor fabric_paths")
 
 
 @check(
     "fabric.link",
     reads="fabric.rails",
     each=ports,
-    protects="A collective runs at the pace of the slowest rail; one that is down stops it.",
-    hint="ip link; then cable and optics, then the switch port.",
+    protects="A collective runs at the speed of the slowest rail; a rail that is down stops it.",
+    hint="ip link; check cable and optics, then the switch port.",
 )
 def test_link(host: Host, item: str) -> None:
     port = present(host, item)
@@ -100,13 +100,13 @@ def test_link(host: Host, item: str) -> None:
     "fabric.address",
     reads="fabric.rails",
     each=ports,
-    protects="Storage and MPI look for the node at its declared address.",
-    hint="networkctl status PORT; is another tool in charge of the interface?",
+    protects="Storage and MPI connect to the node at its declared address.",
+    hint="networkctl status PORT; check that no other tool (NetworkManager, ifupdown) manages the interface.",
 )
 def test_address(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = _entry(node, "fabric_addresses", rail_of(arch, item))
     if expected is None:
-        raise Unmeasured("the inventory says no fabric_addresses for this rail")
+        raise Unmeasured("the inventory has no fabric_addresses for this rail")
     addresses = present(host, item).addresses
     if addresses is None:
         raise Unmeasured("ip did not list addresses")
@@ -119,8 +119,8 @@ def test_address(host: Host, arch: Architecture, node: Node, item: str) -> None:
     "fabric.mtu",
     reads="fabric.mtu",
     each=ports,
-    protects="One port with a smaller MTU than its peers: large messages hang while ping and ssh work.",
-    hint="ip link show PORT; networkctl reload. The switch port needs the same or more.",
+    protects="If one port has a smaller MTU than its peers, large messages hang while ping and ssh work.",
+    hint="ip link show PORT; networkctl reload. The switch port needs the same or a larger MTU.",
 )
 def test_mtu(host: Host, arch: Architecture, item: str) -> None:
     expect(present(host, item).mtu_bytes, arch.fabric.mtu, "MTU")
@@ -130,7 +130,7 @@ def test_mtu(host: Host, arch: Architecture, item: str) -> None:
     "fabric.port_sysctl",
     reads="fabric.rails",
     each=ports,
-    protects="With several ports in one subnet the kernel answers for the wrong one, and rails share one cable.",
+    protects="With several ports in one subnet the kernel answers ARP on the wrong one, and rails share one cable.",
     hint="sysctl net.ipv4.conf.all and .PORT: the kernel takes the larger value of the two.",
 )
 def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
@@ -153,7 +153,7 @@ def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, ite
     "fabric.rdma",
     reads="fabric.rdma_prefix",
     each=ports,
-    protects="Without RDMA, NFS over RDMA does not mount and NCCL falls back to sockets, quietly and far slower.",
+    protects="Without RDMA, NFS over RDMA does not mount, and NCCL silently falls back to slow sockets.",
     hint="rdma link; for Soft-RoCE systemctl status 'rackproof-rxe@*', otherwise the driver's messages in dmesg.",
 )
 def test_rdma(host: Host, arch: Architecture, item: str) -> None:
@@ -175,27 +175,27 @@ def _named(links: Iterable[object]) -> str:
     reads="fabric.mtu",
     each=ports,
     when=lambda arch, node, rack: len(rack.nodes) > 1,
-    protects="Both ends say 9000 and the switch between them 1500: large messages vanish, small ones arrive.",
-    hint="ping -M do -s SIZE PEER with falling sizes finds the path's MTU; look at the switch ports on that path.",
+    protects="If a switch on the path has a smaller MTU than both ends, large messages are lost while small ones pass.",
+    hint="ping -M do -s SIZE PEER with decreasing sizes finds the path MTU; check the switch ports on that path.",
 )
 def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     rail = rail_of(arch, item)
     peers = {peer.name: peer.fabric_address(rail) for peer in peers_of(arch, node, rack, rail)}
     known = {name: address for name, address in peers.items() if address}
     if not known:
-        raise Unmeasured("the inventory says no fabric_addresses of other nodes")
+        raise Unmeasured("the inventory has no fabric_addresses of other nodes")
     size = arch.fabric.mtu - IP_AND_ICMP_BYTES
     announce(host, LINKS, *(_ping(item, address, size) for address in known.values()))
     present(host, item)
     silent = [name for name, address in known.items() if not _answers(host, _ping(item, address, size))]
-    # A peer that is down is its own checks' business; one that answers to small packets only is not down. Both sizes
-    # are asked for once more, together: a peer that was booting a moment ago must not look like a cable.
+    # A peer that answers neither size is down, which its own checks report. Both sizes are sent again, together, so
+    # that a peer that was booting a moment ago does not look like an MTU fault.
     announce(host, *(_both_sizes(item, known[name], size) for name in silent))
     sizes = {name: _answered(host, _both_sizes(item, known[name], size)) for name in silent}
     only_small = [name for name, answered in sizes.items() if answered == ["small"]]
     if only_small:
         raise AssertionError(
-            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones do, to {', '.join(only_small)}"
+            f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones pass, to {', '.join(only_small)}"
         )
     silent = [name for name, answered in sizes.items() if not answered]
     if len(silent) == len(known):
@@ -209,15 +209,15 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
     when=lambda arch, node, rack: (
         arch.fabric is not None and arch.fabric.loss_max_pct is not None and len(rack.nodes) > 1
     ),
-    protects="One packet in a thousand that is lost makes RDMA send whole windows again: half the bandwidth is gone.",
-    hint="ethtool -S PORT for discards and errors, on both ends and the switch ports between; then cable and optics.",
+    protects="RDMA resends whole windows: a loss of one packet in a thousand halves the bandwidth.",
+    hint="ethtool -S PORT for discards and errors on both ends, counters of the switch ports; then cable and optics.",
 )
 def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     allowed = arch.fabric.loss_max_pct or 0.0
     rail = rail_of(arch, item)
     known = {peer.name: address for peer in peers_of(arch, node, rack, rail) if (address := peer.fabric_address(rail))}
     if not known:
-        raise Unmeasured("the inventory says no fabric_addresses of other nodes")
+        raise Unmeasured("the inventory has no fabric_addresses of other nodes")
     commands = {name: _many_pings(item, address) for name, address in known.items()}
     announce(host, LINKS, *commands.values())
     present(host, item)
@@ -230,7 +230,7 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
         if statistics.sent != MANY:
             raise ParseError("ping", f"sent {statistics.sent} of {MANY} packets")
         lost[name] = 100 * (statistics.sent - statistics.received) / statistics.sent
-    # A peer that does not answer at all is fabric.jumbo's business.
+    # fabric.jumbo reports peers that do not answer at all.
     reached = {name: share for name, share in lost.items() if share < 100}
     expect_all(
         f"to {name}: expected at most {allowed:g} % of packets lost, actual {share:g} %"
@@ -247,7 +247,7 @@ def _many_pings(port: str, address: str) -> str:
 
 
 def peers_of(arch: Architecture, node: Node, rack: Rack, rail: int) -> list[Node]:
-    """The storage server first, then the neighbours in the inventory: over all nodes every port is asked for.
+    """Storage servers first, then the neighbours in the inventory: all nodes together cover every port.
 
     Nodes without an address on the rail are no peers there.
     """
@@ -292,8 +292,8 @@ def _last(answer: Answer) -> str:
     "fabric.names",
     reads="fabric.rails",
     when=lambda arch, node, rack: rails_of(arch, node) > 0,
-    protects="A name that resolves to the management network sends storage and collectives over the slow cable.",
-    hint="getent ahostsv4 NAME; Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that is asked first.",
+    protects="A name that resolves to the management network routes storage and collectives over the slow link.",
+    hint="getent ahostsv4 NAME; look for Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that takes precedence.",
 )
 def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
     expected: dict[str, str] = {}
@@ -303,7 +303,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
                 expected |= {node.name: address} if rail == 0 else {}
                 expected[rail_alias(node.name, arch.fabric.interface_prefix, rail)] = address
     if not expected:
-        raise Unmeasured("the inventory says no fabric_addresses")
+        raise Unmeasured("the inventory has no fabric_addresses")
     resolved = _resolved(host, list(expected))
     wrong = [
         f"{name}: expected {address}, actual {resolved.get(name, 'no answer')}"
@@ -315,7 +315,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
 
 
 def _resolved(host: Host, names: list[str]) -> dict[str, str]:
-    """First address of every name: all at once while all resolve, one by one to find out which do not."""
+    """First IPv4 address by name. One lookup for all names; if any fails, one lookup per name."""
     words = " ".join(shlex.quote(name) for name in names)
     answer = parse_answer("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
     # The first line of each name carries its canonical name, further addresses do not.
@@ -339,8 +339,8 @@ def _resolved(host: Host, names: list[str]) -> dict[str, str]:
     reads="roles.gpu.count",
     roles=("gpu",),
     when=lambda arch, node, rack: arch.rails > 0 and len(rack.group("gpu")) > 1,
-    protects="mpirun starts its ranks over ssh; one node that asks for a password stops the whole job.",
-    hint="ssh PEER true as root on the node; run the deploy again when all nodes are up, it exchanges the keys.",
+    protects="mpirun starts ranks over ssh; one node that prompts for a password blocks the whole job.",
+    hint="ssh PEER true as root on the node; run `rackproof deploy` again when all nodes are up: it exchanges keys.",
 )
 def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     nodes = rack.group("gpu")
@@ -353,4 +353,4 @@ def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     if answer.status != 0 and not refused:
         raise Unmeasured(f"{peer.name} does not answer: {_last(answer)}")
     if answer.status != 0:
-        raise AssertionError(f"expected a login on {peer.name} without a question, actual {_last(answer)}")
+        raise AssertionError(f"expected a login on {peer.name} without a prompt, actual {_last(answer)}")

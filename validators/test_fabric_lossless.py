@@ -1,4 +1,4 @@
-"""RoCE without lost packets: what every port of the fabric does with classes, pauses and congestion."""
+"""Lossless RoCE: priority classes, flow control and congestion notification of every fabric port."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ CONGESTION = sysfs_command(
     "/sys/class/net",
     "*/ecn/roce_rp/enable/*", "*/ecn/roce_np/enable/*", "*/ecn/roce_np/cnp_dscp", "*/ecn/roce_np/cnp_802p_prio",
 )  # fmt: skip
-"""As NVIDIA's driver packages show it; the kernel's own driver has no such files."""
+"""Files of NVIDIA's driver packages; the in-tree driver has none."""
 CNP_DEBUG = sysfs_command("/sys/kernel/debug/mlx5", "*/cc_params/np_cnp_dscp", "*/cc_params/np_cnp_prio")
-"""Where the kernel's own driver shows congestion notifications, by PCI address."""
+"""Congestion notifications of the in-tree driver, by PCI address."""
 CONNECTIONS = sysfs_command("/sys/kernel/config/rdma_cm", "*/ports/*/default_roce_tos", "*/ports/*/default_roce_mode")
 TRAFFIC_CLASS = sysfs_command("/sys/class/infiniband", "*/tc/*/traffic_class")
 POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
@@ -33,7 +33,7 @@ PRIORITIES = range(8)
 
 def promised(arch: Architecture) -> Lossless:
     if arch.fabric is None or arch.fabric.lossless is None:
-        raise Unmeasured("the architecture says nothing about lossless traffic")
+        raise Unmeasured("the architecture has no section fabric.lossless")
     return arch.fabric.lossless
 
 
@@ -42,7 +42,7 @@ def rails(arch: Architecture) -> list[str]:
 
 
 def fabric_ports(host: Host, arch: Architecture) -> dict[str, Port]:
-    """RDMA ports of the fabric, by interface; raises Unmeasured where one is missing."""
+    """RDMA ports of the fabric, by interface. Raises Unmeasured when one is missing."""
     by_interface = {port.interface: port for port in ports_on(host) if port.device}
     missing = [name for name in rails(arch) if name not in by_interface]
     if missing:
@@ -51,7 +51,7 @@ def fabric_ports(host: Host, arch: Architecture) -> dict[str, Port]:
 
 
 def expect_rails(values: dict[str, object], expected: object) -> None:
-    """The same on every rail. Raises Unmeasured where one says nothing and no other one is wrong."""
+    """Every rail has the expected value. Raises Unmeasured when the only deviation is a missing value."""
     expect_all(
         f"{name}: expected {expected}, actual {value}"
         for name, value in values.items()
@@ -59,11 +59,11 @@ def expect_rails(values: dict[str, object], expected: object) -> None:
     )
     silent = [name for name, value in values.items() if value is None]
     if silent or not values:
-        raise Unmeasured(f"nothing is said about {', '.join(silent) or 'any port'}")
+        raise Unmeasured(f"no value reported for {', '.join(silent) or 'any port'}")
 
 
 def qos_command(name: str) -> str:
-    """The tool of NVIDIA's driver packages where it is there, the distribution's beside the kernel's own driver."""
+    """``mlnx_qos`` of NVIDIA's driver packages if installed, otherwise the distribution's ``dcb``."""
     port = shlex.quote(name)
     return (
         "if command -v mlnx_qos >/dev/null || ! command -v dcb >/dev/null;"
@@ -72,7 +72,7 @@ def qos_command(name: str) -> str:
 
 
 def qos(host: Host, arch: Architecture) -> dict[str, Qos]:
-    """What mlnx_qos, or dcb, says about every rail."""
+    """QoS settings of every rail, from mlnx_qos or dcb."""
     commands = {name: qos_command(name) for name in rails(arch)}
     announce(host, *commands.values())
     return {name: _qos_of(answered(host, command, "mlnx_qos or dcb").body) for name, command in commands.items()}
@@ -90,7 +90,7 @@ def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
 @check(
     "fabric.pfc",
     reads="fabric.lossless.pfc_priority",
-    protects="A port that pauses another class than the switch does loses RDMA packets under load, and only then.",
+    protects="If port and switch pause different classes, RDMA packets are lost under load only.",
     hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev PORT prio-pfc 3:on, from a unit at boot.",
 )
 def test_pfc(host: Host, arch: Architecture) -> None:
@@ -108,8 +108,8 @@ def _classes(priorities: frozenset[int]) -> str:
 @check(
     "fabric.trust",
     reads="fabric.lossless.trust",
-    protects="A port that trusts the VLAN tag puts untagged RDMA into the class that nobody pauses.",
-    hint="mlnx_qos -i PORT --trust dscp, from a unit at boot: it is lost at every boot.",
+    protects="A port that trusts VLAN tags puts untagged RDMA into a class without flow control.",
+    hint="mlnx_qos -i PORT --trust dscp; the setting is lost at boot, so apply it from a unit.",
 )
 def test_trust(host: Host, arch: Architecture) -> None:
     expect_rails({name: settings.trust for name, settings in qos(host, arch).items()}, promised(arch).trust)
@@ -118,7 +118,7 @@ def test_trust(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.dscp_priority",
     reads="fabric.lossless.dscp_priority",
-    protects="Packets with the right mark in the wrong class are neither paused nor slowed down: they are dropped.",
+    protects="Marked packets mapped to the wrong class get neither pauses nor congestion control and are dropped.",
     hint="mlnx_qos -i PORT --dscp2prio set,26,3; the switches need the same map.",
 )
 def test_dscp_priority(host: Host, arch: Architecture) -> None:
@@ -130,7 +130,7 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
         for dscp, priority in expected.items()
         if settings.dscp_priority.get(dscp, priority) != priority
     )
-    # Under another trust there is no map, and the marks count for nothing.
+    # With trust pcp the port ignores DSCP marks.
     expect_all(
         f"{name}: expected trust dscp, actual {settings.trust}"
         for name, settings in rail_settings.items()
@@ -138,14 +138,14 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
     )
     silent = [name for name, settings in rail_settings.items() if not expected.keys() <= settings.dscp_priority.keys()]
     if silent:
-        raise Unmeasured(f"no map of DSCP {', '.join(map(str, expected))} is shown for {', '.join(silent)}")
+        raise Unmeasured(f"no mapping of DSCP {', '.join(map(str, expected))} is shown for {', '.join(silent)}")
 
 
 @check(
     "fabric.ecn",
     reads="fabric.lossless.ecn",
-    protects="Without congestion control pauses spread through the whole fabric, and one slow node stops all others.",
-    hint="echo 1 > /sys/class/net/PORT/ecn/roce_rp/enable/PRIORITY, and roce_np: lost at every boot.",
+    protects="Without congestion control pauses spread through the fabric, and one slow node stops all others.",
+    hint="echo 1 > /sys/class/net/PORT/ecn/roce_rp/enable/PRIORITY, and roce_np; lost at boot: apply from a unit.",
 )
 def test_ecn(host: Host, arch: Architecture) -> None:
     lossless = promised(arch)
@@ -169,7 +169,7 @@ def _on(value: str | None) -> str:
 
 
 def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
-    """``file`` of NVIDIA's packages, ``own`` of the kernel's own driver where there is none of those."""
+    """``file`` is NVIDIA's driver packages' name, ``own`` the in-tree driver's, read when no rail has the first."""
     contents = files(host, CONGESTION)
     values = {name: _number(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:
@@ -183,8 +183,8 @@ def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | No
 @check(
     "fabric.cnp_dscp",
     reads="fabric.lossless.cnp_dscp",
-    protects="Congestion notifications that wait behind the congestion arrive when it is too late.",
-    hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; the switches need it in their strict queue.",
+    protects="Congestion notifications queued behind the congestion arrive too late.",
+    hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; switches need it in a strict-priority queue.",
 )
 def test_cnp_dscp(host: Host, arch: Architecture) -> None:
     _cnp(host, arch, "cnp_dscp", "np_cnp_dscp", promised(arch).cnp_dscp)
@@ -193,8 +193,8 @@ def test_cnp_dscp(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.cnp_priority",
     reads="fabric.lossless.cnp_priority",
-    protects="Congestion notifications in the class that is paused are paused with it.",
-    hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at every boot.",
+    protects="Congestion notifications in the paused class are paused with it.",
+    hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at boot, so apply it from a unit.",
 )
 def test_cnp_priority(host: Host, arch: Architecture) -> None:
     _cnp(host, arch, "cnp_802p_prio", "np_cnp_prio", promised(arch).cnp_priority)
@@ -203,8 +203,8 @@ def test_cnp_priority(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.tos",
     reads="fabric.lossless.tos",
-    protects="Storage and MPI connections without the mark travel in the class that nobody pauses.",
-    hint="cma_roce_tos -d DEVICE -t 106 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
+    protects="Storage and MPI connections without the mark travel in a class without flow control.",
+    hint="cma_roce_tos -d DEVICE -t 106 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE makes it readable.",
 )
 def test_tos(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
@@ -220,8 +220,8 @@ def test_tos(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.roce_mode",
     reads="fabric.lossless.roce_mode",
-    protects="RoCE v1 has no IP header: it does not pass a router, and carries no mark that switches could act on.",
-    hint="cma_roce_mode -d DEVICE -p 1 -m 2 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE lets it be read back.",
+    protects="RoCE v1 has no IP header: it is not routable and carries no DSCP mark.",
+    hint="cma_roce_mode -d DEVICE -p 1 -m 2 at boot; mkdir /sys/kernel/config/rdma_cm/DEVICE makes it readable.",
 )
 def test_roce_mode(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
@@ -236,8 +236,8 @@ def test_roce_mode(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.global_pause",
     reads="fabric.lossless.global_pause",
-    protects="With pauses of the whole link one slow receiver stops every class, and PFC does not work beside them.",
-    hint="ethtool -A PORT rx off tx off, from a unit at boot; the switch port needs the same.",
+    protects="Link-level pause lets one slow receiver stop every class, and disables PFC.",
+    hint="ethtool -A PORT rx off tx off, from a unit at boot; configure the switch port the same way.",
 )
 def test_global_pause(host: Host, arch: Architecture) -> None:
     commands = {name: f"ethtool -a {shlex.quote(name)}{STATUS}" for name in rails(arch)}
@@ -246,7 +246,7 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
     for name, command in commands.items():
         pause = parse_ethtool_pause(answered(host, command, "ethtool").body)
         if pause.device != name:
-            raise ParseError("ethtool", f"speaks of {pause.device}, not of {name}")
+            raise ParseError("ethtool", f"answered for {pause.device} instead of {name}")
         words = {True: "on", False: "off"}
         both = words[pause.receive] if pause.receive == pause.transmit else None
         values[name] = both or f"receive {words[pause.receive]}, transmit {words[pause.transmit]}"
@@ -256,7 +256,7 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.traffic_class",
     reads="fabric.lossless.traffic_class",
-    protects="A program that sets no traffic class itself sends its RDMA in the class that nobody pauses.",
+    protects="Programs that set no traffic class send RDMA in a class without flow control.",
     hint="echo 106 > /sys/class/infiniband/DEVICE/tc/1/traffic_class, from a unit at boot.",
 )
 def test_traffic_class(host: Host, arch: Architecture) -> None:
@@ -265,7 +265,7 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
         lines = contents.get(f"{port.device}/tc/{port.number}/traffic_class")
-        # The file is there for every port of this driver, and empty until somebody sets a class.
+        # This driver has the file for every port; it is empty until a class is set.
         tclass = re.search(r"(?m)^Global tclass=(\d{1,3})$", "\n".join(lines)) if lines else None
         values[f"{name} ({port.name})"] = None if lines is None else int(tclass[1]) if tclass else "none"
     expect_rails(values, promised(arch).traffic_class)
@@ -274,8 +274,8 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
 @check(
     "fabric.gid",
     reads="fabric.lossless.gid_index",
-    protects="NCCL_IB_GID_INDEX is one number for all ports of all nodes; where another holds, RDMA does not connect.",
-    hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
+    protects="NCCL_IB_GID_INDEX is one number for all ports of all nodes; a port with another index does not connect.",
+    hint="show_gids; a port without an IPv4 address has no such GID; added and removed addresses shift the index.",
 )
 def test_gid(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)

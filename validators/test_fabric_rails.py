@@ -1,4 +1,4 @@
-"""The rails of a node together: tables that keep them apart, and who manages the subnet."""
+"""Rails of a node together: routing table per rail, and subnet managers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SHARED_TABLES = ("local", "main", "default")
 @check(
     "fabric.rail_tables",
     reads="fabric.rail_tables",
-    protects="With rails in one subnet all traffic leaves by the first one, and eight cables carry what one can.",
-    hint="ip rule; ip route show table 100: a rule from the rail's address to a table with its subnet on its port.",
+    protects="With rails in one subnet all traffic leaves by the first rail: eight cables carry the load of one.",
+    hint="ip rule; ip route show table 100. Each rail needs a rule from its address to a table with its subnet.",
 )
 def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, RULES, ROUTES)
     rules, routes = parse_rules(read(host, RULES)), parse_routes(read(host, ROUTES))
     addresses = [IPv4Interface(str(address)) for address in node.data.get("fabric_addresses") or ()]
     if len(addresses) != arch.rails:
-        raise Unmeasured("the inventory does not say every rail's address (fabric_addresses)")
+        raise Unmeasured("the inventory has no address for every rail (fabric_addresses)")
     problems = []
     for rail, address in enumerate(addresses):
         port = f"{arch.fabric.interface_prefix}{rail}"
@@ -52,8 +52,8 @@ def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "fabric.subnet_manager",
     reads="fabric.subnet_manager",
-    protects="A subnet manager that nobody planned takes a whole fabric over, with other routes and no partitions.",
-    hint="systemctl status opensm opensmd; systemctl mask --now the one that nobody declared.",
+    protects="An unplanned subnet manager can take over the fabric, with other routes and without partitions.",
+    hint="systemctl status opensm opensmd; systemctl mask --now the undeclared one, or start the declared one.",
 )
 def test_subnet_manager(host: Host, arch: Architecture) -> None:
     answer = answered(host, MANAGERS, "pgrep", (0, 1))

@@ -1,4 +1,4 @@
-"""GPUs as their driver reports them: all there, the right ones, set as promised."""
+"""GPUs as the driver reports them: number, model, firmware, modes, limits and clocks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ POWER_TOLERANCE_W = 0.5
 @check(
     "gpu.count",
     reads="gpu.count",
-    protects="A job that asks for eight GPUs does not start, or starts on seven and is wrong about its batch size.",
+    protects="A job for eight GPUs does not start, or runs on seven with the wrong batch size.",
     hint="lspci -d 10de: and dmesg for Xid 79 (fallen off the bus); power-cycle the node once, then exchange the GPU.",
 )
 def test_count(host: Host, arch: Architecture) -> None:
@@ -57,7 +57,7 @@ def test_count(host: Host, arch: Architecture) -> None:
     smi = parse_nvidia_smi(read(host, QUERY))
     expect(len(smi.gpus), promised(arch).count, "GPUs")
     if smi.missing:
-        raise AssertionError(f"expected all attached GPUs described, actual {smi.missing} missing")
+        raise AssertionError(f"expected details of all attached GPUs, actual {smi.missing} missing")
 
 
 @check(
@@ -65,8 +65,8 @@ def test_count(host: Host, arch: Architecture) -> None:
     reads="gpu.count",
     roles=("gpu",),
     when=real_gpus,
-    protects="A GPU that has left the PCI bus takes its jobs with it, and often the node at the next look at it.",
-    hint="A device with (rev ff) is gone from the bus: power-cycle the node once; then its seat, its power, the GPU.",
+    protects="A GPU that has fallen off the bus kills its jobs, and often the node at the next access.",
+    hint="lspci shows (rev ff) for it: power-cycle the node once, then check seat and power, then exchange the GPU.",
 )
 def test_on_bus(host: Host, arch: Architecture) -> None:
     gpu = promised(arch)
@@ -85,7 +85,7 @@ def test_on_bus(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.model",
     reads="gpu.model",
-    protects="One GPU of another model makes every collective wait for it.",
+    protects="One GPU of a slower model delays every collective.",
     hint="Compare nvidia-smi -L with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture) -> None:
@@ -95,7 +95,7 @@ def test_model(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.pci_ids",
     reads="gpu.pci_ids",
-    protects="GPUs of one name are sold with different memory and power; the PCI id tells them apart.",
+    protects="GPUs of one name exist with different memory and power; the PCI id distinguishes them.",
     hint="lspci -nn -d 10de:; compare with the delivery note.",
 )
 def test_pci_ids(host: Host, arch: Architecture) -> None:
@@ -107,13 +107,13 @@ def test_pci_ids(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.memory",
     reads="gpu.memory_mib",
-    protects="A model that fits on the other GPUs runs out of memory on this one.",
-    hint="nvidia-smi -q -d MEMORY; a partition (MIG) or a smaller model shows here.",
+    protects="A training job that fits the other GPUs runs out of memory on this one.",
+    hint="nvidia-smi -q -d MEMORY; the cause is MIG or a smaller GPU model.",
 )
 def test_memory(host: Host, arch: Architecture) -> None:
     expected = promised(arch).memory_mib
     if expected is None:
-        raise Unmeasured("the architecture says nothing about memory")
+        raise Unmeasured("the architecture has no gpu.memory_mib")
     slack = expected * promised(arch).memory_tolerance_pct / 100
 
     def within(gpu: Gpu) -> int | None:
@@ -126,7 +126,7 @@ def test_memory(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.driver",
     reads="gpu.driver",
-    protects="Nodes with different drivers give different numbers, and libraries built for one fail on the other.",
+    protects="Nodes with different drivers perform differently, and libraries built for one fail on another.",
     hint="Pin the driver's packages; after an upgrade the old module stays loaded until a reboot.",
 )
 def test_driver(host: Host, arch: Architecture) -> None:
@@ -147,8 +147,8 @@ def test_driver(host: Host, arch: Architecture) -> None:
     reads="gpu.driver",
     roles=("gpu",),
     when=real_gpus,
-    protects="After an upgrade without a reboot libraries and kernel module differ, and no program finds a GPU.",
-    hint="Reboot; if it stays, dkms status and modinfo nvidia against the packages of the libraries.",
+    protects="After an upgrade without a reboot, libraries and kernel module differ and no program finds a GPU.",
+    hint="Reboot; if that does not help, compare dkms status and modinfo nvidia with the library packages.",
 )
 def test_kernel_module(host: Host) -> None:
     announce(host, KERNEL_MODULE, QUERY)
@@ -169,8 +169,8 @@ def test_kernel_module(host: Host) -> None:
 @check(
     "gpu.vbios",
     reads="gpu.vbios",
-    protects="Another VBIOS brings other clocks, power limits and bugs than those that were certified.",
-    hint="Update the baseboard's firmware as a whole, as the server's maker delivers it.",
+    protects="Another VBIOS has other clocks, power limits and bugs than the certified one.",
+    hint="Install the server vendor's firmware bundle for the whole baseboard.",
 )
 def test_vbios(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).vbios, lambda gpu: gpu.vbios)
@@ -179,8 +179,8 @@ def test_vbios(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.inforom",
     reads="gpu.inforom",
-    protects="The InfoROM keeps the GPU's memory of bad rows; another or a damaged one forgets them.",
-    hint="nvidia-smi -q; a corrupted InfoROM is a case for an exchange.",
+    protects="The InfoROM records bad memory rows; a damaged one loses them.",
+    hint="nvidia-smi -q; exchange a GPU with a corrupted InfoROM.",
 )
 def test_inforom(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).inforom, lambda gpu: gpu.inforom)
@@ -189,8 +189,8 @@ def test_inforom(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.uniform",
     reads="gpu",
-    protects="GPUs with different firmware run at different clocks, and the slowest sets the pace of all.",
-    hint="Bring the odd GPU to the others' firmware; a board with another part number is another product.",
+    protects="GPUs with different firmware run at different clocks; the slowest limits all.",
+    hint="Update the deviating GPU to the others' firmware; another part number is another product.",
 )
 def test_uniform(host: Host) -> None:
     gpus = report(host).gpus
@@ -206,7 +206,7 @@ def test_uniform(host: Host) -> None:
 
 
 def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
-    """What most GPUs have is expected of the others."""
+    """The most frequent value is expected of all GPUs. Ties: the first value wins."""
     listed = list(values.values())
     usual = max(listed, key=listed.count)
     odd = [f"{value or 'none'} on {bus}" for bus, value in values.items() if value != usual]
@@ -217,7 +217,7 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
 @check(
     "gpu.ecc_mode",
     reads="gpu.ecc",
-    protects="Without ECC a flipped bit becomes a wrong result instead of an error.",
+    protects="Without ECC a bit flip becomes a wrong result instead of an error.",
     hint="nvidia-smi -e 1, then reset the GPU or reboot.",
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
@@ -227,7 +227,7 @@ def test_ecc_mode(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.persistence",
     reads="gpu.persistence",
-    protects="Without it the driver unloads with the last job, and the next one waits seconds for its first kernel.",
+    protects="Without it the driver deinitialises GPUs after each job, and the next job waits seconds.",
     hint="systemctl enable --now nvidia-persistenced.",
 )
 def test_persistence(host: Host, arch: Architecture) -> None:
@@ -237,8 +237,8 @@ def test_persistence(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.mig",
     reads="gpu.mig",
-    protects="A GPU left in pieces has no NVLink, and jobs see slices where they ask for a whole one.",
-    hint="nvidia-smi -mig 0 (or 1) and a reset of the GPU.",
+    protects="A GPU in MIG mode has no NVLink, and jobs get slices instead of whole GPUs.",
+    hint="nvidia-smi -mig 0 (or 1), then reset the GPU.",
 )
 def test_mig(host: Host, arch: Architecture) -> None:
     def mode(gpu: Gpu) -> str | None:
@@ -253,8 +253,8 @@ def test_mig(host: Host, arch: Architecture) -> None:
     reads="gpu.mig_profiles",
     roles=("gpu",),
     when=says_even_nothing("mig_profiles"),
-    protects="Partitions are gone after every boot, and the scheduler hands out those that it has in its own file.",
-    hint="systemctl status rackproof-gpu; nvidia-smi -L; nvidia-smi mig -lgip lists what the GPU can be divided into.",
+    protects="MIG partitions are lost at boot, while the scheduler keeps handing out those in its configuration.",
+    hint="systemctl status rackproof-gpu; nvidia-smi -L; nvidia-smi mig -lgip lists the GPU's profiles.",
 )
 def test_mig_profiles(host: Host, arch: Architecture) -> None:
     listed = parse_nvidia_smi_list(read(host, LIST))
@@ -270,8 +270,8 @@ def test_mig_profiles(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.parameters",
     reads="gpu.parameters",
-    protects="Options in modprobe.d say what the driver will be given when it is loaded next, not what it has.",
-    hint="Hold /proc/driver/nvidia/params against /etc/modprobe.d; rebuild the initial file system, then reboot.",
+    protects="Options in modprobe.d apply at the next load of the driver; the loaded one may have others.",
+    hint="Compare /proc/driver/nvidia/params with /etc/modprobe.d; rebuild the initramfs, then reboot.",
 )
 def test_parameters(host: Host, arch: Architecture) -> None:
     answer = parse_answer("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
@@ -292,8 +292,8 @@ def test_parameters(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nccl",
     reads="gpu.nccl",
-    protects="Collectives take the front-end's adapters, or the fabric's class that is not lossless, and are slow.",
-    hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows what a job has: its environment and ~/.nccl.conf go before it.",
+    protects="Without these settings collectives use front-end NICs or a lossy traffic class, and are slow.",
+    hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows a job's settings; environment and ~/.nccl.conf take precedence.",
 )
 def test_nccl(host: Host, arch: Architecture) -> None:
     answer = parse_answer("/etc/nccl.conf", host.run(NCCL).stdout)
@@ -314,8 +314,8 @@ def test_nccl(host: Host, arch: Architecture) -> None:
     reads="gpu.driver",
     roles=("gpu",),
     when=real_gpus,
-    protects="A GPU that nouveau or a driver for virtual machines has taken is missing for every job.",
-    hint="lspci -nnk -d 10de:; blacklist the other driver, rebuild the initial file system, reboot.",
+    protects="A GPU bound to nouveau or vfio-pci is not available to jobs.",
+    hint="lspci -nnk -d 10de:; blacklist the other driver, rebuild the initramfs, reboot.",
 )
 def test_bound(host: Host, arch: Architecture) -> None:
     answer = parse_answer("PCI drivers", host.run(BOUND).stdout)
@@ -336,8 +336,8 @@ def test_bound(host: Host, arch: Architecture) -> None:
     reads="gpu.power_limit_w",
     roles=("gpu",),
     when=has_gpus,
-    protects="A GPU with a lowered power limit is slower than its neighbours, and only under load.",
-    hint="nvidia-smi -pl; look for who lowers it at boot (a service, the BMC, a power profile of the rack).",
+    protects="A GPU with a lowered power limit is slower than others, under load only.",
+    hint="nvidia-smi -pl; find what lowers it at boot: a service, the BMC, a power profile of the rack.",
 )
 def test_power_limit(host: Host, arch: Architecture) -> None:
     declared = promised(arch).power_limit_w
@@ -354,13 +354,13 @@ def test_power_limit(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.clocks",
     reads="gpu.clocks",
-    protects="Clocks that somebody limited for a test and forgot make every number of the node too low.",
-    hint="nvidia-smi -rgc, -rmc and -rac; look for who limits them at boot.",
+    protects="Clock limits left over from a test lower every result of the node.",
+    hint="nvidia-smi -rgc, -rmc and -rac; find the service that limits them at boot.",
 )
 def test_clocks(host: Host, arch: Architecture) -> None:
     clocks = promised(arch).clocks
     if clocks is None:
-        raise Unmeasured("the architecture says nothing about clocks")
+        raise Unmeasured("the architecture has no gpu.clocks")
     gpus = report(host).gpus
     problems, unknown = [], []
     for gpu in gpus:
@@ -390,9 +390,9 @@ def test_clocks(host: Host, arch: Architecture) -> None:
 
 
 def _held_down(gpu: Gpu) -> list[str]:
-    """The driver has no word for locked clocks (``nvidia-smi -lgc``): it gives the reason "clocks setting" while one
-    holds the GPU down. Where applications may use the highest clock, or the driver knows no clocks of theirs, nothing
-    else causes it. An idle GPU may show nothing; a benchmark will."""
+    """Detect locked clocks (``nvidia-smi -lgc``): the driver reports them only as the throttle reason "applications
+    clocks setting", which has no other cause if the application clock is the highest or unknown. An idle GPU may not
+    report it; a benchmark shows it."""
     if "applications_clocks_setting" not in (gpu.throttle_reasons or ()):
         return []
     application = gpu.application_clocks_mhz

@@ -1,4 +1,4 @@
-"""GPUs that ask for help: memory errors, throttling, complaints of the driver, Xids in the kernel's log."""
+"""GPU health: memory errors, throttling, driver messages, Xids in the kernel's log, DCGM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAULTY_THROTTLING = {
     "hw_power_brake_slowdown": "power brake",
     "sw_thermal_slowdown": "thermal slowdown by the driver",
 }
-"""Reasons for low clocks that no healthy GPU has; idle, the power cap and clock settings are none."""
+"""Throttle reasons of a faulty GPU or cooling; idle, power cap and clock settings are normal."""
 
 RETIRED_PAGES_MAX = 59
 """A GPU has room for 64 (NVIDIA GPU Memory Error Management, "Row Remapping"); operators exchange it from 60 on."""
@@ -42,7 +42,7 @@ RETIRED_PAGES_MAX = 59
     roles=("gpu",),
     when=has_ecc,
     protects="A GPU with uncorrectable errors ends jobs at random.",
-    hint="nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU; errors that come back are a case for an exchange.",
+    hint="nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU; exchange the GPU if errors return.",
 )
 def test_ecc_errors(host: Host) -> None:
     expect_each(host, 0, lambda gpu: gpu.ecc_volatile.uncorrected)
@@ -51,8 +51,8 @@ def test_ecc_errors(host: Host) -> None:
 @check(
     "gpu.ecc_corrected",
     reads="gpu.ecc_corrected_max",
-    protects="Memory that needs correcting all the time is about to have errors that cannot be corrected.",
-    hint="nvidia-smi -q -d ECC; watch how fast it grows, look at the temperature of the memory.",
+    protects="Frequent corrected errors precede uncorrectable ones.",
+    hint="nvidia-smi -q -d ECC; watch how fast the counter grows, check the memory temperature.",
 )
 def test_ecc_corrected(host: Host, arch: Architecture) -> None:
     expect_within(
@@ -63,7 +63,7 @@ def test_ecc_corrected(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.ecc_lifetime",
     reads="gpu.ecc_uncorrected_lifetime_max",
-    protects="A GPU that has lost data again and again will do so in the next job, too.",
+    protects="A GPU with repeated uncorrectable errors will fail again.",
     hint="nvidia-smi -q -d ECC: Aggregate; ask the vendor to exchange a GPU that comes with errors.",
 )
 def test_ecc_lifetime(host: Host, arch: Architecture) -> None:
@@ -76,8 +76,8 @@ def test_ecc_lifetime(host: Host, arch: Architecture) -> None:
     reads="gpu.ecc",
     roles=("gpu",),
     when=has_ecc,
-    protects="A row that waits to be replaced is still in use; a replacement that failed means that no spare is left.",
-    hint="Pending: reset the GPU. Failed: have it exchanged.",
+    protects="A row pending remapping is still in use; a failed remapping means that no spare row is left.",
+    hint="Pending: reset the GPU. Failed: exchange it.",
 )
 def test_row_remapping(host: Host) -> None:
     def state(gpu: Gpu) -> str | None:
@@ -92,8 +92,8 @@ def test_row_remapping(host: Host) -> None:
 @check(
     "gpu.remapped_rows",
     reads="gpu.remapped_rows_max",
-    protects="Every replaced row is a spare less; a GPU that uses them up has failing memory.",
-    hint="nvidia-smi -q -d ROW_REMAPPER; have it exchanged.",
+    protects="Each remapped row uses a spare; many remapped rows mean failing memory.",
+    hint="nvidia-smi -q -d ROW_REMAPPER; exchange the GPU.",
 )
 def test_remapped_rows(host: Host, arch: Architecture) -> None:
     limit = promised(arch).remapped_rows_max or 0
@@ -107,8 +107,8 @@ def test_remapped_rows(host: Host, arch: Architecture) -> None:
     reads="gpu.ecc",
     roles=("gpu",),
     when=has_ecc,
-    protects="A page that waits for its retirement is still in use, and ends the next job that touches it.",
-    hint="nvidia-smi -q -d PAGE_RETIREMENT; reset the GPU; with 60 pages or more have it exchanged.",
+    protects="A page pending retirement is still in use and kills the next job that touches it.",
+    hint="nvidia-smi -q -d PAGE_RETIREMENT; reset the GPU; with 60 pages or more exchange it.",
 )
 def test_page_retirement(host: Host) -> None:
     def state(gpu: Gpu) -> str | None:
@@ -116,7 +116,7 @@ def test_page_retirement(host: Host) -> None:
         if gpu.page_retirement_pending:
             return "pending"
         if gpu.page_retirement_pending is None or None in pages:
-            # Ampere and later replace rows instead; what tells is whether one of the two is reported.
+            # Ampere and later remap rows instead; the GPU is measured if it reports either.
             return None if gpu.remapped_rows is None else "nothing pending"
         retired = sum(count for count in pages if count is not None)
         return "nothing pending" if retired <= RETIRED_PAGES_MAX else f"{retired} pages retired"
@@ -127,8 +127,8 @@ def test_page_retirement(host: Host) -> None:
 @check(
     "gpu.throttling",
     reads="gpu",
-    protects="A GPU that slows itself down makes all the others of a job wait, with no error anywhere.",
-    hint="Ask again. Thermal: fans, filters, cold plate. Power brake, hardware slowdown: power supplies, the BMC.",
+    protects="A throttled GPU delays all others of a job without any error.",
+    hint="Repeat the check. Thermal: fans, filters, cold plate. Power brake, hardware slowdown: PSUs, BMC.",
 )
 def test_throttling(host: Host) -> None:
     def state(gpu: Gpu) -> str | None:
@@ -143,8 +143,8 @@ def test_throttling(host: Host) -> None:
 @check(
     "gpu.temperature",
     reads="gpu.temperature_margin_min_c",
-    protects="A GPU that is hot before the load has begun slows down in it.",
-    hint="nvidia-smi -q -d TEMPERATURE; fans, filters, the cold plate, what blows into the node.",
+    protects="A GPU that is hot when idle throttles under load.",
+    hint="nvidia-smi -q -d TEMPERATURE; fans, filters, the cold plate, the inlet temperature.",
 )
 def test_temperature(host: Host, arch: Architecture) -> None:
     margin = promised(arch).temperature_margin_min_c or 0
@@ -154,8 +154,8 @@ def test_temperature(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.healthy",
     reads="gpu",
-    protects="A GPU for which the driver prints an error, or asks for a reset, ends the next job that gets it.",
-    hint="nvidia-smi -q and dmesg for Xid messages; do what the driver asks for.",
+    protects="A GPU with a driver error or a pending reset fails the next job on it.",
+    hint="nvidia-smi -q and dmesg for Xid messages; follow the driver's recovery action.",
 )
 def test_healthy(host: Host) -> None:
     smi = report(host)
@@ -167,7 +167,7 @@ def test_healthy(host: Host) -> None:
     ]
     problems += [message for message in smi.messages if message.upper().startswith(("WARNING", "ERROR"))]
     if problems:
-        raise AssertionError(f"expected no complaint of the driver, actual {'; '.join(problems)}")
+        raise AssertionError(f"expected no error or warning of the driver, actual {'; '.join(problems)}")
 
 
 @check(
@@ -179,7 +179,7 @@ def test_healthy(host: Host) -> None:
     hint="Look the number up in NVIDIA's catalogue of Xid errors and do what it says; a reboot clears the log.",
 )
 def test_xid(host: Host, arch: Architecture) -> None:
-    """Since boot. Errors of applications (13, 31, 43, 45 …) are none of the machine's; see ``rackproof.parse.xid``."""
+    """Xids since boot, without those that applications cause (13, 31, 43, 45 …); see ``rackproof.parse.xid``."""
     answer = parse_answer("journalctl", host.run(DRIVER_LOG).stdout)
     log = parse_driver_log(answer.body.splitlines())
     allowed = promised(arch).xid_allowed
@@ -193,16 +193,16 @@ def test_xid(host: Host, arch: Architecture) -> None:
     problems += [f"SXid {e.code} on {e.bus_id}: {e.text}" for e in log.switch_errors if e.fatal]
     problems += [f"{bus_id} has fallen off the bus" for bus_id in log.lost]
     if problems:
-        raise AssertionError(f"expected no Xid of the machine's, actual {'; '.join(problems)}")
+        raise AssertionError(f"expected no hardware Xid, actual {'; '.join(problems)}")
     if answer.status != 0 or not log.loaded:
-        raise Unmeasured("the kernel's log does not reach back to the loading of the driver, or cannot be read")
+        raise Unmeasured("the kernel's log is unreadable, or does not reach back to the loading of the driver")
 
 
 @check(
     "gpu.dcgm",
     reads="gpu.dcgm_level",
-    protects="DCGM knows of libraries, permissions and old faults that stop CUDA and that nvidia-smi does not show.",
-    hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on the empty node tells more.",
+    protects="DCGM detects missing libraries, permissions and earlier faults that stop CUDA; nvidia-smi does not.",
+    hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on a drained node tests more.",
 )
 def test_dcgm(host: Host) -> None:
     answer = parse_answer("dcgmi", host.run(DIAG).stdout)

@@ -1,4 +1,4 @@
-"""What joins GPUs to each other and to the rest: PCIe, NVLink, NVSwitches and their fabric, GPUDirect."""
+"""Links of GPUs: PCIe, NVLink, NVSwitches and their fabric manager, GPUDirect RDMA and Storage."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ DMABUF = f"grep -c -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms{STATUS}"
 GDSCHECK = f'PATH="$PATH:/usr/local/cuda/gds/tools" gdscheck -p{STATUS}'
 
 FULL_SPEED = "P0"
-"""In lower performance states a GPU may slow its link down."""
+"""Performance state of full PCIe speed; lower ones may reduce it."""
 HEALTHY_FABRIC = frozenset({"Healthy", "Full", "False", "No", "None", "Not Supported"})
-"""What newer drivers say of a good way into the fabric: summary, bandwidth, four complaints."""
+"""Good values of the fabric health fields of newer drivers: summary, bandwidth and four conditions."""
 SPEED_TOLERANCE = 0.999
 """nvidia-smi prints three decimals."""
 
@@ -43,12 +43,12 @@ SPEED_TOLERANCE = 0.999
 @check(
     "gpu.pcie_generation",
     reads="gpu.pcie_generation",
-    protects="A link of an older generation halves the way to host memory, storage and network.",
-    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser, look at the BIOS setting of the slot.",
+    protects="A link one generation lower halves the bandwidth to host memory, storage and network.",
+    hint="lspci -vv: compare LnkSta with LnkCap; reseat the card or its riser, check the BIOS setting of the slot.",
 )
 def test_pcie_generation(host: Host, arch: Architecture) -> None:
     def speed(gpu: Gpu) -> int | None:
-        # Idle, a GPU slows its link down to save power; what counts then is what the link can do.
+        # An idle GPU reduces its link speed to save power; check the maximum then.
         idle = gpu.performance_state is not None and gpu.performance_state != FULL_SPEED
         return gpu.pcie_generation_max if idle else gpu.pcie_generation
 
@@ -58,8 +58,8 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.pcie_width",
     reads="gpu.pcie_width",
-    protects="Eight lanes instead of sixteen halve the way to host memory, storage and network.",
-    hint="lspci -vv: LnkSta against LnkCap; reseat the card or its riser.",
+    protects="Eight lanes instead of sixteen halve the bandwidth to host memory, storage and network.",
+    hint="lspci -vv: compare LnkSta with LnkCap; reseat the card or its riser.",
 )
 def test_pcie_width(host: Host, arch: Architecture) -> None:
     expect_each(host, promised(arch).pcie_width, lambda gpu: gpu.pcie_width)
@@ -68,7 +68,7 @@ def test_pcie_width(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.topology",
     reads="gpu.topology",
-    protects="A pair of GPUs whose NVLink is missing goes over PCIe, and every collective of the node waits for it.",
+    protects="A pair of GPUs without NVLink communicates over PCIe and delays every collective of the node.",
     hint="nvidia-smi nvlink -s on the GPUs named; behind NVSwitch also nvidia-fabricmanager's log; reseat or exchange.",
 )
 def test_topology(host: Host, arch: Architecture) -> None:
@@ -81,13 +81,13 @@ def test_topology(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nvlink",
     reads="gpu.nvlink",
-    protects="Every missing or slower NVLink takes its share of the bandwidth from every collective of the node.",
-    hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then baseboard or GPU.",
+    protects="Every missing or slow NVLink lowers the bandwidth of every collective of the node.",
+    hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then exchange the GPU.",
 )
 def test_nvlink(host: Host, arch: Architecture) -> None:
     gpu, nvlink = promised(arch), promised(arch).nvlink
     if nvlink is None:
-        raise Unmeasured("the architecture says nothing about NVLink")
+        raise Unmeasured("the architecture has no gpu.nvlink")
     gpus = parse_nvlink_status(read(host, LINK_STATUS))
     expect(len(gpus), gpu.count, "GPUs that nvidia-smi nvlink lists")
 
@@ -115,13 +115,13 @@ def _speed(gb_per_s: float | None) -> str:
 @check(
     "gpu.nvlink_errors",
     reads="gpu.nvlink",
-    protects="A link that repeats packets is slow before it fails, and takes the job with it when it does.",
-    hint="nvidia-smi nvlink -e before and after a load; errors that grow: reseat the GPU, exchange GPU or baseboard.",
+    protects="A link with replays is slow before it fails, and its failure kills the job.",
+    hint="nvidia-smi nvlink -e before and after a load; if errors grow, reseat or exchange the GPU.",
 )
 def test_nvlink_errors(host: Host, arch: Architecture) -> None:
     gpu, nvlink = promised(arch), promised(arch).nvlink
     if nvlink is None:
-        raise Unmeasured("the architecture says nothing about NVLink")
+        raise Unmeasured("the architecture has no gpu.nvlink")
     gpus = parse_nvlink_errors(read(host, LINK_ERRORS))
     expect_all(
         f"GPU {counted.index} link {link.link}: expected {kind} of at most {nvlink.errors_max}, actual {count}"
@@ -141,8 +141,8 @@ def test_nvlink_errors(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.nvswitches",
     reads="gpu.nvswitches",
-    protects="Without one of its switches the node's GPUs have no fabric, or one with a quarter less bandwidth.",
-    hint="lspci -d 10de::0680; (rev ff) is gone from the bus; power-cycle the node once, then exchange the baseboard.",
+    protects="Without one of its NVSwitches a node has no NVLink fabric, or a quarter less bandwidth.",
+    hint="lspci -d 10de::0680; (rev ff) means off the bus: power-cycle the node once, then exchange the baseboard.",
 )
 def test_nvswitches(host: Host, arch: Architecture) -> None:
     answer = parse_answer("lspci", host.run(DEVICES).stdout)
@@ -158,8 +158,8 @@ def test_nvswitches(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.fabric",
     reads="gpu.fabric",
-    protects="Until a GPU has joined the fabric no CUDA program starts on it, although nvidia-smi looks well.",
-    hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it never answered.",
+    protects="No CUDA program starts on a GPU outside the NVLink fabric, although nvidia-smi shows no error.",
+    hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it does not answer.",
 )
 def test_fabric(host: Host, arch: Architecture) -> None:
     expected = promised(arch).fabric
@@ -178,14 +178,14 @@ def test_fabric(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.fabric_manager",
     reads="gpu.fabric_manager",
-    protects="A fabric manager of another version than the driver refuses to start, and no CUDA program finds a GPU.",
+    protects="Fabric manager and driver must have the same version; otherwise it does not start and CUDA finds no GPU.",
     hint="Install nvidia-fabricmanager of exactly the driver's version, pin both together, enable the unit.",
 )
 def test_fabric_manager(host: Host) -> None:
     announce(host, FABRIC_MANAGER, FABRIC_MANAGER_VERSION, QUERY)
     units = parse_systemctl_show(read(host, FABRIC_MANAGER))
     if len(units) != 1 or {"LoadState", "ActiveState", "SubState"} - set(units[0]):
-        raise Unmeasured("systemctl says nothing of nvidia-fabricmanager.service")
+        raise Unmeasured("systemctl reports no state of nvidia-fabricmanager.service")
     unit = units[0]
     if unit["LoadState"] != "loaded":
         raise AssertionError(f"nvidia-fabricmanager.service: expected loaded, actual {unit['LoadState']}")
@@ -202,7 +202,7 @@ def test_fabric_manager(host: Host) -> None:
 @check(
     "gpu.gpudirect",
     reads="gpu.gpudirect",
-    protects="Without GPUDirect RDMA every message goes through host memory, at a fraction of the fabric's bandwidth.",
+    protects="Without GPUDirect RDMA messages are copied through host memory at a fraction of the bandwidth.",
     hint="peermem: modprobe nvidia-peermem after the RDMA drivers. dmabuf: the open kernel module and Linux 5.12.",
 )
 def test_gpudirect(host: Host, arch: Architecture) -> None:
@@ -239,7 +239,7 @@ def _modules(output: str) -> dict[str, str]:
 @check(
     "gpu.gds",
     reads="gpu.gds",
-    protects="Where GPUDirect Storage is impossible, cuFile copies through host memory without a word.",
+    protects="Without GPUDirect Storage, cuFile silently copies through host memory.",
     hint="gdscheck -p; nvidia-fs or the kernel's P2PDMA, the file system's own driver, IOMMU off or passthrough.",
 )
 def test_gds(host: Host, arch: Architecture) -> None:
@@ -265,7 +265,7 @@ def test_gds(host: Host, arch: Architecture) -> None:
 @check(
     "gpu.gds_fallback",
     reads="gpu.gds_fallback",
-    protects="With the fallback, cuFile copies through host memory without a word where the direct way is shut.",
+    protects="With the fallback allowed, cuFile silently copies through host memory when GDS is unavailable.",
     hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
 )
 def test_gds_fallback(host: Host, arch: Architecture) -> None:
@@ -274,5 +274,5 @@ def test_gds_fallback(host: Host, arch: Architecture) -> None:
         raise Unmeasured(f"gdscheck: exit status {answer.status}")
     allowed = parse_gdscheck(answer.body).compat_mode
     if allowed is None:
-        raise Unmeasured("gdscheck does not say whether cuFile may fall back")
+        raise Unmeasured("gdscheck does not report whether cuFile may fall back")
     expect(allowed, promised(arch).gds_fallback, "cuFile may copy through host memory")

@@ -1,4 +1,4 @@
-"""Memory: all modules there, running at their speed, and without errors."""
+"""Memory: size, modules, their speed, and ECC errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB_PER_GIB = 1024
 
 
 def slots(host: Host) -> tuple[MemoryModule, ...]:
-    """All slots; some of them with a module. Raises Unmeasured where the firmware describes none."""
+    """All slots, empty ones included. Raises Unmeasured when the firmware describes no module."""
     modules = parse_memory_modules(successful_answer("dmidecode", read(host, MODULES)).body)
     if not any(module.size_mib for module in modules):
         raise Unmeasured("the firmware describes no memory module")
@@ -35,8 +35,8 @@ def installed(host: Host) -> list[MemoryModule]:
 @check(
     "memory.size",
     reads="roles.{role}.expect.memory.installed_gb",
-    protects="A node with less memory ends jobs that fit everywhere else, and caches less of the data set.",
-    hint="dmidecode -t 17 shows the modules that are left; the firmware switches off those that fail at power-on.",
+    protects="A node with less memory kills jobs that fit elsewhere, and caches less of the data set.",
+    hint="dmidecode -t 17 lists the active modules; the firmware disables those that fail at power-on.",
 )
 def test_size(host: Host, arch: Architecture, node: Node) -> None:
     memory = memory_of(arch, node)
@@ -51,8 +51,8 @@ def test_size(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimms",
     reads="roles.{role}.expect.memory.dimms",
-    protects="A module that is missing takes its channel's bandwidth with it, not only its size.",
-    hint="The management controller's event log; reseat or exchange the module of the empty slot.",
+    protects="A missing module costs the bandwidth of its channel, not only capacity.",
+    hint="See the BMC's event log; reseat or exchange the module of the slot reported empty.",
 )
 def test_dimms(host: Host, arch: Architecture, node: Node) -> None:
     expected, modules = memory_of(arch, node).dimms, installed(host)
@@ -65,7 +65,7 @@ def test_dimms(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimm_size",
     reads="roles.{role}.expect.memory.dimm_gib",
-    protects="Modules of different sizes cannot be interleaved: part of the memory runs on fewer channels.",
+    protects="Modules of different sizes interleave only partly: the rest of the memory uses fewer channels.",
     hint="dmidecode -t 17; exchange the module for one of the right size.",
 )
 def test_dimm_size(host: Host, arch: Architecture, node: Node) -> None:
@@ -82,8 +82,8 @@ def test_dimm_size(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "memory.dimm_speed",
     reads="roles.{role}.expect.memory.dimm_speed_mts",
-    protects="One slow module slows all of them, and with them every copy to a GPU.",
-    hint="dmidecode -t 17: Speed against Configured Memory Speed; firmware setup: memory frequency.",
+    protects="One slow module slows down all of them, and every copy to a GPU.",
+    hint="dmidecode -t 17: compare Speed with Configured Memory Speed; firmware setup: memory frequency.",
 )
 def test_dimm_speed(host: Host, arch: Architecture, node: Node) -> None:
     expected = memory_of(arch, node).dimm_speed_mts
@@ -97,13 +97,13 @@ def test_dimm_speed(host: Host, arch: Architecture, node: Node) -> None:
         raise AssertionError(f"expected {expected} MT/s in every slot, actual {', '.join(wrong)}")
     silent = [module.locator for module in modules if module.speed_mts is None]
     if silent:
-        raise Unmeasured(f"the firmware says no speed of {', '.join(silent)}")
+        raise Unmeasured(f"the firmware reports no speed for {', '.join(silent)}")
 
 
 def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller], int], what: str) -> None:
     controllers = parse_edac(read(host, EDAC))
     if not controllers:
-        raise Unmeasured("no driver reports memory errors (EDAC)")
+        raise Unmeasured("no EDAC driver reports memory errors")
     over = [
         f"{count(controller)} on {controller.name}" for controller in controllers if count(controller) > (limit or 0)
     ]
@@ -114,7 +114,7 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
 @check(
     "memory.corrected_errors",
     reads="roles.{role}.expect.memory.corrected_errors_max",
-    protects="Each corrected error interrupts a processor; a storm of them stalls ranks, and often ends uncorrected.",
+    protects="Each corrected error interrupts a processor; many stall ranks and often precede an uncorrected one.",
     hint="ras-mc-ctl --error-count, or edac-util -v, names the module; exchange it.",
 )
 def test_corrected_errors(host: Host, arch: Architecture, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Ports of every purpose: all there, the right ones, in their places and at full speed."""
+"""NIC ports by purpose: number, names, slots, speed, PCIe settings and firmware."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FULL_MEMBER = 0x8000
 
 
 def pci_devices(host: Host) -> Mapping[str, PciDevice]:
-    """By PCI address."""
+    """PCI devices by address."""
     announce(host, RDMA_DEVICES, INTERFACES, LSPCI)
     return _by_slot(read(host, LSPCI))
 
@@ -51,8 +51,8 @@ def _by_slot(output: str) -> Mapping[str, PciDevice]:
 @check(
     "nic.count",
     reads="roles.{role}.expect.nics.*.count",
-    protects="A missing port is a rail less: collectives run at the pace of the GPUs that share what is left.",
-    hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core: the card's seat, its riser, its power, its firmware.",
+    protects="A missing port is a missing rail: GPUs share the remaining ones, and collectives slow down.",
+    hint="lspci -d 15b3: and ibstat; dmesg for mlx5_core; check the card's seat, riser, power and firmware.",
 )
 def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -76,8 +76,8 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.state",
     reads="roles.{role}.expect.nics.*.count",
-    protects="A collective runs at the pace of the slowest rail; one that is down stops it.",
-    hint="ip link and rdma link; cable and optics (mlxlink -m), the switch port; on InfiniBand the subnet manager.",
+    protects="A collective runs at the speed of the slowest rail; a rail that is down stops it.",
+    hint="ip link and rdma link; check cable and optics (mlxlink -m), switch port; on InfiniBand the subnet manager.",
 )
 def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
     _, matched = expected_ports_on(host, arch, node, item)
@@ -96,7 +96,7 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.interfaces",
     reads="roles.{role}.expect.nics.*.interfaces",
-    protects="Rail 0 of one node on rail 1 of the other: traffic crosses the spine, or does not arrive.",
+    protects="If rail 0 of one node is cabled to rail 1 of another, traffic crosses the spine or is lost.",
     hint="rdma link; udev gives both names at boot, from the PCI address or the port's MAC address.",
 )
 def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -107,8 +107,8 @@ def test_interfaces(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.slots",
     reads="roles.{role}.expect.nics.*.slots",
-    protects="A card in another slot is beside another GPU: GPUDirect goes through the processors, at half the rate.",
-    hint="Compare lspci -D with a node that is known good; the card, or its name in udev, is in the wrong place.",
+    protects="A card in another slot is near another GPU: GPUDirect traffic crosses the CPUs at half the rate.",
+    hint="Compare lspci -D with a good node; move the card, or correct its name in the udev rules.",
 )
 def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -118,8 +118,8 @@ def test_slots(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.numa",
     reads="roles.{role}.expect.nics.*.numa_nodes",
-    protects="Ranks are bound to the processor that the firmware says the port is on; a wrong one costs every message.",
-    hint="cat /sys/class/infiniband/DEVICE/device/numa_node; the slot, or the setting of NUMA nodes per socket.",
+    protects="Ranks are bound to the NUMA node that firmware reports for the port; a wrong one slows every message.",
+    hint="cat /sys/class/infiniband/DEVICE/device/numa_node; check the slot and NUMA nodes per socket (BIOS).",
 )
 def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -129,7 +129,7 @@ def test_numa(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.model",
     reads="roles.{role}.expect.nics.*.model",
-    protects="Cards of another model have other limits and firmware: one slow rail among eight.",
+    protects="A card of another model has other limits and firmware: one slow rail among eight.",
     hint="Compare lspci -nn -d 15b3: with the delivery note; update-pciids where lspci does not know a name.",
 )
 def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -147,8 +147,8 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.speed",
     reads="roles.{role}.expect.nics.*.speed_gbps",
-    protects="A port that came up at half its rate halves every collective of the whole job.",
-    hint="mlxlink -d DEVICE -m: cable, optics and the switch port's speed and splitting.",
+    protects="A port at half its rate halves every collective of the job.",
+    hint="mlxlink -d DEVICE -m: check cable, optics, speed and breakout of the switch port.",
 )
 def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -159,7 +159,7 @@ def test_speed(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.link_layer",
     reads="roles.{role}.expect.nics.*.link_layer",
-    protects="A port in the other mode never comes up on this network, or joins one that it is not meant for.",
+    protects="A port with another link layer does not come up on this network.",
     hint="mlxconfig -d SLOT set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet), then mlxfwreset or a power cycle.",
 )
 def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -170,8 +170,8 @@ def test_link_layer(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.mtu",
     reads="roles.{role}.expect.nics.*.mtu",
-    protects="One port with a smaller MTU than its peers: large messages hang while ping and ssh work.",
-    hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition decides.",
+    protects="If one port has a smaller MTU than its peers, large messages hang while ping and ssh work.",
+    hint="ip link show PORT and the file that sets its MTU; on InfiniBand the subnet manager's partition sets it.",
 )
 def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -186,8 +186,8 @@ def test_mtu(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.gid",
     reads="roles.{role}.expect.nics.*.gid_index",
-    protects="Programs are told one GID index for all nodes; on a port where it is another one, RDMA does not connect.",
-    hint="show_gids; a port without an IPv4 address has no such GID, and addresses that came and went shift the index.",
+    protects="Programs use one GID index on all nodes; RDMA does not connect on a port with another index.",
+    hint="show_gids; a port without an IPv4 address has no such GID, and added and removed addresses shift the index.",
 )
 def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
@@ -201,8 +201,8 @@ def test_gid(host: Host, arch: Architecture, node: Node, item: str) -> None:
 @check(
     "nic.pcie_generation",
     reads="roles.{role}.expect.nics.*.pcie_generation",
-    protects="A 400 Gb/s port behind a PCIe 4 link can fill half of its wire.",
-    hint="lspci -vv: LnkCap against LnkSta of the card and of the port above it; seat, riser, BIOS.",
+    protects="A 400 Gb/s port behind a PCIe 4 link reaches half its line rate.",
+    hint="lspci -vv: compare LnkSta with LnkCap of the card and of the port above it; check seat, riser and BIOS.",
 )
 def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -212,8 +212,8 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
 @check(
     "nic.pcie_width",
     reads="roles.{role}.expect.nics.*.pcie_width",
-    protects="A card that trained with half of its lanes moves half of the bytes, and reports no error.",
-    hint="lspci -vv: LnkCap against LnkSta; clean and reseat the card, exchange the riser or the cable.",
+    protects="A card trained with half its lanes has half the bandwidth, and reports no error.",
+    hint="lspci -vv: compare LnkSta with LnkCap; clean and reseat the card, exchange the riser or the cable.",
 )
 def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -223,8 +223,8 @@ def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.max_read_request",
     reads="roles.{role}.expect.nics.*.max_read_request",
-    protects="With 512 B a read of GPU memory waits eight times as often: GPUDirect stays far below the line rate.",
-    hint="setpci -s SLOT CAP_EXP+8.w: the top nibble is 5 for 4096 B. It is lost at every boot: set it from a unit.",
+    protects="With 512 B a read of GPU memory needs eight times the requests: GPUDirect stays far below line rate.",
+    hint="setpci -s SLOT CAP_EXP+8.w: the top nibble is 5 for 4096 B. Lost at boot: set it from a unit.",
 )
 def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
@@ -236,8 +236,8 @@ def test_max_read_request(host: Host, arch: Architecture, node: Node, item: str)
 @check(
     "nic.relaxed_ordering",
     reads="roles.{role}.expect.nics.*.relaxed_ordering",
-    protects="Without it, on hosts that keep every write in order, GPUDirect stays far below the line rate.",
-    hint="setpci -s SLOT CAP_EXP+8.w: bit 4 allows it. It is lost at every boot: set it from a unit.",
+    protects="Without it, on hosts with strict write ordering, GPUDirect stays far below line rate.",
+    hint="setpci -s SLOT CAP_EXP+8.w: bit 4 allows it. Lost at boot: set it from a unit.",
 )
 def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
@@ -250,8 +250,8 @@ def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str)
 @check(
     "nic.ipoib_mode",
     reads="roles.{role}.expect.nics.*.ipoib_mode",
-    protects="Nodes in different modes have different MTUs: large messages hang while ping and ssh work.",
-    hint="cat /sys/class/net/PORT/mode; with enhanced IPoIB (ipoib_enhanced=1) there is datagram only.",
+    protects="Nodes in different IPoIB modes have different MTUs: large messages hang while ping and ssh work.",
+    hint="cat /sys/class/net/PORT/mode; enhanced IPoIB (ipoib_enhanced=1) supports datagram mode only.",
 )
 def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, MODES)
@@ -263,7 +263,7 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 @check(
     "nic.pkeys",
     reads="roles.{role}.expect.nics.*.pkeys",
-    protects="A port that the subnet manager did not put into a partition reaches nobody there.",
+    protects="A port outside its partition reaches no node of it.",
     hint="cat /sys/class/infiniband/DEVICE/ports/1/pkeys/*; the subnet manager's partitions.conf lists port GUIDs.",
 )
 def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -300,8 +300,8 @@ def _line(lines: tuple[str, ...] | None) -> str | None:
 @check(
     "nic.max_payload",
     reads="roles.{role}.expect.nics.*.max_payload",
-    protects="Small PCIe packets spend the link on headers.",
-    hint="lspci -vv: DevCap against DevCtl of the card and of every bridge above it; pci=pcie_bus_perf, or the BIOS.",
+    protects="Small PCIe payloads waste link bandwidth on headers.",
+    hint="lspci -vv: compare DevCtl with DevCap of the card and all bridges above; pci=pcie_bus_perf, or the BIOS.",
 )
 def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> None:
     devices = pci_devices(host)
@@ -313,8 +313,8 @@ def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> N
 @check(
     "nic.firmware",
     reads="roles.{role}.expect.nics.*.firmware",
-    protects="One firmware among others: congestion control and link training that differ from node to node.",
-    hint="mlxfwmanager, or flint -d SLOT query; a burnt image is in force after mlxfwreset or a power cycle.",
+    protects="Different firmware means different congestion control and link training from node to node.",
+    hint="mlxfwmanager, or flint -d SLOT query; a new image applies after mlxfwreset or a power cycle.",
 )
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
@@ -337,7 +337,7 @@ def _driver(port: Port) -> str:
 
 
 def _firmware_query(slot: str, names: str) -> str:
-    """``mstconfig`` is the distributions' name of the same tool."""
+    """Distributions package the same tool as ``mstconfig``."""
     query = f"-d {shlex.quote(slot)} -e query {names}"
     return (
         "if command -v mlxconfig >/dev/null || ! command -v mstconfig >/dev/null;"
@@ -348,7 +348,7 @@ def _firmware_query(slot: str, names: str) -> str:
 @check(
     "nic.firmware_settings",
     reads="roles.{role}.expect.nics.*.firmware_settings",
-    protects="A setting that waits for a reset changes how the node behaves after its next power cycle, unasked.",
+    protects="A pending firmware setting changes the node's behaviour at its next power cycle.",
     hint="mlxconfig -d SLOT -e query; set it, then mlxfwreset or a power cycle: a warm boot may not apply it.",
 )
 def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str) -> None:

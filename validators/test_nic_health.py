@@ -1,4 +1,4 @@
-"""Ports that are there and set up, and yet lose packets, links or their firmware."""
+"""Health of NIC ports: error counters, link flaps, bit errors, driver messages, bonds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, qu
 from rackproof.validation.nics import answered, expected_ports_on, judge_ports
 
 KNOWN_DRIVERS = ("mlx5_core",)
-"""Drivers whose words are looked for in the kernel's log."""
+"""Drivers whose messages in the kernel's log are known."""
 BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
 BASELINE = f"cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null{STATUS}"
-"""Where link counters stood when acceptance began (``nic_stack: {zero_link_counters: true}``): the boot, the boot that
-it holds for, and ``NAME NUMBER`` lines."""
+"""Baseline of link counters (``nic_stack: {zero_link_counters: true}``); see ``rackproof.configure.nic.baseline``."""
 COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 
 
@@ -35,7 +34,7 @@ COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/por
     "nic.counters",
     reads="roles.{role}.expect.nics.*.counters",
     protects="Symbol errors, retries and dropped packets cost bandwidth long before a link goes down.",
-    hint="Clean or exchange the cable and optics; for out_of_buffer and discards look at PFC and ECN on both ends.",
+    hint="Clean or exchange the cable and optics; for out_of_buffer and discards check PFC and ECN on both ends.",
 )
 def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS)
@@ -89,8 +88,8 @@ def _statistics(port: Port) -> str:
 @check(
     "nic.link_flaps",
     reads="roles.{role}.expect.nics.*.link_flaps_max",
-    protects="A link that comes and goes ends a job of days in a second, and looks healthy whenever somebody looks.",
-    hint="dmesg for 'Link down'; mlxlink -m -c: optics that are dirty or hot, a cable that is loose, the switch port.",
+    protects="A flapping link kills long jobs, and looks healthy between flaps.",
+    hint="dmesg for 'Link down'; mlxlink -m -c: check for dirty or hot optics, a loose cable, the switch port.",
 )
 def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
@@ -124,14 +123,14 @@ def baseline(output: str) -> dict[str, int]:
 
 
 def _since(counted: int | None, began: int) -> int | None:
-    """A counter that is below its baseline began anew with its driver."""
+    """A counter below its baseline was reset by a reload of the driver."""
     return counted if counted is None or counted < began else counted - began
 
 
 @check(
     "nic.bit_errors",
     reads="roles.{role}.expect.nics.*.effective_ber_max",
-    protects="Bit errors that the correction does not catch are packets sent twice, and waiting on every rank.",
+    protects="Bit errors that FEC does not correct cause retransmissions, and every rank waits.",
     hint="mlxlink -d SLOT -m -c: power and temperature of the optics; clean the fibre, exchange cable and module.",
 )
 def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> None:
@@ -145,14 +144,14 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
             return None
         return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
 
-    judge_ports(matched, f"at most {limit:g} bit errors a bit", rate, lambda ber: ber <= limit)
+    judge_ports(matched, f"a bit error rate of at most {limit:g}", rate, lambda ber: ber <= limit)
 
 
 @check(
     "nic.driver_messages",
     reads="roles.{role}.expect.nics.*.driver_messages_max",
-    protects="A card whose firmware has stopped once will stop again, and its reset ends the job that uses it.",
-    hint="dmesg for mlx5_core: syndromes and timeouts are the firmware's, power and heat the slot's or the module's.",
+    protects="A NIC whose firmware failed once fails again, and its reset kills the job that uses it.",
+    hint="dmesg for mlx5_core: syndromes and timeouts point to firmware, power and heat to the slot or the module.",
 )
 def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, KERNEL_LOG)
@@ -167,7 +166,7 @@ def test_driver_messages(host: Host, arch: Architecture, node: Node, item: str) 
         port: quoted(several) if len(several) > allowed else "" if port.driver in KNOWN_DRIVERS else None
         for port, several in values.items()
     }
-    judge_ports(matched, f"at most {allowed} complaints of the driver", texts.get, lambda words: words == "")
+    judge_ports(matched, f"at most {allowed} errors of the driver", texts.get, lambda words: words == "")
 
 
 def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
@@ -179,8 +178,8 @@ def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
     tags=("nic",),
     reads="roles.{role}.expect.nics",
     when=has_ports,
-    protects="A bond with one leg down looks healthy, has half of its bandwidth, and is gone with the next cable.",
-    hint="cat /proc/net/bonding/BOND; then cable, optics and the switch port of the member that is down.",
+    protects="A bond with one member down looks healthy, has half its bandwidth and no redundancy.",
+    hint="cat /proc/net/bonding/BOND; then check cable, optics and the switch port of the member that is down.",
 )
 def test_bonds(host: Host) -> None:
     body = answered(host, BONDS, "cat").body

@@ -1,4 +1,4 @@
-"""What a node is given beside its software: limits, accounts, interrupts, and what still waits for a reboot."""
+"""Limits, accounts, interrupt affinity, and changes pending until a reboot."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ END = "end of answer"
 NEXT_BOOT = f"{cmdline.state_command().rstrip('; ')}; echo {END}"
 REBOOT = f"{reasons.state_command().rstrip('; ')}; echo {END}"
 OF_THE_BOOT = ("BOOT_IMAGE", "root", "initrd", "vt.handoff")
-"""Arguments that the boot loader itself adds, or tells apart from the others."""
+"""Kernel arguments of the boot loader itself: they are not compared."""
 SHOWN = 3
-"""Interrupts that are named."""
+"""Number of interrupts to name in a message."""
 
 
 def limits_of(arch: Architecture) -> Limits:
-    """Raises Unmeasured where the architecture has none."""
+    """Limits of the architecture. Raises Unmeasured without any."""
     if arch.system.limits is None:
-        raise Unmeasured("the architecture says nothing about limits")
+        raise Unmeasured("the architecture has no system.limits")
     return arch.system.limits
 
 
 def numbers(limits: Limits) -> dict[str, str]:
-    """As limits.conf has them: pieces, or KiB."""
+    """Values as in limits.conf: numbers, and KiB for the stack."""
     values = {"nofile": limits.nofile, "nproc": limits.nproc, "stack": limits.stack}
     return {name: str(value) for name, value in values.items() if value is not None}
 
@@ -61,8 +61,8 @@ def limited(arch: Architecture, node: Node, rack: Rack) -> bool:
     "os.limits_login",
     reads="system.limits",
     when=limited,
-    protects="Frameworks open a file a sample and a socket a peer; at the limit a job of many nodes ends on one.",
-    hint="su -l root -c 'ulimit -a'; a later file in /etc/security/limits.d, or pam_limits missing in /etc/pam.d.",
+    protects="Frameworks open a file per sample and a socket per peer; at the limit a large job fails on one node.",
+    hint="su -l root -c 'ulimit -a'; look for a later file in /etc/security/limits.d, and pam_limits in /etc/pam.d.",
 )
 def test_limits_login(host: Host, arch: Architecture) -> None:
     limits = parse_login_limits(read(host, LOGIN_LIMITS))
@@ -78,7 +78,7 @@ def test_limits_login(host: Host, arch: Architecture) -> None:
     "os.limits_services",
     reads="system.limits",
     when=limited,
-    protects="What a daemon starts inherits its limits: jobs fail in the batch system and nowhere else.",
+    protects="Jobs inherit the limits of the daemon that starts them: they fail under the batch system only.",
     hint="systemctl show --property=DefaultLimitNOFILE; systemctl daemon-reexec, then restart the services.",
 )
 def test_limits_services(host: Host, arch: Architecture) -> None:
@@ -108,8 +108,8 @@ def daemons(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
     "os.limits_daemon",
     reads="system.limits.services",
     each=daemons,
-    protects="A unit file's own limit wins over the manager's: jobs and containers get less than logins do.",
-    hint="cat /proc/$(systemctl show -P MainPID UNIT)/limits; systemctl cat UNIT; a new limit needs a restart of it.",
+    protects="A limit in a unit file overrides the manager's: jobs and containers get less than logins.",
+    hint="cat /proc/$(systemctl show -P MainPID UNIT)/limits; systemctl cat UNIT; restart it after a change.",
 )
 def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) -> None:
     units = limited_services(arch, node.groups)
@@ -129,8 +129,8 @@ def test_limits_daemon(host: Host, arch: Architecture, node: Node, item: str) ->
 @check(
     "os.users",
     reads="system.users",
-    protects="With another number the files on shared storage are somebody else's; without a key nobody gets in.",
-    hint="id NAME; ls -ld ~NAME/.ssh; visudo -c; sudo -l -U NAME; then deploy the node again.",
+    protects="With another uid, files on shared storage belong to another user; without its key a user cannot log in.",
+    hint="id NAME; ls -ld ~NAME/.ssh; visudo -c; sudo -l -U NAME; then run `rackproof deploy` again.",
 )
 def test_users(host: Host, arch: Architecture) -> None:
     users = arch.system.users
@@ -139,7 +139,7 @@ def test_users(host: Host, arch: Architecture) -> None:
     problems = [problem for user in users for problem in _wrong_account(user, accounts.by_name[user.name])]
     if any(user.sudo for user in users) and accounts.sudoers_good is not True:
         actual = "refused by visudo -c" if accounts.sudoers_good is False else "no sudo"
-        problems.append(f"rules of sudo: expected accepted, actual {actual}")
+        problems.append(f"sudoers: expected accepted, actual {actual}")
     expect_all(problems)
 
 
@@ -153,7 +153,7 @@ def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
         yield f"{user.name}: expected in {', '.join(missing)}, actual in {', '.join(sorted(has.groups))}"
     if user.shell is not None and has.shell != user.shell:
         yield f"{user.name}: shell: expected {user.shell}, actual {has.shell}"
-    # Of a key the last word is a comment, which anybody may change.
+    # The comment at the end of a key is not compared.
     if absent := [key for key in user.ssh_keys if _key(key) not in map(_key, has.keys)]:
         yield f"{user.name}: keys: expected all {len(user.ssh_keys)}, actual {len(absent)} missing"
     elif user.ssh_keys and has.readable:
@@ -162,11 +162,11 @@ def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
         if has.sudo != (f"{user.name} {user.sudo}",):
             yield f"{user.name}: sudo: expected {user.sudo}, actual {', '.join(has.sudo) or 'no rule'}"
         elif not has.may_sudo:
-            yield f"{user.name}: sudo: expected in force, actual sudo knows of no right"
+            yield f"{user.name}: sudo: expected in force, actual sudo -l lists no rule"
 
 
 def _key(line: str) -> tuple[str, ...]:
-    """Options, kind and key itself."""
+    """Options, type and key, without the comment."""
     match = re.match(r"(.*?)\b((?:ssh|ecdsa|sk)-\S+)\s+(\S+)", line)
     return (match[1].strip(), match[2], match[3]) if match else (line,)
 
@@ -174,12 +174,12 @@ def _key(line: str) -> tuple[str, ...]:
 @check(
     "os.irq_affinity",
     reads="system.irq_affinity",
-    protects="An interrupt on the other socket costs a trip between sockets for every packet.",
-    hint="systemctl restart rackproof-irq-affinity; is irqbalance stopped? cat /proc/irq/N/effective_affinity_list.",
+    protects="Every packet whose interrupt is handled on the other socket crosses sockets.",
+    hint="systemctl restart rackproof-irq-affinity; stop irqbalance; cat /proc/irq/N/effective_affinity_list.",
 )
 def test_irq_affinity(host: Host, arch: Architecture) -> None:
     cards = [card for card in parse_interrupts(read(host, INTERRUPTS)) if card.by_irq]
-    # A card without a place is near to all processors, as far as anybody knows.
+    # The firmware reports no NUMA node for some cards; their interrupts cannot be judged.
     placed = [card for card in cards if card.numa_node >= 0]
     problems = []
     for card in placed:
@@ -191,11 +191,11 @@ def test_irq_affinity(host: Host, arch: Architecture) -> None:
             )
     expect_all(problems)
     if not placed:
-        raise Unmeasured("no network card with interrupts says which NUMA node it is at")
+        raise Unmeasured("the firmware reports no NUMA node for any NIC with interrupts")
 
 
 def whole(tool: str, output: str) -> list[str]:
-    """Lines of an answer that ends with the line that proves that it is whole."""
+    """Lines before the end marker. Raises ParseError when the marker is missing."""
     *lines, last = whole_lines(tool, output)
     if last != END:
         raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
@@ -205,8 +205,8 @@ def whole(tool: str, output: str) -> list[str]:
 @check(
     "os.next_boot",
     reads="system.cmdline_next_boot",
-    protects="Arguments that wait for a reboot change the node in the night in which it happens to restart.",
-    hint="Compare /proc/cmdline with grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or take the change back.",
+    protects="Pending kernel arguments change the node at its next, possibly unplanned, reboot.",
+    hint="Compare /proc/cmdline with grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or revert the change.",
 )
 def test_next_boot(host: Host, arch: Architecture) -> None:
     try:
@@ -214,7 +214,7 @@ def test_next_boot(host: Host, arch: Architecture) -> None:
     except ValueError as error:
         raise ParseError("boot loader", str(error)) from None
     if not state.tool or not state.entries:
-        raise Unmeasured("no boot loader that the kit can read: no grubby, no update-grub, or no entries")
+        raise Unmeasured("no supported boot loader: no grubby, no update-grub, or no entries")
     running = _own(state.running)
     problems: dict[str, None] = {}
     for entry in map(_own, state.entries):
@@ -226,7 +226,7 @@ def test_next_boot(host: Host, arch: Architecture) -> None:
 
 
 def _own(arguments: tuple[str, ...]) -> frozenset[str]:
-    """Without what the boot loader adds or fills in by itself."""
+    """Arguments without those that the boot loader adds."""
     plain = (word.strip("\"'") for word in arguments)
     return frozenset(word for word in plain if "$" not in word and word.partition("=")[0] not in OF_THE_BOOT)
 
@@ -234,7 +234,7 @@ def _own(arguments: tuple[str, ...]) -> frozenset[str]:
 @check(
     "os.reboot_pending",
     reads="system.reboot_pending",
-    protects="A node that waits for a reboot is not the node that was measured once it has had it.",
+    protects="After a pending reboot the node differs from the one that was measured.",
     hint="rackproof deploy --reboot, or drain and reboot it; then validate again.",
 )
 def test_reboot_pending(host: Host, arch: Architecture) -> None:
@@ -242,6 +242,4 @@ def test_reboot_pending(host: Host, arch: Architecture) -> None:
         state = reasons.parse_state(whole("reboot", read(host, REBOOT)))
     except ValueError as error:
         raise ParseError("reboot", str(error)) from None
-    expect_all(
-        f"expected nothing to wait for a reboot, actual {why}" for why in reasons.reasons(state, arch.system.kernel)
-    )
+    expect_all(f"expected no pending reboot, actual {why}" for why in reasons.reasons(state, arch.system.kernel))

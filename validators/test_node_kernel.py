@@ -1,4 +1,4 @@
-"""The kernel: the one that was promised, started and built as promised, and what it complained about."""
+"""Kernel release, command line, modules, DKMS, Secure Boot, mitigations, and errors in its log."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ MODULES = (
     'cat /proc/modules && echo built in && sed -n "s/.*[/]//;s/[.]ko.*//p" "/lib/modules/$(uname -r)/modules.builtin"'
 ) + STATUS
 DKMS = "dkms status" + STATUS
-# The first line, which shows where the log begins, and those that matter.
+# The first line, which shows where the log begins, and the interesting ones.
 _CHOSEN = f" | sed -nE '1p;2,${{/{INTERESTING}/p;}}'" + STATUS
 KERNEL_LOG = "dmesg" + _CHOSEN
 JOURNAL = "journalctl -k -b -q --no-pager -o short-monotonic" + _CHOSEN
 BEGINNING_S = 1.0
-"""A log that begins later than this after the kernel started has lost its beginning."""
+"""A log whose first message is later than this, in seconds since boot, has lost its beginning."""
 CLOCK_SOURCE = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
 SHOWN = 3
-"""Messages of the kernel that are quoted."""
+"""Number of messages to quote."""
 
 
 @check(
     "os.kernel",
     reads="system.kernel",
-    protects="Drivers are built for one kernel; on another one a node lacks its GPUs, its fabric or its file systems.",
-    hint="uname -r against the boot loader's default; reboot into the kernel that was promised, and hold its package.",
+    protects="Drivers are built for one kernel; with another the node lacks GPUs, fabric or file systems.",
+    hint="Compare uname -r with the boot loader's default; reboot into the expected kernel, and hold its package.",
 )
 def test_kernel(host: Host, arch: Architecture) -> None:
     lines = whole_lines("uname", read(host, RELEASE))
@@ -63,8 +63,8 @@ def arguments(host: Host) -> tuple[str, ...]:
 @check(
     "os.cmdline_required",
     reads="system.cmdline_required",
-    protects="An argument of the kernel that is missing halves a bandwidth, and nothing else shows it.",
-    hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) writes what /etc/default/grub says, then reboot.",
+    protects="A missing kernel argument (iommu=pt, for example) can halve a bandwidth without any error.",
+    hint="cat /proc/cmdline; update-grub (or grub2-mkconfig) applies /etc/default/grub, then reboot.",
 )
 def test_cmdline_required(host: Host, arch: Architecture) -> None:
     cmdline = arguments(host)
@@ -76,14 +76,14 @@ def test_cmdline_required(host: Host, arch: Architecture) -> None:
 @check(
     "os.cmdline_forbidden",
     reads="system.cmdline_forbidden",
-    protects="Arguments left over from a search for an error hide errors, or slow the node down for good.",
-    hint="cat /proc/cmdline; take it out of /etc/default/grub, run update-grub, reboot.",
+    protects="Arguments left over from debugging hide errors or slow the node down.",
+    hint="cat /proc/cmdline; remove it from /etc/default/grub, run update-grub, reboot.",
 )
 def test_cmdline_forbidden(host: Host, arch: Architecture) -> None:
     cmdline = arguments(host)
     there = [argument for argument in arch.system.cmdline_forbidden if in_cmdline(argument, cmdline)]
     if there:
-        raise AssertionError(f"expected not on the kernel's command line, actual there: {', '.join(there)}")
+        raise AssertionError(f"expected not on the kernel's command line, actual present: {', '.join(there)}")
 
 
 def module_states(host: Host) -> dict[str, str]:
@@ -93,8 +93,8 @@ def module_states(host: Host) -> dict[str, str]:
 @check(
     "os.modules",
     reads="system.modules",
-    protects="Without nvidia-peermem or nvme-rdma everything works, by way of the processors' memory.",
-    hint="modprobe NAME and dmesg; a file in /etc/modules-load.d for the next boot.",
+    protects="Without nvidia-peermem or nvme-rdma data is silently copied through host memory.",
+    hint="modprobe NAME and dmesg; add a file in /etc/modules-load.d for the next boot.",
 )
 def test_modules(host: Host, arch: Architecture) -> None:
     states = module_states(host)
@@ -108,7 +108,7 @@ def test_modules(host: Host, arch: Architecture) -> None:
 @check(
     "os.modules_forbidden",
     reads="system.modules_forbidden",
-    protects="A module that takes the device first keeps the right driver from it.",
+    protects="A module that claims the device first blocks the right driver.",
     hint="A file in /etc/modprobe.d with `blacklist NAME` and `install NAME /bin/false`; update-initramfs -u; reboot.",
 )
 def test_modules_forbidden(host: Host, arch: Architecture) -> None:
@@ -123,8 +123,8 @@ def test_modules_forbidden(host: Host, arch: Architecture) -> None:
 @check(
     "os.dkms",
     reads="system.dkms",
-    protects="A driver that was built for the last kernel is gone after the reboot that a new one needs.",
-    hint="dkms autoinstall -k $(uname -r); are the kernel's headers installed? The log is in /var/lib/dkms.",
+    protects="A DKMS driver not built for the running kernel is missing after the reboot into it.",
+    hint="dkms autoinstall -k $(uname -r); install the kernel headers if missing; the log is in /var/lib/dkms.",
 )
 def test_dkms(host: Host, arch: Architecture) -> None:
     announce(host, RELEASE, DKMS)
@@ -146,7 +146,7 @@ def test_dkms(host: Host, arch: Architecture) -> None:
 @check(
     "os.secure_boot",
     reads="system.secure_boot",
-    protects="With Secure Boot a kernel refuses drivers built on the node, until someone enrols a key by hand.",
+    protects="With Secure Boot the kernel rejects drivers built on the node unless their key is enrolled.",
     hint="mokutil --sb-state; firmware setup: Secure Boot; or sign the modules and enrol the key at the console.",
 )
 def test_secure_boot(host: Host, arch: Architecture) -> None:
@@ -155,24 +155,24 @@ def test_secure_boot(host: Host, arch: Architecture) -> None:
 
 
 def kernel_messages(host: Host) -> tuple[Message, ...]:
-    """Since the kernel started; where its own buffer has lost the beginning, as the journal keeps them.
+    """Messages since boot: of the kernel's buffer, preceded by the journal's if the buffer has lost the beginning.
 
-    Raises Unmeasured where the beginning is lost in both.
+    Raises Unmeasured if both have lost it.
     """
     messages = parse_kernel_log(successful_answer("dmesg", read(host, KERNEL_LOG)).body)
     if messages[0].seconds <= BEGINNING_S:
         return messages
     kept = parse_kernel_log(successful_answer("journalctl", read(host, JOURNAL)).body)
     if kept[0].seconds > BEGINNING_S:
-        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
+        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after boot; earlier messages are lost")
     return (*kept, *messages)
 
 
 @check(
     "os.kernel_log",
     reads="system.kernel_log",
-    protects="What the kernel complained about once ends a job the next time.",
-    hint="dmesg -T, or journalctl -k: the lines before and after; the messages stay until the next boot.",
+    protects="Hardware and driver errors in the kernel's log usually return and kill a job.",
+    hint="dmesg -T, or journalctl -k: read the lines around them; the messages stay until the next boot.",
 )
 def test_kernel_log(host: Host, arch: Architecture) -> None:
     problems = []
@@ -185,8 +185,8 @@ def test_kernel_log(host: Host, arch: Architecture) -> None:
 @check(
     "os.clock_source",
     reads="system.clock_source",
-    protects="With a slow clock each look at the time is a system call, and frameworks look a million times a second.",
-    hint="dmesg for 'Marking clocksource'; the kernel gives up a tsc that disagrees; clocksource= on the command line.",
+    protects="With a slow clock source each timestamp is a system call; frameworks take a million of them a second.",
+    hint="dmesg for 'Marking clocksource'; the kernel abandons an unstable tsc; clocksource= on the command line.",
 )
 def test_clock_source(host: Host, arch: Architecture) -> None:
     lines = whole_lines("sysfs", read(host, CLOCK_SOURCE))
@@ -214,15 +214,15 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
         for name, state in vulnerabilities.items()
         if re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state)
     )
-    # A guest is not told what its host does.
+    # A guest cannot see the mitigations of its host.
     if unknown := [name for name, state in vulnerabilities.items() if re.match(r"(?:KVM: )?Unknown", state)]:
-        raise Unmeasured(f"the kernel does not know of {', '.join(unknown)}")
+        raise Unmeasured(f"the kernel cannot tell the state of {', '.join(unknown)}")
 
 
 @check(
     "os.hugepages",
     reads="system.hugepages",
-    protects="Huge pages that are not reserved at boot cannot be found later in memory that is in use.",
+    protects="Huge pages not reserved at boot cannot be allocated later from fragmented memory.",
     hint="hugepagesz= and hugepages= on the kernel's command line, or vm.nr_hugepages early at boot.",
 )
 def test_hugepages(host: Host, arch: Architecture) -> None:

@@ -1,4 +1,4 @@
-"""The local scratch array: assembled from all its drives, and mounted where it belongs."""
+"""Local scratch array: assembled from all drives, and mounted at its mount point."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from rackproof.validation.expected import hardware
 from rackproof.validation.mounts import MOUNTINFO
 
 WORKING = ("clean", "active", "active-idle", "write-pending")
-"""States of an array that reads and writes; a RAID0 that has lost a drive is ``broken``."""
+"""States of a usable array; a RAID0 that has lost a drive is ``broken``."""
 
 
 def scratch_of(arch: Architecture, node: Node) -> Scratch:
-    """Raises Unmeasured where the architecture has none."""
+    """The scratch array of the architecture. Raises Unmeasured without one."""
     expected = hardware(arch, node, "scratch")
     if expected is None or expected.scratch is None:
-        raise Unmeasured("the architecture says nothing about a scratch array")
+        raise Unmeasured("the architecture has no scratch array for this role")
     return expected.scratch
 
 
 @check(
     "scratch.array",
     reads="roles.{role}.expect.scratch.drives",
-    protects="An array that was not assembled leaves an empty folder: jobs fill the system drive instead.",
+    protects="If the array is not assembled, the mount point is an empty folder and jobs fill the system drive.",
     hint="cat /proc/mdstat; mdadm --detail /dev/md/LABEL; a RAID0 that lost a drive has lost its data.",
 )
 def test_array(host: Host, arch: Architecture, node: Node) -> None:
@@ -61,7 +61,7 @@ def test_array(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "scratch.mounted",
     reads="roles.{role}.expect.scratch.mountpoint",
-    protects="Without the mount the folder is still there, on the system drive, a hundred times slower.",
+    protects="Without the mount, jobs silently use the slow system drive and fill it.",
     hint="findmnt MOUNTPOINT; systemctl status of its mount unit; ls -l /dev/disk/by-label.",
 )
 def test_mounted(host: Host, arch: Architecture, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Packages, files, services and settings of the operating system: what is in force, not what was written down."""
+"""Packages, files, services and settings of the operating system, as in force."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.s
 @check(
     "os.holds",
     reads="system.holds",
-    protects="A driver that is updated without its kernel, fabric manager or file system no longer fits them.",
+    protects="A driver updated without its kernel, fabric manager or file system client no longer matches them.",
     hint="apt-mark hold NAME, or dnf versionlock add NAME.",
 )
 def test_holds(host: Host, arch: Architecture) -> None:
@@ -40,13 +40,13 @@ def test_holds(host: Host, arch: Architecture) -> None:
 @check(
     "os.package_versions",
     reads="system.package_versions",
-    protects="One node with another version of a library gives other results, or none, in jobs that include it.",
+    protects="A node with another library version gives different results or fails jobs that include it.",
     hint="apt-get install NAME=VERSION, or dnf install NAME-VERSION; then hold it.",
 )
 def test_package_versions(host: Host, arch: Architecture) -> None:
     promised = arch.system.package_versions or {}
     names = " ".join(shlex.quote(name) for name in promised)
-    # The answer names every package, which proves it complete.
+    # The answer has a line for each package, which proves it complete.
     command = (
         "if command -v dpkg-query >/dev/null; then"
         f" dpkg-query -W -f='package ${{Package}} ${{db:Status-Status}} ${{Version}}\\n' -- {names} 2>&1 || [ $? = 1 ];"
@@ -64,8 +64,8 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
 @check(
     "os.files",
     reads="system.files",
-    protects="A file that was changed by hand on one node makes it different from all others, until the next rebuild.",
-    hint="Compare the file with another node's; run the deploy again.",
+    protects="A manual change on one node makes it differ from the others.",
+    hint="Compare the file with another node's; run `rackproof deploy` again.",
 )
 def test_files(host: Host, arch: Architecture) -> None:
     promised = arch.system.files or {}
@@ -84,8 +84,8 @@ def test_files(host: Host, arch: Architecture) -> None:
 @check(
     "os.swap",
     reads="system.swap",
-    protects="One rank that waits for a page from a drive stalls all ranks.",
-    hint="swapoff -a, and take the entry out of /etc/fstab; zram-generator and swap files count as well.",
+    protects="One rank that waits for a swapped page stalls all ranks.",
+    hint="swapoff -a, and remove the entry from /etc/fstab; zram-generator and swap files count as well.",
 )
 def test_swap(host: Host, arch: Architecture) -> None:
     swap_kib = parse_meminfo(read(host, MEMINFO))["SwapTotal"]
@@ -97,8 +97,8 @@ def test_swap(host: Host, arch: Architecture) -> None:
 @check(
     "os.irqbalance",
     reads="system.irqbalance",
-    protects="A daemon that moves interrupts about undoes the pinning of ports to processors, minutes after the boot.",
-    hint="systemctl status irqbalance; disable or enable it as the architecture says.",
+    protects="irqbalance undoes the interrupt pinning of ports within minutes after boot.",
+    hint="systemctl status irqbalance; disable or enable it as the architecture requires.",
 )
 def test_irqbalance(host: Host, arch: Architecture) -> None:
     (shown,) = _units(read(host, IRQBALANCE), 1)
@@ -111,7 +111,7 @@ def test_irqbalance(host: Host, arch: Architecture) -> None:
 @check(
     "os.tuned_profile",
     reads="system.tuned_profile",
-    protects="Another profile sets other governors, idle states and kernel parameters at each boot.",
+    protects="Another profile sets other governors, idle states and sysctls at each boot.",
     hint="tuned-adm active; tuned-adm profile NAME.",
 )
 def test_tuned_profile(host: Host, arch: Architecture) -> None:
@@ -127,7 +127,7 @@ def services(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
     "service.active",
     reads="roles.{role}.expect.services",
     each=services,
-    protects="Without its daemon a node takes jobs and ends them: no NVLink, no remote memory, no local cache.",
+    protects="Without these daemons a node accepts jobs and fails them: no NVLink fabric, no RDMA, no local cache.",
     hint="systemctl status UNIT and journalctl -u UNIT; systemctl enable --now UNIT.",
 )
 def test_service(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:

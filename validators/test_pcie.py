@@ -1,4 +1,4 @@
-"""PCI devices: links at their full rate, no errors, and packets between devices that take the short way."""
+"""PCI devices: links at full speed, error counters, and access control that permits peer-to-peer traffic."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ AER = (
     "cd /sys/bus/pci/devices && echo files $(ls -d */aer_dev_* 2>/dev/null | wc -l) && "
     f"grep -sHv ' 0$' */aer_dev_*{STATUS}"
 )
-"""Counters of errors that are not 0, and of how many files these are."""
+"""Number of AER counter files, and the counters that are not 0."""
 
 REDIRECTS = ("ReqRedir", "CmpltRedir", "EgressCtrl")
-"""What ``pci=disable_acs_redir`` clears: packets between two devices below a bridge are sent up to the root."""
+"""Bits that ``pci=disable_acs_redir`` clears; they redirect peer-to-peer packets to the root complex."""
 ISOLATES = ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
 LISTED = 8
 
@@ -41,7 +41,7 @@ def listed(problems: list[str]) -> list[str]:
 @check(
     "pcie.acs",
     reads="roles.{role}.expect.pcie.acs",
-    protects="With access control on, a GPU's packets to the NIC beside it go up to the processor: half the bandwidth.",
+    protects="With ACS redirection, traffic between GPU and NIC goes through the CPU at half the bandwidth.",
     hint="lspci -vv: ACSCtl; pci=disable_acs_redir on the kernel's command line, setpci at boot, or the BIOS.",
 )
 def test_acs(host: Host, arch: Architecture, node: Node) -> None:
@@ -50,9 +50,9 @@ def test_acs(host: Host, arch: Architecture, node: Node) -> None:
     able = [device for device in devices if device.acs is not None]
     expect_all(listed([problem for device in able if (problem := _acs_problem(device, expected))]))
     if hidden := sum(device.hidden is True for device in devices):
-        raise Unmeasured(f"lspci was not allowed to read {hidden} devices")
+        raise Unmeasured(f"lspci may not read the capabilities of {hidden} devices")
     if not able:
-        raise Unmeasured("no PCI device has access control")
+        raise Unmeasured("no PCI device has access control services")
 
 
 def _acs_problem(device: PciDevice, expected: str) -> str | None:
@@ -68,8 +68,8 @@ def _acs_problem(device: PciDevice, expected: str) -> str | None:
 @check(
     "pcie.links",
     reads="roles.{role}.expect.pcie.full_links",
-    protects="A link that trained with fewer lanes, or a generation lower, is half as fast and reports no error.",
-    hint="lspci -vv: LnkCap against LnkSta of the device and the port above it; reseat, exchange riser or cable.",
+    protects="A link trained with fewer lanes or a lower generation has half the bandwidth and reports no error.",
+    hint="lspci -vv: compare LnkSta with LnkCap of the device and the port above it; reseat, exchange riser or cable.",
 )
 def test_links(host: Host) -> None:
     announce(host, LINKS, TREE)
@@ -84,7 +84,7 @@ def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
     if match is None:
         raise ParseError("grep", "no number of files")
     if int(match[1]) == 0:
-        raise Unmeasured("the kernel counts no PCIe errors: the firmware keeps them to itself")
+        raise Unmeasured("the kernel counts no PCIe errors: the firmware handles them")
     counters = files_of("".join(f"{line}\n" for line in lines)) if lines else {}
     problems = []
     for path, entries in counters.items():
@@ -104,8 +104,8 @@ def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
 @check(
     "pcie.correctable_errors",
     reads="roles.{role}.expect.pcie.correctable_errors_max",
-    protects="Packets that PCIe sends twice are bandwidth that is gone, and the first sign of a bad slot or cable.",
-    hint="dmesg for AER; reseat the device, exchange its riser or cable; a signal setting of the BIOS.",
+    protects="Retransmitted PCIe packets cost bandwidth and are the first sign of a bad slot or cable.",
+    hint="dmesg for AER; reseat the device, exchange its riser or cable; check the BIOS's signal settings.",
 )
 def test_correctable_errors(host: Host, arch: Architecture, node: Node) -> None:
     _errors(host, ("correctable",), pcie_of(arch, node).correctable_errors_max or 0)
@@ -114,8 +114,8 @@ def test_correctable_errors(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "pcie.uncorrectable_errors",
     reads="roles.{role}.expect.pcie.uncorrectable_errors_max",
-    protects="An error that PCIe cannot correct loses data or the device: a GPU or NIC that falls off in the next job.",
-    hint="dmesg for AER at the time; exchange the device or what it is plugged into.",
+    protects="Uncorrectable errors lose data or the device: a GPU or NIC falls off the bus.",
+    hint="dmesg for AER; exchange the device, its riser or its cable.",
 )
 def test_uncorrectable_errors(host: Host, arch: Architecture, node: Node) -> None:
     _errors(host, ("nonfatal", "fatal"), pcie_of(arch, node).uncorrectable_errors_max or 0)

@@ -1,4 +1,4 @@
-"""Slurm: what a node's tools say, and what the controller says of the node."""
+"""Slurm: daemons and tools of a node, and its state in the controller."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from rackproof.validation import Unmeasured, announce, check, expect, expect_all
 
 LIMIT = "timeout -k 2 15"
 PING = f"{LIMIT} scontrol ping 2>&1{STATUS}"
-# The node's own clock before and after: the controller's stands in the first line between.
+# The node's clock before and after; the first line in between has the controller's.
 CLOCK = "date +%Y-%m-%dT%H:%M:%S"
 CONFIG = f"{CLOCK}; {LIMIT} scontrol show config 2>&1; s=$?; {CLOCK}; echo status $s"
 PARTITIONS = f"{LIMIT} scontrol -o show partition 2>&1{STATUS}"
 SLURMD = "systemctl show --property=Id,LoadState,ActiveState,SubState -- slurmd.service"
 HARDWARE = f"{LIMIT} slurmd -C 2>/dev/null{STATUS}"
-# What munge itself says is in the credential's absence.
+# Errors of munge are dropped: unmunge reports the missing credential.
 MUNGE = f"munge -n 2>/dev/null | {LIMIT} unmunge 2>&1{STATUS}"
 HELP = f"{LIMIT} srun --help 2>&1{STATUS}"
 
@@ -43,14 +43,14 @@ FLAGS = ("CLOUD", "COMPLETING", "DYNAMIC_NORM", "RESERVED", "PLANNED", "MAINTENA
 
 
 def slurm_of(arch: Architecture) -> Slurm:
-    """Raises Unmeasured where the architecture has no Slurm."""
+    """Slurm of the architecture. Raises Unmeasured without it."""
     if arch.slurm is None:
-        raise Unmeasured("the architecture says nothing about Slurm")
+        raise Unmeasured("the architecture has no section slurm")
     return arch.slurm
 
 
 def answer(host: Host, tool: str, command: str) -> Answer:
-    """Raises Unmeasured when there is no such program."""
+    """Raises Unmeasured when the program is missing."""
     reply = parse_answer(tool, read(host, command))
     if reply.not_run:
         raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
@@ -58,7 +58,7 @@ def answer(host: Host, tool: str, command: str) -> Answer:
 
 
 def good(host: Host, tool: str, command: str) -> str:
-    """What it prints when it ends well; for questions that make no sense otherwise."""
+    """Output of a successful command. Raises Unmeasured on any other exit status."""
     reply = answer(host, tool, command)
     if reply.status != 0:
         lines = [line for line in reply.body.strip().splitlines() if not re.fullmatch(r"[\dT:-]+", line)]
@@ -73,12 +73,12 @@ def show_node(node: Node) -> str:
 def registered(host: Host, node: Node) -> SlurmNode:
     state = parse_scontrol_node(good(host, "scontrol", show_node(node)))
     if state.name != node.name:
-        raise Unmeasured(f"scontrol answers about {state.name}")
+        raise Unmeasured(f"scontrol answered for {state.name} instead")
     return state
 
 
 def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
-    """The node's clock, the configuration, the node's clock again."""
+    """Time of the node before, configuration, time of the node after."""
     output = whole_lines("scontrol", good(host, "scontrol", CONFIG))
     if len(output) < 3:
         raise ParseError("scontrol", f"no configuration: {excerpt(output[0])}")
@@ -87,7 +87,7 @@ def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
 
 
 def time_of(text: str) -> datetime:
-    """Local time of the node: both clocks are compared in its zone."""
+    """Local time of the node; both clocks are compared in its time zone."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S")
     except ValueError:
@@ -101,8 +101,8 @@ def begins(version: str | None, prefix: str) -> bool:
 @check(
     "slurm.controller",
     reads="slurm",
-    protects="Without a controller no job starts; without its backup none does after the next reboot.",
-    hint="systemctl status slurmctld there; slurm.conf's SlurmctldHost and port 6817 from this node.",
+    protects="Without a controller no job starts; without its backup none starts while the primary is down.",
+    hint="systemctl status slurmctld on the controller; SlurmctldHost in slurm.conf; port 6817 from this node.",
 )
 def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
     role = slurm_of(arch).controller_role
@@ -116,7 +116,7 @@ def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
         for controller in controllers
         if not controller.up
     ]
-    # Two controllers that know nothing of each other give the same node to two jobs.
+    # Two independent controllers would give the same node to two jobs.
     for expected in leads:
         primary = next((c.host for c in controllers if c.role == "primary"), "none")
         if primary != expected.name:
@@ -129,8 +129,8 @@ def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
 @check(
     "slurm.slurmd",
     reads="slurm",
-    protects="A node without slurmd takes no jobs, and is drained by the controller minutes later.",
-    hint="systemctl status slurmd; journalctl -u slurmd for gres.conf and munge.",
+    protects="A node without slurmd takes no jobs; the controller marks it down minutes later.",
+    hint="systemctl status slurmd; journalctl -u slurmd for errors in gres.conf and of munge.",
 )
 def test_slurmd(host: Host) -> None:
     shown = parse_systemctl_show(read(host, SLURMD))
@@ -145,8 +145,8 @@ def test_slurmd(host: Host) -> None:
 @check(
     "slurm.node_state",
     reads="slurm",
-    protects="A drained node is paid for and runs nothing; a draining one takes no new job.",
-    hint="The reason says who and why. When it is mended: scontrol update NodeName=NAME State=RESUME.",
+    protects="A drained node runs nothing; a draining one takes no new job.",
+    hint="Read the reason; once fixed: scontrol update NodeName=NAME State=RESUME.",
 )
 def test_node_state(host: Host, node: Node) -> None:
     reply = answer(host, "scontrol", show_node(node))
@@ -161,8 +161,8 @@ def test_node_state(host: Host, node: Node) -> None:
 @check(
     "slurm.config",
     reads="slurm",
-    protects="Nodes with another slurm.conf than the controller place tasks and limits differently.",
-    hint="Distribute slurm.conf again, or go over to configless slurmd; then scontrol reconfigure.",
+    protects="Nodes with another slurm.conf than the controller apply other task placement and limits.",
+    hint="Distribute slurm.conf again, or use configless slurmd; then scontrol reconfigure.",
 )
 def test_config(host: Host) -> None:
     expect(config_of(host)[1].value("HASH_VAL"), "Match", "hash of slurm.conf")
@@ -188,8 +188,8 @@ def test_version(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "slurm.gres",
     reads="slurm.gres",
-    protects="A GPU that Slurm does not count is never given to a job.",
-    hint="slurmd -G on the node; gres.conf and the node's line in slurm.conf must name the same number.",
+    protects="Slurm never allocates a GPU that it does not count.",
+    hint="slurmd -G on the node; gres.conf and the node's line in slurm.conf must have the same number.",
 )
 def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
     state = registered(host, node)
@@ -197,16 +197,16 @@ def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
     problems = []
     if state.gres.get(item, 0) != expected:
         problems.append(f"{item}: expected {expected}, actual {state.gres.get(item, 0)}")
-    accounted = state.tres.get(f"gres/{item}")  # only where the site accounts it
+    accounted = state.tres.get(f"gres/{item}")  # only if the site accounts it
     if accounted is not None and accounted != str(expected):
-        problems.append(f"gres/{item} that is accounted: expected {expected}, actual {accounted}")
+        problems.append(f"gres/{item} in TRES: expected {expected}, actual {accounted}")
     expect_all(problems)
 
 
 @check(
     "slurm.partition",
     reads="slurm.partitions",
-    protects="A node that its partition has lost runs none of its jobs, and nobody is told.",
+    protects="A node missing from its partition silently runs none of the partition's jobs.",
     hint="scontrol show partition; the partition's Nodes in slurm.conf; scontrol update PartitionName=NAME State=UP.",
 )
 def test_partition(host: Host, node: Node, item: str) -> None:
@@ -222,8 +222,8 @@ def test_partition(host: Host, node: Node, item: str) -> None:
 @check(
     "slurm.registered",
     reads="slurm.memory_tolerance_pct",
-    protects="Slurm hands out what its file says: too much ends jobs for memory, too little leaves cores idle.",
-    hint="Compare slurmd -C with the node's line in slurm.conf; a module that is gone shows as less memory.",
+    protects="Slurm allocates what slurm.conf declares: too much runs out of memory, too little leaves cores idle.",
+    hint="Compare slurmd -C with the node's line in slurm.conf; less memory means a failed module.",
 )
 def test_registered(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, HARDWARE, show_node(node))
@@ -232,7 +232,7 @@ def test_registered(host: Host, arch: Architecture, node: Node) -> None:
     tolerance = slurm_of(arch).memory_tolerance_pct
     cores = hardware.sockets * hardware.cores_per_socket
     problems = [
-        f"{what}: expected {expected} as the node has, actual {actual}"
+        f"{what}: expected {expected} as on the node, actual {actual}"
         for what, expected, actual in (
             ("sockets", hardware.sockets, has.sockets),
             ("cores of a socket", hardware.cores_per_socket, has.cores_per_socket),
@@ -251,7 +251,7 @@ def test_registered(host: Host, arch: Architecture, node: Node) -> None:
 @check(
     "slurm.health_check",
     reads="slurm.health_check",
-    protects="Without it a node with a dead GPU keeps taking jobs, and fails each of them.",
+    protects="Without a health check a node with a dead GPU keeps taking jobs and failing them.",
     hint="HealthCheckProgram and HealthCheckInterval in slurm.conf; the program must be executable on every node.",
 )
 def test_health_check(host: Host, arch: Architecture) -> None:
@@ -272,24 +272,24 @@ def test_health_check(host: Host, arch: Architecture) -> None:
 @check(
     "slurm.munge",
     reads="slurm.munge",
-    protects="Without munge neither the controller believes the node nor the node the controller.",
+    protects="Without munge node and controller cannot authenticate each other.",
     hint="systemctl status munge; the key must be the controller's (mode 400, owner munge), and the clocks equal.",
 )
 def test_munge(host: Host) -> None:
-    # That the controller believes this node, and the node it, shows in slurm.controller and slurm.node_state.
+    # slurm.controller and slurm.node_state show authentication between node and controller.
     reply = answer(host, "unmunge", MUNGE)
     if reply.status != 0 and "STATUS:" not in reply.body:
         lines = reply.body.strip().splitlines()
         actual = lines[-1] if lines else f"exit status {reply.status}"
-        raise AssertionError(f"expected a credential that can be read back, actual {actual}")
+        raise AssertionError(f"expected a credential that decodes, actual {actual}")
     expect(parse_unmunge(reply.body), "Success", "credential of this node")
 
 
 @check(
     "slurm.clock",
     reads="slurm.max_clock_skew_s",
-    protects="A credential from a clock that is minutes off is refused: the node falls silent.",
-    hint="chronyc tracking on the node and on the controller.",
+    protects="Credentials from a clock that is minutes off are rejected: the node stops responding.",
+    hint="chronyc tracking on the node and on the controller; correct the one that is off.",
 )
 def test_clock(host: Host, arch: Architecture) -> None:
     before, config, after = config_of(host)
@@ -315,4 +315,4 @@ def test_pyxis(host: Host) -> None:
     if "Usage: srun" not in body or "--help" not in body:
         raise Unmeasured("srun: unexpected answer to --help")
     if not re.search(r"(?m)^\s+--container-image=", body):
-        raise AssertionError("expected srun to know --container-image, actual not")
+        raise AssertionError("expected srun to support --container-image, actual not")

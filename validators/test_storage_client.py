@@ -1,9 +1,8 @@
-"""Storage as clients have it mounted, in the kernel's own words.
+"""Mounts of storage clients, as the kernel reports them.
 
-Only ``mount.answers`` and ``mount.free`` touch a mount, both through one command with a limit: a dead server is
-found out in seconds. Everything else is read from /proc, which answers whatever the server does. How well they are
-tuned and how they fare is in ``test_storage_client_health.py``, what they run over in
-``test_storage_client_transport.py``.
+Only ``mount.answers`` and ``mount.free`` access a mount, with a time limit, so that a dead server is detected in
+seconds. All other checks read /proc, which does not depend on the server. Tuning and health are in
+``test_storage_client_health.py``, transports in ``test_storage_client_transport.py``.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ BYTES_PER_GB = 1_000_000_000
 @check(
     "mount.mounted",
     reads="storage.*.mountpoint",
-    protects="A job that finds an empty folder instead of its data fills the root disk, or trains on nothing.",
+    protects="Without the mount a job finds an empty folder: it fills the root disk or has no data.",
     hint="systemctl status for the mount's unit; journalctl -u rackproof-mounts for network file systems.",
 )
 def test_mounted(host: Host, arch: Architecture, item: str) -> None:
@@ -59,8 +58,8 @@ def test_mounted(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.at_boot",
     reads="storage.*.at_boot",
-    protects="A mount that was made by hand is gone after the next reboot; the first job finds an empty folder.",
-    hint="systemctl is-enabled rackproof-mounts.service, or a line in fstab; deploy the storage client again.",
+    protects="A manual mount is lost at the next reboot; the first job finds an empty folder.",
+    hint="systemctl is-enabled rackproof-mounts.service, or a line in fstab; run `rackproof deploy` again.",
 )
 def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -71,8 +70,8 @@ def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.source",
     reads="storage.*.source",
-    protects="The right folder of the wrong server: everything works until somebody looks for the data.",
-    hint="findmnt on the node, and of DAOS the arguments of dfuse; compare with the inventory and the architecture.",
+    protects="A mount of the wrong server works, but has other data.",
+    hint="findmnt on the node (for DAOS the arguments of dfuse); compare with inventory and architecture.",
 )
 def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
@@ -105,12 +104,12 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
 
 
 def _containers(storage: Storage, mounts: tuple[Mount, ...], served: Mapping[str, Dfuse]) -> None:
-    """The kernel only says ``dfuse``; which container it is its daemon was told."""
+    """The kernel reports ``dfuse`` only; the daemon's arguments name pool and container."""
     values = {}
     for mount in mounts:
         daemon = served.get(mount.mountpoint)
         if daemon is None or not daemon.pool or not daemon.container:
-            raise Unmeasured(f"no dfuse says which container is on {mount.mountpoint}")
+            raise Unmeasured(f"no dfuse process names the container on {mount.mountpoint}")
         values[mount.mountpoint] = f"{daemon.pool}/{daemon.container}"
     expect_all(
         f"{about(storage, mountpoint)}source: expected {storage.source}, actual {value}"
@@ -133,7 +132,7 @@ def _one_of_several(storage: Storage, rack: Rack, mounts: tuple[Mount, ...]) -> 
 
 
 def _name_of(mount: Mount) -> str | None:
-    """The file system's own name, of which the source has more or less around it."""
+    """Name of the file system, extracted from the source of the mount."""
     if mount.fstype == "ceph":
         # user@fsid.name=/path, or monitors:/path with the name among the options
         in_source = mount.source.partition("=")[0].rpartition(".")[2]
@@ -150,7 +149,7 @@ def _name_of(mount: Mount) -> str | None:
 @check(
     "mount.options",
     reads="storage.*.options_required",
-    protects="A soft or read-only mount gives a checkpoint up in the middle; a wrong version loses features quietly.",
+    protects="A soft or read-only mount fails checkpoints; a wrong NFS version silently lacks features.",
     hint="findmnt -o OPTIONS on the node; NFS mounts of one server share options with the first: unmount all, remount.",
 )
 def test_options(host: Host, arch: Architecture, item: str) -> None:
@@ -181,8 +180,8 @@ def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
 @check(
     "mount.connections",
     reads="storage.*.connections",
-    protects="One TCP connection is one core and one path: a fast link stays half empty.",
-    hint="grep xprt /proc/self/mountstats; nconnect counts for the first mount of a server only: unmount all, remount.",
+    protects="One TCP connection uses one core and one path: a fast link stays half idle.",
+    hint="grep xprt /proc/self/mountstats; nconnect applies to the first mount of a server only: unmount all, remount.",
 )
 def test_connections(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -197,8 +196,8 @@ def test_connections(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.answers",
     reads="storage.*.stat_timeout_s",
-    protects="A mount whose server is gone blocks every process that looks at it, and cannot be killed off.",
-    hint="Is the server up, and its address pingable over the fabric? dmesg shows 'server not responding'.",
+    protects="A mount whose server is gone blocks every process that accesses it, unkillably.",
+    hint="Check that the server is up and its address answers pings over the fabric; dmesg: 'server not responding'.",
 )
 def test_answers(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -216,8 +215,8 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.free",
     reads="storage.*.min_free_gb",
-    protects="A full file system ends every job at its next checkpoint.",
-    hint="df and du on the node; deleted files that are still open show in lsof +L1.",
+    protects="On a full file system every job fails at its next checkpoint.",
+    hint="df and du on the node; lsof +L1 lists deleted files that are still open.",
 )
 def test_free(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -233,7 +232,7 @@ def test_free(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.count",
     reads="storage.*.mounts_per_client",
-    protects="Each mount is a path of its own to the server; with fewer of them some of its ports stay idle.",
+    protects="Each mount is a separate path to the server; with fewer mounts some server ports stay idle.",
     hint="findmnt -t nfs,nfs4 on the node; every numbered mount point needs its own line and its own server address.",
 )
 def test_count(host: Host, arch: Architecture, item: str) -> None:
@@ -250,14 +249,14 @@ def test_count(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.balance",
     reads="storage.*.mounts_balance",
-    protects="Mounts that share one server address share its port: the rack reads at the speed of that one.",
+    protects="Mounts of one server address share its port: the rack reads at the speed of one port.",
     hint="findmnt -o TARGET,SOURCE -t nfs,nfs4; spread the numbered mounts over the server's addresses in turn.",
 )
 def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
     addresses = addresses_of(storage, rack)
     if not addresses:
-        raise Unmeasured("neither the inventory nor storage.servers says the server's addresses")
+        raise Unmeasured("neither the inventory nor storage.servers has the server's addresses")
     mounts = Counter(server_of(mount) for mount in mounts_of(host, storage))
     counts = {address: mounts[address] for address in (*addresses, *sorted(set(mounts) - set(addresses)))}
     apart = max(counts.values()) - min(counts.values())

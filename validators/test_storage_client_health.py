@@ -1,4 +1,4 @@
-"""How well mounts are tuned, and how they fare: room, latency, read-ahead, retransmissions, local cache."""
+"""Tuning and health of mounts: usage, latency, read-ahead, retransmissions, timeouts, local cache."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rackproof.validation import Unmeasured, announce, check, expect, expect_all
 from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, mounts_of, nfs_of
 
 NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
-"""Operations of both NFS versions; statistics without them are not whole."""
+"""Operations of NFS 3 and 4; statistics without them are incomplete."""
 
 
 @check(
     "mount.used",
     reads="storage.*.max_used_pct",
-    protects="Most file systems search longer for room, and write slower, long before they are full.",
-    hint="df on the node; du for the largest folders. Users' quotas keep this from coming back.",
+    protects="Most file systems write slower long before they are full.",
+    hint="df on the node; du for the largest folders. User quotas prevent a recurrence.",
 )
 def test_used(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -39,7 +39,7 @@ def test_used(host: Host, arch: Architecture, item: str) -> None:
     "mount.inodes",
     reads="storage.*.min_free_inodes",
     protects="A file system without inodes refuses new files while df shows terabytes free.",
-    hint="df -i on the node; millions of small files belong in archives, or the server needs more inodes.",
+    hint="df -i on the node; pack small files into archives, or add inodes on the server.",
 )
 def test_inodes(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -56,8 +56,8 @@ def test_inodes(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.latency",
     reads="storage.*.stat_latency_ms",
-    protects="Opening a million small files takes a million round trips: late metadata starves the GPUs.",
-    hint="Compare with ping to the server; look for a busy metadata server, a lossy port, or another job on the node.",
+    protects="Opening a million small files takes a million round trips: slow metadata starves the GPUs.",
+    hint="Compare with ping to the server; check for a busy metadata server, a lossy port, or another job on the node.",
 )
 def test_latency(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -94,26 +94,26 @@ def test_read_ahead(host: Host, arch: Architecture, item: str) -> None:
     for mountpoint, command in commands.items():
         read_ahead_kib = parse_read_ahead(read(host, command))
         if read_ahead_kib is None:
-            raise Unmeasured(f"the kernel says no read-ahead of {mountpoint}")
+            raise Unmeasured(f"the kernel reports no read-ahead for {mountpoint}")
         expect(read_ahead_kib, storage.read_ahead_kib, f"{about(storage, mountpoint)}read-ahead (KiB)")
 
 
 def counted(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
-    """NFS mounts with whole statistics."""
+    """NFS mounts. Raises Unmeasured when their statistics are incomplete or without calls."""
     mounts = nfs_of(host, storage)
     for mount in mounts:
         if NEEDED - mount.operations.keys():
-            raise Unmeasured(f"statistics of {mount.mountpoint} are not whole")
+            raise Unmeasured(f"statistics of {mount.mountpoint} are incomplete")
         if not sum(operation.calls for operation in mount.operations.values()):
-            raise Unmeasured(f"nothing was asked of {mount.mountpoint} yet")
+            raise Unmeasured(f"{mount.mountpoint} has had no NFS calls yet")
     return mounts
 
 
 @check(
     "mount.retransmissions",
     reads="storage.*.max_retransmit_pct",
-    protects="A call is sent again after a minute of silence: one lossy cable holds up a job every now and then.",
-    hint="nfsstat -rc and mountstats; ethtool -S for drops and PFC pauses on the way; counters start at the mount.",
+    protects="A lost call is retransmitted after a minute: one lossy cable stalls a job now and then.",
+    hint="nfsstat -rc and mountstats; ethtool -S for drops and PFC pauses on the path; counters start at mount time.",
 )
 def test_retransmissions(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -132,8 +132,8 @@ def test_retransmissions(host: Host, arch: Architecture, item: str) -> None:
 @check(
     "mount.timeouts",
     reads="storage.*.max_timeouts",
-    protects="A call that timed out kept a process waiting for minutes, and failed it where the mount is soft.",
-    hint="dmesg shows 'server not responding' with its time; look there at the server and the fabric.",
+    protects="A timed-out call blocks a process for minutes, and fails it on a soft mount.",
+    hint="dmesg shows 'server not responding' with a timestamp; check server and fabric at that time.",
 )
 def test_timeouts(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]

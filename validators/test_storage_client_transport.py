@@ -1,4 +1,4 @@
-"""What storage really runs over, and what the clients of parallel file systems say of their servers."""
+"""Transports in use, and connections of parallel file system clients to their servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rackproof.validation.mounts import MOUNTINFO, about, mounts_of, nfs_of
 
 LNET = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
 WORKING = {"osc": ("FULL", "IDLE"), "mdc": ("FULL",)}
-"""States of Lustre's connections; one to a data target is let go while nothing uses it."""
+"""Good states of Lustre imports; unused connections to data targets become IDLE."""
 
 BEEGFS_NODES = f"cat /proc/fs/beegfs/*/meta_nodes /proc/fs/beegfs/*/storage_nodes 2>&1{STATUS}"
 BEEGFS_TARGETS = f"timeout -k 2 15 beegfs-ctl --listtargets --state --nodetype=storage 2>&1{STATUS}"
@@ -40,7 +40,7 @@ DAOS_RDMA = ("verbs", "dc_x", "dc_mlx5", "rc_x", "rc_mlx5", "ud_x", "cxi")
 
 
 def client_output(host: Host, tool: str, storage: Storage, command: str) -> str:
-    """What a client's tool says of a storage that is mounted."""
+    """Output of a client's tool. Raises Unmeasured if the storage is not mounted or the tool fails."""
     announce(host, MOUNTINFO, command)
     mounts_of(host, storage)
     answer = parse_answer(tool, read(host, command))
@@ -51,7 +51,7 @@ def client_output(host: Host, tool: str, storage: Storage, command: str) -> str:
 
 
 def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
-    """Of this file system only: a client may have several."""
+    """Imports of this file system; a client may have several."""
     name = shlex.quote(storage.source)
     patterns = " ".join(f"{kind}.{name}-'*'.import" for kind in ("osc", "mdc"))
     return parse_lustre_imports(
@@ -96,17 +96,17 @@ def _transports(host: Host, storage: Storage) -> set[str]:
         providers = parse_daos_providers(client_output(host, "daos_agent", storage, DAOS_PROVIDERS))
         used = {"rdma" if any(word in name for word in DAOS_RDMA) else "tcp" for name in providers}
     else:
-        raise Unmeasured(f"nothing tells what {storage.fstype} runs over")
+        raise Unmeasured(f"the transport of {storage.fstype} cannot be determined")
     if not used:
-        raise Unmeasured(f"{storage.mountpoint} has no connection to a server at the moment")
+        raise Unmeasured(f"{storage.mountpoint} has no active connection to a server")
     return used
 
 
 @check(
     "mount.client",
     reads="storage.*.fstype",
-    protects="A client that lost one target hangs on the files that lie there, and on no others.",
-    hint="lfs check all, beegfs-ctl --listtargets --state, mmgetstate or weka local ps; then the server it names.",
+    protects="A client that lost one target hangs on that target's files only.",
+    hint="lfs check all, beegfs-ctl --listtargets --state, mmgetstate or weka local ps; then the server they name.",
 )
 def test_client(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
@@ -130,14 +130,14 @@ def test_client(host: Host, arch: Architecture, item: str) -> None:
         if storage.source not in driver.mounted:
             raise AssertionError(f"expected {storage.source} mounted, actual {', '.join(driver.mounted) or 'none'}")
     else:
-        raise Unmeasured(f"nothing tells how {storage.fstype} is")
+        raise Unmeasured(f"the client state of {storage.fstype} cannot be determined")
 
 
 @check(
     "mount.targets",
     reads="storage.*.targets",
-    protects="A target that a client does not know takes no data: the bandwidth of its drives is missing.",
-    hint="lfs osts, or beegfs-ctl --listtargets; a target that was added or deactivated since the mount is not used.",
+    protects="A target unknown to a client gets no data from it: the bandwidth of its drives is unused.",
+    hint="lfs osts, or beegfs-ctl --listtargets; remount to use a target added since the mount.",
 )
 def test_targets(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]

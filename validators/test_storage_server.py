@@ -1,4 +1,4 @@
-"""The NFS server, as its kernel and its export table say."""
+"""NFS server: threads, ports, versions and exports, as its kernel reports them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUIRED_OPTIONS = ("rw", "sync")
 
 
 def served(arch: Architecture, node: Node, rack: Rack) -> dict[str, Storage]:
-    """NFS storage that this node serves: the first node of the server role does."""
+    """NFS storage of this node; the first node of the server role serves."""
     return {
         name: storage
         for name, storage in arch.storage.items()
@@ -37,7 +37,7 @@ def port_of(storage: Storage) -> str:
 def running(host: Host) -> Nfsd:
     server = parse_nfsd(read(host, NFSD))
     if server.threads == 0:
-        raise Unmeasured("the NFS server does not run; see storage_server.running")
+        raise Unmeasured("the NFS server is not running; see storage_server.running")
     return server
 
 
@@ -45,8 +45,8 @@ def running(host: Host) -> Nfsd:
     "storage_server.running",
     reads="storage",
     when=lambda arch, node, rack: bool(served(arch, node, rack)),
-    protects="Every client of the export hangs until the server is back.",
-    hint="systemctl status nfs-server; it waits for its drive and for the network.",
+    protects="Without the server every client of its exports hangs.",
+    hint="systemctl status nfs-server; the unit waits for its drive and for the network.",
 )
 def test_running(host: Host) -> None:
     if parse_nfsd(read(host, NFSD)).threads == 0:
@@ -57,7 +57,7 @@ def test_running(host: Host) -> None:
     "storage_server.listens",
     reads="storage",
     each=lambda arch, node, rack: {port_of(storage) for storage in served(arch, node, rack).values()},
-    protects="Without its RDMA port clients cannot mount over RDMA, and nobody tells them why.",
+    protects="Without its RDMA port clients cannot mount over RDMA; their error does not name the cause.",
     hint="cat /proc/fs/nfsd/portlist; nfs.conf and the module rpcrdma, then restart nfs-server.",
 )
 def test_listens(host: Host, item: str) -> None:
@@ -88,7 +88,7 @@ def test_version(host: Host, item: str) -> None:
     "storage_server.export",
     reads="storage",
     each=paths,
-    protects="A client outside of the export's network gets 'access denied', and only that client.",
+    protects="A client outside the export's network gets 'access denied'.",
     hint="exportfs -s; exportfs -ra after a change in /etc/exports.d.",
 )
 def test_export(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
@@ -116,7 +116,7 @@ def test_export(host: Host, arch: Architecture, node: Node, rack: Rack, item: st
     "storage_server.drive",
     reads="storage",
     each=paths,
-    protects="Without its drive the export is an empty folder of the root disk, which then fills up.",
+    protects="Without its drive the export is an empty folder on the root disk, which fills up.",
     hint="systemctl status for the mount unit of the path; nvme list for the drive itself.",
 )
 def test_drive(host: Host, item: str) -> None:

@@ -1,4 +1,4 @@
-"""Benchmark programs: there, and able to start."""
+"""Benchmark programs: installed, and able to start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.programs import parse_programs
 from rackproof.validation import Unmeasured, announce, check, read
 
-# Programs that do not know --version, and what they answer to instead.
+# Commands for programs without --version.
 HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
-# Loading numpy takes an emulated node many seconds; that it is there has to do.
+# Importing numpy takes an emulated node many seconds; finding it is enough.
 MPI4PY = (
     "python3 -c 'import mpi4py, importlib.util as u;"
     f' print(mpi4py.__version__, u.find_spec("numpy").origin)\' 2>&1{STATUS}'
@@ -34,8 +34,8 @@ def locations(host: Host, arch: Architecture) -> dict[str, str | None]:
     "tools.present",
     reads="tools.programs",
     each=lambda arch, node, rack: arch.tools.programs,
-    protects="What cannot be measured cannot be certified.",
-    hint="Install the package that has the program; it belongs in tools.packages of the architecture.",
+    protects="Without its benchmark programs a node cannot be measured, hence not certified.",
+    hint="Install the package that provides the program; add it to tools.packages of the architecture.",
 )
 def test_present(host: Host, arch: Architecture, item: str) -> None:
     if locations(host, arch)[item] is None:
@@ -46,21 +46,21 @@ def test_present(host: Host, arch: Architecture, item: str) -> None:
     "tools.starts",
     reads="tools.programs",
     each=lambda arch, node, rack: arch.tools.programs,
-    protects="A program without its libraries is found out in the middle of a run.",
-    hint="Start it by hand with --version; ldd shows the library that is missing.",
+    protects="A program with missing libraries fails in the middle of a run.",
+    hint="Run it with --version; ldd shows the missing library.",
 )
 def test_starts(host: Host, arch: Architecture, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
     start = f"{command} 2>&1{STATUS}"
     announce(host, where(arch), start)
     if locations(host, arch)[item] is None:
-        raise Unmeasured(f"{item} is not there; see tools.present")
+        raise Unmeasured(f"{item} is not installed; see tools.present")
     answer = parse_answer(item, read(host, start))
-    # perftest's programs print their version and end with 1.
+    # perftest programs print their version and exit with 1.
     if answer.status != 0 and not (answer.status == 1 and re.search(r"(?m)^Version: ", answer.body)):
         lines = answer.body.strip().splitlines()
         raise AssertionError(
-            f"expected {command} to end well, actual exit status {answer.status}: {lines[-1] if lines else 'no output'}"
+            f"expected {command} to succeed, actual exit status {answer.status}: {lines[-1] if lines else 'no output'}"
         )
     if not re.search(r"\d", answer.body):
         raise Unmeasured(f"{item}: no version in its output")
@@ -70,8 +70,8 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     "tools.mpi4py",
     reads="tools.packages",
     when=lambda arch, node, rack: "python3-mpi4py" in arch.tools.packages,
-    protects="Collectives of a rack without NCCL are measured with it.",
-    hint="python3 -c 'import mpi4py, numpy' on the node.",
+    protects="On racks without NCCL, mpi4py measures collectives.",
+    hint="python3 -c 'import mpi4py, numpy' on the node names the missing module.",
 )
 def test_mpi4py(host: Host) -> None:
     answer = parse_answer("python3", read(host, MPI4PY))
@@ -79,8 +79,6 @@ def test_mpi4py(host: Host) -> None:
         raise Unmeasured(f"python3: exit status {answer.status}")
     if answer.status != 0:
         lines = answer.body.strip().splitlines()
-        raise AssertionError(
-            f"expected mpi4py to load and numpy to be there, actual {lines[-1] if lines else answer.status}"
-        )
+        raise AssertionError(f"expected mpi4py and numpy, actual {lines[-1] if lines else answer.status}")
     if not re.fullmatch(r"\d\S* /\S+", answer.body.strip()):
         raise Unmeasured(f"python3: unexpected output {answer.body.strip()!r}")

@@ -1,4 +1,4 @@
-"""The version set that the inventory names: every package at exactly its version, and held; the locked kernel runs."""
+"""Version set of the inventory: every package installed at its locked version and held, the locked kernel running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ END = "; echo end of machine"
 
 
 def has_version_set(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """The architecture promises a version set, or the inventory names one."""
+    """Whether the architecture requires a version set, or the inventory names one."""
     return bool(arch.system.version_set) or LOCK_KEY in node.data
 
 
@@ -34,8 +34,8 @@ def has_version_set(arch: Architecture, node: Node, rack: Rack) -> bool:
     "os.version_set",
     reads="system.version_set",
     when=has_version_set,
-    protects="A fabric manager, a library or a client that moved on one node fails there, in the middle of a job.",
-    hint="Run the deploy again; look for what upgraded by itself (apt-mark showhold, dnf versionlock list).",
+    protects="A node with another version of a driver, library or client fails in the middle of a job.",
+    hint="Run `rackproof deploy` again; find what upgraded the package (apt-mark showhold, dnf versionlock list).",
 )
 def test_version_set(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
     versions = locked_set(node, rack)
@@ -54,7 +54,7 @@ def test_version_set(host: Host, arch: Architecture, node: Node, rack: Rack) -> 
 
 
 def locked_set(node: Node, rack: Rack) -> VersionSet:
-    """Raises Unmeasured without one, or when it cannot be used: nobody knows then what is expected."""
+    """The node's version set. Raises Unmeasured when there is none or it is invalid."""
     try:
         versions = set_of(node, str(Path(rack.source)))
     except (InventoryError, VersionSetError) as error:
@@ -79,7 +79,7 @@ def machine_of(output: str) -> Machine:
 
 def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
     names = " ".join(shlex.quote(package.name) for package in packages)
-    # The answer names every package, which proves it complete.
+    # The answer has a line for each package, which proves it complete.
     if machine.family == "rhel":
         ask = f"rpm -q --qf 'package %{{NAME}} installed %{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1"
         command = f"{ask} || [ $? -lt 100 ]"
@@ -90,7 +90,7 @@ def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Mac
     problems = []
     for package in packages:
         actual = [_epoch_as(version, package.version) for version in installed[package.name]]
-        # RHEL keeps several kernels; everything else has one version.
+        # RHEL keeps several kernels; other packages have one version.
         several = machine.family == "rhel" and package.name.startswith("kernel")
         if not actual or not (any if several else all)(version == package.version for version in actual):
             problems.append(f"{package.name}: expected {package.version}, actual {', '.join(actual) or NOT_INSTALLED}")
@@ -105,5 +105,5 @@ def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) 
 
 
 def _epoch_as(version: str, locked: str) -> str:
-    """rpm's answer has an epoch always; a lock may leave it out."""
+    """rpm always prints an epoch; a lock may omit it."""
     return version if ":" in locked else version.removeprefix("0:")

@@ -140,7 +140,7 @@ def test_other_runtimes_that_fail(keys: dict[str, Any], check: str, answers: dic
         ({"runtime": "podman"}, "container.answers", {"podman info": "timeout: failed to run command\nstatus 127\n"},
          "podman: timeout: failed to run command"),
         ({"runtime": "podman"}, "container.answers", {"podman info": json.dumps(PODMAN) + "\nstatus 125\n"},
-         "exit status 125, and an answer"),
+         "exit status 125 in spite of an answer"),
         ({"runtime": "containerd", "version": "1.7"}, "container.version", {"ctr version": DOWN},
          "containerd does not answer; see container.answers"),
         ({"runtime": "docker", "storage_driver": "overlay2"}, "container.storage_driver",
@@ -167,7 +167,7 @@ def test_what_a_runtime_cannot_be_asked_is_refused(runtime: str, key: str, value
 def test_slurm_may_count_cores_instead_of_threads() -> None:
     healthy = rack().answers("gpu-01").read("timeout -k 2 15 scontrol -o show node gpu-01 2>&1; echo status $?")
     text = healthy.stdout.decode()
-    for cpus, message in ((112, ""), (223, "CPUs: expected 224 as the node has, actual 223")):
+    for cpus, message in ((112, ""), (223, "CPUs: expected 224 as on the node, actual 223")):
         answers = {SHOW_NODE: text.replace("CPUTot=224", f"CPUTot={cpus}")}
         check_result = result(with_slurm(), "slurm.registered", "", answers)
         assert (check_result.outcome.value, check_result.message) == ("failed" if message else "passed", message)
