@@ -59,3 +59,26 @@ def _parts(package: str, name: str) -> tuple[tuple[str, ...], str]:
     if match is None:
         return (), body.strip("\n")
     return tuple(_NAME.findall(match[0])), body[match.end() :].strip("\n")
+
+
+class Script(str):
+    """Shell text with the form that a plan shows: ``shown`` has no function libraries, no lock, and no digest of a file
+    whose content the plan shows."""
+
+    shown: str
+
+    def __new__(cls, text: str, shown: str) -> Script:
+        script = super().__new__(cls, text)
+        script.shown = shown
+        return script
+
+    @classmethod
+    def of(cls, *parts: str) -> Script:
+        """The parts, each on lines of its own."""
+        shown = [shown_form(part) for part in parts if shown_form(part) or not isinstance(part, Script)]
+        return cls("\n".join(parts), "\n".join(shown))
+
+
+def shown_form(text: str) -> str:
+    """How a plan shows a script, or a part of one."""
+    return text.shown if isinstance(text, Script) else text

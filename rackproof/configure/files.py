@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from rackproof.configure.rollback.journal import Journal, Script, directory_line, file_line, mark_lines
+from rackproof.configure.rollback.journal import Journal, directory_line, file_line, mark_lines
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.shell import Script
 
 PENDING = "/run/rackproof/pending"
 """One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""

@@ -20,9 +20,9 @@ from pyinfra.api.operation import operation as pyinfra_operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
-from rackproof.configure.rollback.journal import Script, shown_form
 from rackproof.core.plan import REPORTS, Change, NodeReport, Problem, Report
 from rackproof.errors import Refused
+from rackproof.shell import Script, shown_form
 
 P = ParamSpec("P")
 T = TypeVar("T")

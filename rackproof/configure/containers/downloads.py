@@ -12,6 +12,7 @@ from rackproof.configure.package_transaction.transaction import (
     package_file,
     transaction_script,
 )
+from rackproof.shell import Script
 
 DONE = "/var/lib/rackproof/downloads"
 """A file for each sha256 that was installed."""
@@ -28,11 +29,9 @@ def missing(downloads: Sequence[Download], installed: Collection[str]) -> tuple[
 def install_script(downloads: Sequence[Download], family: str, policy: Policy = STRICT) -> str:
     """Fails with the URL when a file is not there, or is not the declared one; nothing is installed then."""
     files = tuple(package_file(each.url, each.sha256, family) for each in downloads)
-    return "\n".join(
-        (
-            "set -eu",
-            transaction_script(Transaction(family, files=files, policy=policy)),
-            f"mkdir -p {DONE}",
-            *(f"touch {DONE}/{each.sha256}" for each in downloads),
-        )
+    return Script.of(
+        "set -eu",
+        transaction_script(Transaction(family, files=files, policy=policy)),
+        f"mkdir -p {DONE}",
+        *(f"touch {DONE}/{each.sha256}" for each in downloads),
     )

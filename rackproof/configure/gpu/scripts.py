@@ -25,6 +25,7 @@ from rackproof.configure.package_transaction.transaction import (
 from rackproof.configure.rollback.journal import INITRAMFS, Later, file_line, hold_line, later, mark_lines
 from rackproof.configure.versions.kernels import reboot_reason
 from rackproof.core.machine import Machine
+from rackproof.shell import Script
 
 BUILD_TIMEOUT_S: Final = 1200
 """Modules of all DKMS packages for one kernel."""
@@ -139,7 +140,7 @@ def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Pol
     if _copies_fabric_unit(plan, target):
         lines += _fabric_unit_lines()
     lines += _force_lines(plan, target, machine)
-    return "\n".join(lines)
+    return Script.of(*lines)
 
 
 def _non_free_lines(package: str, machine: Machine) -> list[str]:

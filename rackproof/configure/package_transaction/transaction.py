@@ -124,7 +124,7 @@ def word(text: str) -> str:
     return f'{before and shlex.quote(before)}"{RUNNING_KERNEL}"{after and shlex.quote(after)}'
 
 
-def transaction_script(transaction: Transaction) -> str:
+def transaction_script(transaction: Transaction) -> shell.Script:
     """The transaction as a subshell: its traps, options and variables end with it.
 
     Ends with exit status 1 and one line on stderr, the last one, when anything is not as declared.
@@ -157,7 +157,7 @@ def transaction_script(transaction: Transaction) -> str:
         lines.append('rp_read_back "$@"')
     if transaction.hold:
         lines.append(f"rp_hold {_words(transaction.hold)}")
-    return "\n".join((*lines, ")"))
+    return shell.Script.of(*lines, ")")
 
 
 def cached(url: str, sha256: str) -> str:
@@ -171,17 +171,18 @@ def package_file(url: str, sha256: str, family: str) -> PackageFile:
     return PackageFile(url, sha256, path if path.endswith(suffix) else path + suffix)
 
 
-def fetch_function() -> str:
+def fetch_function() -> shell.Script:
     """Shell function ``rp_fetch URL SHA256 FILE``: the file is there with the right content, or the status is 1."""
-    return shell.script(__name__, "fetch")
+    return shell.Script(shell.script(__name__, "fetch"), "")
 
 
 @cache
-def _functions(family: str) -> str:
+def _functions(family: str) -> shell.Script:
     if family not in ("debian", "rhel"):
         raise ValueError(f"no package manager is known for {family or 'this distribution'}")
     manager = "apt" if family == "debian" else "dnf"
-    return "\n".join(shell.script(__name__, name) for name in ("lock", "fetch", "outcome", manager))
+    libraries = [shell.script(__name__, name) for name in ("lock", "fetch", "outcome", manager)]
+    return shell.Script("\n".join(libraries), "")
 
 
 def _patterns(patterns: Sequence[str]) -> str:

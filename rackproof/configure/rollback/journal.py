@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.configure.run_lock import Holder, take_script
+from rackproof.shell import Script
 
 ROOT = "/var/lib/rackproof/rollback"
 KEEP = 10
@@ -45,29 +46,6 @@ INITRAMFS = "initramfs"
 """Mark: the initial file systems have copies of what changes, and have to be made again."""
 LATER = "later"
 """Instead of the sha256 of a new content that only the script knows."""
-
-
-class Script(str):
-    """Shell text with the form that a plan shows: ``shown`` has no functions of the journal, no lock, and no digest of
-    a file whose content the plan shows."""
-
-    shown: str
-
-    def __new__(cls, text: str, shown: str) -> Script:
-        script = super().__new__(cls, text)
-        script.shown = shown
-        return script
-
-    @classmethod
-    def of(cls, *parts: str) -> Script:
-        """The parts, each on lines of its own."""
-        shown = [shown_form(part) for part in parts if shown_form(part) or not isinstance(part, Script)]
-        return cls("\n".join(parts), "\n".join(shown))
-
-
-def shown_form(text: str) -> str:
-    """How a plan shows a script, or a part of one."""
-    return text.shown if isinstance(text, Script) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from rackproof.configure.rollback.journal import (
     GRUB,
     INITRAMFS,
     Journal,
-    Script,
     directory_line,
     file_line,
     grubby_line,
@@ -37,7 +36,7 @@ INITRAMFS_S = 1200
 
 def restore_script(plan: RestorePlan, journal: Journal) -> str:
     """Shell script that brings everything of the plan back."""
-    return Script.of(
+    return shell.Script.of(
         "set -eu",
         "umask 022",
         journal.script(_kept(plan)),

@@ -20,6 +20,7 @@ from rackproof.configure.package_transaction.transaction import (
 from rackproof.configure.storage.client import ClientNode
 from rackproof.configure.storage.steps import Step
 from rackproof.errors import DeclarationError
+from rackproof.shell import Script
 
 TITLES = {"beegfs": "BeeGFS", "daos": "DAOS", "lustre": "Lustre", "scale": "Storage Scale"}
 
@@ -32,7 +33,7 @@ def place(download: Download) -> str:
 def fetch(download: Download) -> str:
     """Shell lines."""
     words = " ".join(map(shlex.quote, (download.url, download.sha256, place(download))))
-    return f"{fetch_function()}\nrp_fetch {words}"
+    return Script.of(fetch_function(), f"rp_fetch {words}")
 
 
 def downloaded(name: str, download: Download, key: str) -> Step:

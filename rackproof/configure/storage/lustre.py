@@ -132,12 +132,15 @@ def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
         return steps
     unpack = shell.script(__name__, "unpack", sources=place(inputs.source))
     build = shell.script(__name__, "lustre_build", ofed=inputs.ofed, target="rpms" if family == "rhel" else "debs")
-    script = f"""{fetch(inputs.source)}
-{unpack}
-{build}
-{install_built('"$work"/*client*.rpm' if family == "rhel" else '"$work"/debs/*client*.deb', family, around.policy)}
-mkdir -p {BUILT_STAMP.rpartition("/")[0]}
-{stamp(inputs.source, inputs.ofed)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}"""
+    built = '"$work"/*client*.rpm' if family == "rhel" else '"$work"/debs/*client*.deb'
+    script = shell.Script.of(
+        fetch(inputs.source),
+        unpack,
+        build,
+        install_built(built, family, around.policy),
+        f"mkdir -p {BUILT_STAMP.rpartition('/')[0]}",
+        f"{stamp(inputs.source, inputs.ofed)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}",
+    )
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
     return [
         *(repository("lustre", inputs.repository, family, KEY) if inputs.repository else ()),

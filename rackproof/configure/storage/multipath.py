@@ -38,9 +38,13 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         Step(
             name=f"Client {driver}",
             holds=built,
-            script=f"{unused}\n{_install(inputs, download, family, policy)}\nmkdir -p {STAMP}\n"
-            f'echo "$(uname -r)" {download.sha256[:12]} >{STAMP}/{driver}.new\n'
-            f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
+            script=shell.Script.of(
+                unused,
+                _install(inputs, download, family, policy),
+                f"mkdir -p {STAMP}",
+                f'echo "$(uname -r)" {download.sha256[:12]} >{STAMP}/{driver}.new',
+                f"mv -f {STAMP}/{driver}.new {STAMP}/{driver}",
+            ),
             otherwise=f"not installed; does {KEY} fit the running kernel and its RDMA drivers (--no-ofed in "
             "build_options with the kernel's own)?",
         ),
@@ -67,12 +71,14 @@ def _built(driver: str, download: Download) -> str:
 def _install(inputs: Nfs, download: Download, family: str, policy: Policy) -> str:
     initramfs = "dracut -f" if family == "rhel" else 'update-initramfs -u -k "$(uname -r)"'
     if inputs.package:
-        return f"{install_download(download, family, policy)}\n{initramfs}"
+        return shell.Script.of(install_download(download, family, policy), initramfs)
     kind = "rpm" if family == "rhel" else "deb"
     unpack = shell.script(__name__, "unpack", sources=place(download))
     log = f"/var/log/rackproof-{inputs.driver}-build.log"
-    return f"""{fetch(download)}
-{unpack}
-{shell.script(__name__, "multipath_build", *inputs.build_options, log=log)}
-{install_built(f'"$work"/dist/*.{kind}', family, policy)}
-{initramfs}"""
+    return shell.Script.of(
+        fetch(download),
+        unpack,
+        shell.script(__name__, "multipath_build", *inputs.build_options, log=log),
+        install_built(f'"$work"/dist/*.{kind}', family, policy),
+        initramfs,
+    )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.package_transaction.lock import LOCKED, NO_ROOM
-from rackproof.configure.rollback.journal import Journal, Script, later, mark_lines
+from rackproof.configure.rollback.journal import Journal, later, mark_lines
+from rackproof.shell import Script, shown_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
             marks = mark_lines([f"restart:{unit}" for unit in step.restart])
             lines.append(journal.part(marks, written))
         # A shell of its own: `set -e` means nothing left of || or inside of if.
-        run = [f'sh -eu -c {shlex.quote(step.script)} 2>"$said"', "rc=$?", 'cat -- "$said" >&2']
+        of_step, shown = (f'sh -eu -c {shlex.quote(text)} 2>"$said"' for text in (step.script, shown_form(step.script)))
+        run = [Script(of_step, shown), "rc=$?", 'cat -- "$said" >&2']
         lines += run if step.script else ["rc=0", ': >"$said"']
         if journal and written:
             lines.append(journal.part_behind(written))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.configure.rollback.journal import Journal, file_line, shown_form, unit_line
+from rackproof.configure.rollback.journal import Journal, file_line, unit_line
 from rackproof.configure.run_lock import Holder
 from rackproof.core.plan import (
     Change,
@@ -19,6 +19,7 @@ from rackproof.core.plan import (
     identity_of,
 )
 from rackproof.report.plan import overview, summary, whole
+from rackproof.shell import shown_form
 
 
 def node(number: int, *operations: PlannedOperation, lost: str | None = None) -> NodePlan:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rackproof.configure.rollback.journal import file_line, shown_form
+from rackproof.configure.rollback.journal import file_line
 from rackproof.core.plan import Change, NodePlan, PlannedOperation, RackPlan, fold_plans, identity_of
 from rackproof.report.plan import overview, summary
+from rackproof.shell import shown_form
 
 
 def files(number: int, *, content: str = "", secret: bool = False) -> NodePlan:
