@@ -15,11 +15,11 @@ from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import some
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.getent import parse_ahosts, parse_named_ahosts
 from rackproof.parse.kernel import parse_sysctl
 from rackproof.parse.netdev import NetDevice, parse_ip
-from rackproof.parse.ping import parse_ping
+from rackproof.parse.ping import parse_answered_sizes, parse_ping
 from rackproof.parse.rdma import parse_rdma_link
-from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 
 LINKS = "ip -j addr show"
@@ -191,8 +191,8 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
     # A peer that answers neither size is down, which its own checks report. Both sizes are sent again, together, so
     # that a peer that was booting a moment ago does not look like an MTU fault.
     announce(host, *(_both_sizes(item, known[name], size) for name in silent))
-    sizes = {name: _answered(host, _both_sizes(item, known[name], size)) for name in silent}
-    only_small = [name for name, answered in sizes.items() if answered == ["small"]]
+    sizes = {name: parse_answered_sizes(read(host, _both_sizes(item, known[name], size))) for name in silent}
+    only_small = [name for name, answered in sizes.items() if answered == ("small",)]
     if only_small:
         raise AssertionError(
             f"expected packets of {arch.fabric.mtu} B to pass, actual only small ones pass, to {', '.join(only_small)}"
@@ -274,15 +274,6 @@ def _both_sizes(port: str, address: str, size: int) -> str:
     return f"{ping} -s {SMALL_BYTES} >/dev/null 2>&1; echo small $?; {ping} -s {size} >/dev/null 2>&1; echo large $?"
 
 
-def _answered(host: Host, both_sizes: str) -> list[str]:
-    """Sizes that were answered."""
-    output = read(host, both_sizes)
-    match = re.fullmatch(r"small ([01])\nlarge ([01])\n", output)
-    if match is None:
-        raise ParseError("ping", f"unexpected answer {output!r}")
-    return [name for name, status in zip(("small", "large"), match.groups(), strict=True) if status == "0"]
-
-
 def _last(answer: Answer) -> str:
     lines = answer.body.strip().splitlines()
     return lines[-1] if lines else f"exit status {answer.status}"
@@ -304,7 +295,7 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
                 expected[rail_alias(node.name, arch.fabric.interface_prefix, rail)] = address
     if not expected:
         raise Unmeasured("the inventory has no fabric_addresses")
-    resolved = _resolved(host, list(expected))
+    resolved = _resolved(host, tuple(expected))
     wrong = [
         f"{name}: expected {address}, actual {resolved.get(name, 'no answer')}"
         for name, address in expected.items()
@@ -314,24 +305,18 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
         raise AssertionError(some(wrong, 5, "; "))
 
 
-def _resolved(host: Host, names: list[str]) -> dict[str, str]:
+def _resolved(host: Host, names: tuple[str, ...]) -> dict[str, str]:
     """First IPv4 address by name. One lookup for all names; if any fails, one lookup per name."""
     words = " ".join(shlex.quote(name) for name in names)
     answer = parse_answer("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
-    # The first line of each name carries its canonical name, further addresses do not.
-    first = re.findall(r"(?m)^([\d.]+)\s+STREAM[ ]+\S+$", answer.body)
-    if answer.status == 0 and len(first) == len(names):
-        return dict(zip(names, first, strict=True))
+    addresses = parse_ahosts(answer.body)
+    if answer.status == 0 and len(addresses) == len(names):
+        return dict(zip(names, addresses, strict=True))
     if answer.status not in (0, 2):
         raise Unmeasured(f"getent: exit status {answer.status}")
-    found: dict[str, str] = {}
     loop = f'for n in {words}; do echo "$n $(getent ahostsv4 "$n" | head -n 1)"; done'
-    for line in whole_lines("getent", read(host, loop)):
-        match = re.fullmatch(r"(\S+) (?:([\d.]+)\s.*)?", line)
-        if match is None or match[1] not in names:
-            raise ParseError("getent", f"unexpected line {line!r}")
-        found[match[1]] = match[2] or "nothing"
-    return found
+    lookups = parse_named_ahosts(read(host, loop), names)
+    return {name: address or "nothing" for name, address in lookups.items()}
 
 
 @check(

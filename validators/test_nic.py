@@ -19,6 +19,7 @@ from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
+from rackproof.parse.rdma_ports import PKEYS, parse_pkeys
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.validation import announce, check, read
 from rackproof.validation.nics import (
@@ -33,7 +34,6 @@ from rackproof.validation.nics import (
 
 DEVINFO = f"ibv_devinfo{STATUS}"
 MODES = sysfs_command("/sys/class/net", "*/mode")
-PKEYS = sysfs_command("/sys/class/infiniband", "*/ports/*/pkeys/*")
 FULL_MEMBER = 0x8000
 
 
@@ -269,8 +269,8 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, PKEYS)
     nic, matched = expected_ports_on(host, arch, node, item)
-    contents = files(host, PKEYS)
-    tables = {port: _pkeys(port, contents) for port in matched.ports}
+    keys = parse_pkeys(files(host, PKEYS))
+    tables = {port: keys.get((port.device or "", port.number), frozenset()) for port in matched.ports}
     full = [pkey | FULL_MEMBER for pkey in nic.pkeys]
     words = " and ".join(f"0x{pkey:04x}" for pkey in full)
 
@@ -284,13 +284,6 @@ def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
 def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
     body = answered(host, command, "grep", GREP_DONE).body
     return files_of(body) if body else {}
-
-
-def _pkeys(port: Port, contents: Mapping[str, tuple[str, ...]]) -> set[int]:
-    """Of the port's table; without the empty places."""
-    here = f"{port.device}/ports/{port.number}/pkeys/"
-    lines = (line for path, lines in contents.items() if path.startswith(here) for line in lines)
-    return {int(line, 16) for line in lines if re.fullmatch(r"0x[0-9a-f]{4}", line)} - {0}
 
 
 def _line(lines: tuple[str, ...] | None) -> str | None:

@@ -16,7 +16,8 @@ from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.rdma_ports import COUNTERS, parse_rdma_counters
+from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.validation import Unmeasured, announce, check, expect_all
 from rackproof.validation.expected import hardware
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
@@ -27,7 +28,6 @@ KNOWN_DRIVERS = ("mlx5_core",)
 BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
 BASELINE = f"cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null{STATUS}"
 """Baseline of link counters (``nic_stack: {zero_link_counters: true}``); see ``rackproof.configure.nic.baseline``."""
-COUNTERS = sysfs_command("/sys/class/infiniband", "*/ports/*/counters/*", "*/ports/*/hw_counters/*")
 
 
 @check(
@@ -67,14 +67,8 @@ def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None
 
 def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
     """Counters of every RDMA port, by device and port."""
-    counters: dict[tuple[str, int], dict[str, int]] = {}
     body = answered(host, COUNTERS, "grep", GREP_DONE).body
-    for path, lines in (files_of(body) if body else {}).items():
-        match = re.fullmatch(r"([^/]+)/ports/(\d+)/(?:hw_)?counters/(\w+)", path)
-        # N/A (no PMA) where a device does not count it
-        if match and re.fullmatch(r"\d{1,20}", lines[0]):
-            counters.setdefault((match[1], int(match[2])), {})[match[3]] = int(lines[0])
-    return counters
+    return parse_rdma_counters(files_of(body) if body else {})
 
 
 def _place(port: Port) -> tuple[str, int]:
@@ -107,7 +101,7 @@ def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> No
 
 
 def baseline(output: str) -> dict[str, int]:
-    """Counters to subtract; none where nobody set any, or for another boot. Raises ParseError."""
+    """Counters to subtract; empty without a baseline of this boot. Raises ParseError."""
     lines = output.splitlines()
     if not lines or not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lines[0]):
         raise ParseError("cat", "no boot id")

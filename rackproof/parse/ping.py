@@ -21,3 +21,11 @@ def parse_ping(output: str) -> Ping:
     if match is None:
         raise ParseError("ping", f"no statistics: {excerpt(output)}")
     return Ping(int(match[1]), int(match[2]))
+
+
+def parse_answered_sizes(output: str) -> tuple[str, ...]:
+    """Sizes that were answered, of the two lines ``small STATUS`` and ``large STATUS`` (ping's: 0 or 1)."""
+    match = re.fullmatch(r"small ([01])\nlarge ([01])\n", output)
+    if match is None:
+        raise ParseError("ping", f"unexpected answer {excerpt(output)}")
+    return tuple(size for size, status in zip(("small", "large"), match.groups(), strict=True) if status == "0")
