@@ -208,15 +208,3 @@ def node_packages(
         driver=driver_ if locked is None else (),
         tools=tuple(each for each in tools(machine, choice, stack, declared) if each.name not in (locked or ())),
     )
-
-
-def all_packages(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:
-    """In the order in which they are wanted; headers first, so that DKMS builds while the driver is unpacked."""
-    first = headers(machine, stack) if choice.dkms else ()
-    return (
-        *first,
-        *driver(machine, choice),
-        *fabric(machine, choice),
-        *tools(machine, choice, stack, declared),
-        *container_toolkit(stack),
-    )

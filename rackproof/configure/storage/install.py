@@ -122,16 +122,6 @@ def software(
     return (*where, packages(TITLES[name], left, family, key, around.policy))
 
 
-def local_package(name: str, download: Download, holds: str, family: str, key: str, policy: Policy = STRICT) -> Step:
-    """A package that is downloaded and installed from its file."""
-    return Step(
-        name=f"Package of {name}",
-        holds=holds,
-        script=install_download(download, family, policy),
-        otherwise=f"not installed; is {key} built for this kernel and distribution?",
-    )
-
-
 def install_download(download: Download, family: str, policy: Policy = STRICT) -> str:
     """Shell lines that install a package from its file."""
     file = package_file(download.url, download.sha256, family)

@@ -15,8 +15,15 @@ def names(os: str, gpu: str, switches: int = 0, declared: dict | None = None, **
     target = machine(os, gpu, switches=switches)
     stack = GpuStack.model_validate(inputs)
     gpus = promised(1, **(declared or {}))
-    found = packages.all_packages(target, choose(target, gpus, stack), stack, gpus)
-    return [f"{each.name}={each.version}" if each.version else each.name for each in found]
+    choice = choose(target, gpus, stack)
+    wanted = (
+        *(packages.headers(target, stack) if choice.dkms else ()),
+        *packages.driver(target, choice),
+        *packages.fabric(target, choice),
+        *packages.tools(target, choice, stack, gpus),
+        *packages.container_toolkit(stack),
+    )
+    return [f"{package.name}={package.version}" if package.version else package.name for package in wanted]
 
 
 V = "580.126.20"

@@ -7,7 +7,14 @@ import pytest
 from rackproof.configure.facts import Marks
 from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.storage import plan as storage_client
-from rackproof.configure.storage.install import downloaded, kernel_headers, local_package, module, packages, repository
+from rackproof.configure.storage.install import (
+    downloaded,
+    install_download,
+    kernel_headers,
+    module,
+    packages,
+    repository,
+)
 from rackproof.configure.storage.steps import Step, script_of
 from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
 from tests.unit.configure.stub import StubHost
@@ -177,7 +184,7 @@ def test_whoever_asks_a_question_is_not_answered_and_does_not_wait(bench: Bench)
 
 def test_a_package_from_its_file(server: Vendor, bench: Bench) -> None:
     download = server.offer("/client.deb", b"deb")
-    step = local_package("client", download, "test -e /var/lib/rackproof/there", "debian", "k.package")
+    step = Step("Client", "test -e /var/lib/rackproof/there", "not installed", install_download(download, "debian"))
     bench.managers()
     bench.stand_in("apt-get", 'for last; do :; done; test -s "$last" && : >/var/lib/rackproof/there')
     assert bench.carry_out([step]).returncode == 0
