@@ -1,4 +1,4 @@
-"""What every part of a reference architecture is made of: names, figures and their sources."""
+"""Base types of a reference architecture: names, figures and their sources."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class SourceStatus(StrEnum):
     DERIVED = "derived"
     """Arithmetic on verified figures."""
     PROPOSED = "proposed"
-    """A decision of ours."""
+    """The kit's own proposal."""
     UNVERIFIED = "unverified"
-    """Common knowledge, without a source looked up."""
+    """Common knowledge; no source was read."""
 
 
 class Source(Model):
-    """Where a figure comes from; ``status`` says how far it can be trusted."""
+    """Origin of a figure, and how reliable it is."""
 
     doc: str
     status: SourceStatus
@@ -67,21 +67,21 @@ class Metadata(Model):
     version: str
     title: Sentence
     scope: Sentence
-    """What a certificate against this file claims, and what it does not."""
+    """What a certificate against this file covers, and what not."""
     sources: dict[str, Source]
     derived_from: tuple[str, ...] = ()
-    """Parents, nearest first, of a file that was merged with them to be stored with a run."""
+    """Parents, nearest first, of a merged file as stored with a run."""
 
 
 class Claim(Model):
-    """One published claim about the system, and why it cannot be checked where it cannot.
+    """One published claim about the system.
 
-    A claim is checked by every criterion, curve, check or expectation that names its id under ``claim:``.
+    Criteria, curves, checks and expectations that name its id under ``claim:`` check it.
     """
 
     says: Sentence
     figure: str | None = None
-    """As published, with its unit; null where the source names none."""
+    """As published, with its unit; null where the source gives none."""
     source: str
     not_checkable: Sentence | None = None
     """Why no criterion or check covers it."""

@@ -25,12 +25,12 @@ class Standing(NamedTuple):
 
 
 def standings(architecture: Architecture) -> Iterator[Standing]:
-    """Everything that names a claim, in the order of the file."""
+    """Every part that names a claim, in the order of the file."""
     yield from _named(architecture, ())
 
 
 def claim_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Every claim is checked by something or says why it cannot be, never both and never neither."""
+    """Problems of claims: each one is either checked, or says why it cannot be."""
     named: dict[str, KeyPath] = {}
     for standing in standings(architecture):
         named.setdefault(standing.claim, standing.path)
@@ -59,7 +59,7 @@ def _named(part: Any, here: KeyPath) -> Iterator[Standing]:
 
 
 class Way(NamedTuple):
-    """One thing that covers a claim."""
+    """One criterion, or a list of checks, that covers a claim."""
 
     what: str
     """``criterion storage.read``, ``checks gpu.count, gpu.model``."""
@@ -68,7 +68,7 @@ class Way(NamedTuple):
     today: bool
     """Whether the kit can obtain it today: a benchmark produces the metric, a validator gives the answer."""
     lab: str
-    """What the virtual rack can verify of it; empty where it can verify nothing."""
+    """The part that the virtual rack can verify; may be empty."""
 
 
 class ClaimRow(NamedTuple):
@@ -85,9 +85,9 @@ class ClaimRow(NamedTuple):
 
 
 def claim_rows(architecture: Architecture, validators: Collection[str], lab: Collection[str]) -> list[ClaimRow]:
-    """The claims of one file, each with everything that covers it.
+    """The claims of one file, each with the criteria and checks that cover it.
 
-    ``validators`` are the checks that exist, ``lab`` those that the virtual rack answers.
+    ``validators``: ids of existing checks; ``lab``: those that the virtual rack answers.
     """
     ways: dict[str, list[Way]] = {}
     for standing in standings(architecture):
@@ -120,7 +120,7 @@ def _of_entry(entry: Criterion | Curve | Outlier) -> Way:
 
 
 def measured_today(entry: Criterion | Curve | Outlier) -> bool:
-    """Whether the kit's benchmarks produce what an entry asks for."""
+    """Whether the kit's benchmarks produce the metric of an entry."""
     if isinstance(entry, Curve):
         return METRICS[entry.metric].measured_today(Scope.RACK, (*entry.where, entry.over))
     return METRICS[entry.metric].measured_today(entry.scope, entry.where)

@@ -1,4 +1,4 @@
-"""pydantic's complaints about a reference architecture, in the words of the file's author."""
+"""pydantic's validation errors as messages about an architecture file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EXPECTED = {
 
 
 def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
-    """One problem for each place, in the order that pydantic found them."""
+    """One problem for each path, in pydantic's order."""
     expected: dict[KeyPath, list[str]] = {}
     actual: dict[KeyPath, str] = {}
     messages: dict[KeyPath, str] = {}

@@ -1,8 +1,7 @@
-"""What a reference architecture must get right beyond the types of its keys.
+"""Consistency checks of a reference architecture, beyond the types of its keys.
 
-Names must refer to something that exists, every figure needs a unit and a source, bars must be comparable with what is
-measured and possible, every claim must be checked or say why it cannot be, and nothing may pick the best of several
-tries.
+References must resolve, every figure needs a unit and a source, bars must be possible and comparable with their metric,
+every claim must be checked or say why it cannot be, and no statistic may pick the best of several tries.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rackproof.core.units import UnitError, check
 
 
 def problems(architecture: Architecture) -> Iterator[Problem]:
-    """Everything that contradicts itself, in the order of the file."""
+    """Every contradiction, in the order of the file."""
     yield from _system(architecture)
     yield from _topology(architecture)
     seen: dict[str, str] = {}
@@ -56,7 +55,7 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
 
 
 def unknown_checks(architecture: Architecture, validators: Collection[str]) -> Iterator[Problem]:
-    """Severities of checks that neither exist nor are required; ``validators`` are the ids of those that exist."""
+    """Entries of ``checks`` that are neither required nor in ``validators``, the ids of existing checks."""
     required = {check for checks in architecture.required_checks.values() for check in checks}
     required.update(expected.check for expected in expected_checks(architecture))
     for id_ in architecture.checks:
@@ -77,7 +76,7 @@ def _system(architecture: Architecture) -> Iterator[Problem]:
         path = ("system", "limits", "services")
         yield from each_known(path, architecture.system.limits.services, expected, "service that a role expects")
     if architecture.gpu and architecture.gpu.count and "gpu" not in architecture.roles:
-        yield Problem(("gpu",), "is about nodes of the role gpu, and there is no such role: no GPU would be checked")
+        yield Problem(("gpu",), "there is no role gpu: no GPU would be checked")
 
 
 def _topology(architecture: Architecture) -> Iterator[Problem]:
@@ -107,7 +106,7 @@ def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterato
     if storage.targets is not None and not storage.tells_targets:
         yield Problem((*here, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
     if storage.mounts_balance is not None and not (storage.mounts_per_client or 1) > 1:
-        yield Problem((*here, "mounts_balance"), "one mount balances nothing; mounts_per_client says no more")
+        yield Problem((*here, "mounts_balance"), "needs mounts_per_client of 2 or more")
 
 
 _OPPOSITES: Final = {"hard": "soft", "lock": "nolock", "ro": "rw", "atime": "noatime"}
@@ -145,11 +144,11 @@ def _services(architecture: Architecture) -> Iterator[Problem]:
         here = ("containers", "mounts")
         yield from each_known(here, architecture.containers.mounts, architecture.storage, "storage")
         if architecture.containers.cdi and architecture.gpu is None:
-            yield Problem(("containers", "cdi"), "asks for a device of every GPU, and there is no gpu")
+            yield Problem(("containers", "cdi"), "needs a gpu section: CDI has one device per GPU")
 
 
 def _figures(architecture: Architecture, part: Any, here: KeyPath) -> Iterator[Problem]:
-    """Every figure has a unit that exists, a note where it has no value, and every source is one of the file's."""
+    """Unknown units and sources, and missing values without a note."""
     if isinstance(part, dict):
         for key, inner in part.items():
             yield from _figures(architecture, inner, (*here, key))
@@ -160,7 +159,7 @@ def _figures(architecture: Architecture, part: Any, here: KeyPath) -> Iterator[P
         if isinstance(part, Figure):
             yield from _figure(part, here)
         source = getattr(part, "source", None)
-        if isinstance(source, str) and not isinstance(part, Storage):  # there it is what is mounted
+        if isinstance(source, str) and not isinstance(part, Storage):  # a storage's source is what clients mount
             yield from known((*here, "source"), source, architecture.metadata.sources, "source")
         for name, field in type(part).model_fields.items():
             yield from _figures(architecture, getattr(part, name), (*here, field.alias or name))

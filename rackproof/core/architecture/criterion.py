@@ -1,4 +1,4 @@
-"""Numbers that must be reached: bars, what they are a share of, and how samples and members become one number."""
+"""Criteria: bars, references, and how samples and members are reduced to one number."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rackproof.core.evidence import Scope
 class Statistic(StrEnum):
     """How the samples of one measurement become one number.
 
-    A percentile is the smallest sample that at least so many percent do not exceed (nearest rank). It needs enough
-    samples to lie inside them: 100 for p1 and p99, 20 for p5 and p95, 10 for p10 and p90.
+    Percentiles use the nearest rank and need a minimum of samples: 100 for p1 and p99, 20 for p5 and p95, 10 for p10
+    and p90.
     """
 
     MEDIAN = "median"
@@ -36,16 +36,16 @@ class Reduce(StrEnum):
     """How the members of a criterion become subjects of a verdict."""
 
     EACH = "each"
-    """One verdict a member: every node or every pair must reach the bar."""
+    """One verdict per member: every node or pair must reach the bar."""
     MIN = "min"
     MAX = "max"
     MEDIAN = "median"
     SUM = "sum"
     MIN_OVER_MEDIAN = "min_over_median"
-    """Fairness between members, a ratio; needs at least two of them."""
+    """Fairness between members, a ratio; needs at least two members."""
     MAX_OVER_MEDIAN = "max_over_median"
     SPREAD_OVER_MEDIAN = "spread_over_median"
-    """(max - min) / median: how far members that should be equal are apart, a ratio."""
+    """(max - min) / median of members that should be equal, a ratio."""
 
 
 class Severity(StrEnum):
@@ -83,13 +83,13 @@ class Reference(Model):
     reduce: Reduce = Reduce.MEDIAN
     conditions: Conditions = Field(default_factory=dict)
     gates: tuple[Gate, ...] = ()
-    """As in a criterion: a share of a number that was measured otherwise is INVALID too."""
+    """As in a criterion; a share of a number that fails a gate is INVALID."""
     warmup: int | None = Field(default=None, ge=0)
     """None: the criterion's own."""
     min_samples: int | None = Field(default=None, ge=1)
     """None: the criterion's own."""
     max_cv_pct: float | None = Field(default=None, gt=0)
-    """As in a criterion: a share of a noisy number is INVALID too."""
+    """As in a criterion; a share of a noisy number is INVALID."""
 
 
 class LinkShare(Model):
@@ -98,11 +98,11 @@ class LinkShare(Model):
     link: Identifier
     """A key of ``links``."""
     times: float = Field(default=1.0, gt=0)
-    """So many of them together: 2 ports, or 32 nodes with one each."""
+    """Number of links together: 2 ports, or 32 nodes with one port each."""
 
 
 class Bar(Model):
-    """What must be reached.
+    """The value that a number must reach.
 
     Without ``of`` the bar is an absolute ``value`` in ``unit``. With ``of`` it is a share of another quantity:
     ``unit`` is then ``percent`` or ``ratio`` and both quantities must have the same dimension.
@@ -118,38 +118,38 @@ class Bar(Model):
     warn: float | None = None
     """Reaching ``value`` but not ``warn`` is WARN; for ``ge`` and ``le`` only."""
     tolerance_pct: float = Field(default=0.0, ge=0, le=20)
-    """Percent of the bar that a number may miss it by and still pass."""
+    """Percent of the bar by which a number may miss it and still pass."""
     levels: dict[Identifier, float] = Field(default_factory=dict)
-    """Bars of several levels, from the lowest demand to the highest, instead of ``value``: the architecture's
-    ``level`` says which one must be reached, the verdict says which one was. For ``ge`` and ``le`` only."""
+    """Bars by level, lowest demand first, instead of ``value``. The architecture's ``level`` selects the one to reach;
+    the verdict says which one was reached. For ``ge`` and ``le`` only."""
 
 
 class Ceiling(Model):
-    """What physics allows: no bar above it, and none below a hundredth of it."""
+    """Physical limit: a bar must be between 1 and 100 % of it."""
 
     link: Identifier
     """A key of ``links``."""
     times: float = Field(default=1.0, gt=0)
     because: Sentence | None = None
-    """Why ``times`` is not a plain number of links: in-network reduction sends every byte once."""
+    """Why ``times`` is not a number of links, e.g. in-network reduction sends every byte once."""
 
 
 class Quantity(Model):
-    """A metric with the labels, conditions and statistic that make a number of it."""
+    """A metric with its labels, conditions and statistic."""
 
     metric: str
     where: dict[str, LabelValue | Annotated[tuple[LabelValue, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    """Labels that the measurement must carry. A list asks for one verdict for each of its values."""
+    """Labels of the measurement. A list gives one verdict per value."""
     scope: Scope
     conditions: Conditions = Field(default_factory=dict)
-    """What must be said of how it was measured: cache state, ranks, algorithm. A number that was measured
-    otherwise, or that does not say, is INVALID. A list names alternatives; ``ranks_min: 32`` a least value."""
+    """Required measuring conditions: cache state, ranks, algorithm. A number with other or unknown conditions is
+    INVALID. A list names alternatives; ``ranks_min: 32`` is a lower bound."""
     gates: tuple[Gate, ...] = ()
     statistic: Statistic = Statistic.MEDIAN
     warmup: int = Field(default=0, ge=0)
-    """So many first samples are dropped."""
+    """Number of leading samples to drop."""
     min_samples: int = Field(default=1, ge=1)
-    """Counted after the warm-up was dropped."""
+    """Counted without the warm-up."""
     max_cv_pct: float | None = Field(default=None, gt=0)
     """Coefficient of variation over the samples above which the number is INVALID, not FAIL."""
 
@@ -162,7 +162,7 @@ class Alternative(Quantity):
 
 
 class Named(Model):
-    """What every entry says about itself, whatever it asks."""
+    """Fields common to criteria, curves and outliers."""
 
     id: Identifier
     title: Sentence
@@ -171,20 +171,20 @@ class Named(Model):
     reason: Sentence
     """Why this bar and not another."""
     hint: Sentence
-    """What to look at when it is not reached."""
+    """What to check when it is not reached."""
     claim: Claims = ()
     measure: Identifier | None = None
-    """Recipe of ``rackproof.core.recipes`` that says how the number is obtained."""
+    """Recipe of ``rackproof.core.recipes``: how the number is measured."""
     lab: Sentence | None = None
-    """What the virtual rack can verify of it; null where it can verify nothing."""
+    """The part that the virtual rack can verify; null: none."""
     published: str | None = None
-    """The bar as it stood before a site changed it; set by ``overrides``, never in a file."""
+    """The bar before a site changed it; set by ``overrides``, never in a file."""
     changed: str | None = None
     """Why, and by whom."""
 
 
 class Several(Quantity):
-    """Listed label values ask for a verdict each."""
+    """A quantity whose listed label values give one verdict each."""
 
     id: Identifier
 
@@ -210,24 +210,22 @@ class Criterion(Named, Several):
     ceiling: Ceiling | None = None
     pass_: Bar = Field(alias="pass")
     any_of: tuple[Alternative, ...] = ()
-    """Further ways of meeting it; one suffices. While one of them is unmeasured nothing has failed yet."""
+    """Alternatives; one suffices. While one is unmeasured, the criterion does not fail."""
 
 
 class Outlier(Named, Several):
-    """No member may be far from its peers on the bad side.
+    """No member may be far worse than its peers.
 
     A member is an outlier when it is worse than the median by more than ``rel_pct`` percent **and** its modified
     z score (0.6745 × deviation / MAD, Iglewicz and Hoaglin 1993) exceeds ``z``. The floor is needed because healthy
-    links differ so little that any of them can look like an outlier of the others. Of several GPUs or NICs of a node
-    the worst represents the node.
+    links differ so little that the z score alone would flag them. The worst GPU or NIC of a node represents the node.
     """
 
     members: str = "gpu"
     rel_pct: float = Field(gt=0, lt=100)
     z: float = Field(default=3.5, gt=0, le=10)
     min_peers: int = Field(default=5, ge=5)
-    """With fewer members the odd one cannot be identified: two of four may be bad, and the median with
-    them."""
+    """With fewer members the median may be bad: two of four can be."""
 
 
 Points = Annotated[tuple[int, ...], Field(min_length=2)]
@@ -257,5 +255,5 @@ class Curve(Named):
     r2_min: float | None = Field(default=None, gt=0, le=1)
     """Of the least-squares line through the points; needs three of them."""
     no_negative_step: bool = False
-    """More must never give less."""
+    """No point may be below the one before it."""
     members: str = "gpu"

@@ -1,4 +1,4 @@
-"""A YAML text that knows the line of everything in it, so that complaints can point there."""
+"""A YAML document that keeps the line number of every key, for error messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.wording import and_more
 from rackproof.errors import ArchitectureError
 
-# libyaml is ten times faster; the pure parser says the same in slightly other words.
+# libyaml is ten times faster; messages of the pure parser differ slightly.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document:
     """``data`` is what the text says; ``name`` stands for the file in errors.
 
-    Raises ArchitectureError for what is not YAML, for an empty text, for a duplicate key, and for aliases
-    that expand to too much.
+    Raises ArchitectureError for invalid YAML, an empty text, a duplicate key, and aliases that expand to too much.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -49,13 +48,13 @@ class Document:
         self._lines: dict[KeyPath, int] = dict(_lines(root, (), ()))
 
     def known_part(self, path: KeyPath) -> KeyPath:
-        """The longest prefix of ``path`` that is in the text."""
+        """The longest prefix of ``path`` that exists in the text."""
         while path and path not in self._lines:
             path = path[:-1]
         return path
 
     def place(self, path: KeyPath) -> tuple[str, int]:
-        """File and line of ``path``, or of what it is missing from; lines from 1."""
+        """File and line (from 1) of ``path``, or of its nearest existing parent."""
         return self.name, self._lines.get(self.known_part(path), 1)
 
     def sentence(self, wrong: Sequence[Problem]) -> str:
@@ -64,7 +63,7 @@ class Document:
 
 
 class Placed(Protocol):
-    """A text, or several laid over each other, that knows the line of every value."""
+    """One document, or several merged ones, with the line of every value."""
 
     name: str
     data: Any
@@ -111,7 +110,7 @@ def one_line(text: str) -> str:
 
 
 def _constructed(loader: Any, root: yaml.Node, name: str) -> Any:
-    """What the nodes say. A scalar that its type does not take is refused with its line."""
+    """The Python value. Raises ArchitectureError, with the line, for a scalar that does not fit its type."""
     for node in _scalars(root):
         try:
             loader.construct_object(node)
@@ -143,7 +142,7 @@ def _scalars(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
 
 
 def _repeated_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> Iterator[tuple[Problem, int]]:
-    if id(node) in above:  # an alias to what it stands in
+    if id(node) in above:  # an alias to its own parent
         return
     above = (*above, id(node))
     if isinstance(node, yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""What criteria, curves and outliers must get right: names, labels, units, and no best of several tries."""
+"""Consistency of criteria, curves and outliers: names, labels, units, and no best of several tries."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _BEST = {
     "ge": (Statistic.MAX, Statistic.P90, Statistic.P95, Statistic.P99),
     "le": (Statistic.MIN, Statistic.P1, Statistic.P5, Statistic.P10),
 }
-"""Statistics that look at the good end of the samples."""
+"""Statistics of the good end of the samples."""
 _BEST_MEMBERS = {"ge": (Reduce.MAX, Reduce.MAX_OVER_MEDIAN), "le": (Reduce.MIN, Reduce.MIN_OVER_MEDIAN)}
-"""Reductions that look at the good members."""
+"""Reductions to the good members."""
 
 
 def entry_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Everything that contradicts itself in the three lists, in the order of the file."""
+    """Contradictions in the three lists, in the order of the file."""
     ids: dict[str, str] = {}
     for section, entries in sections(architecture).items():
         for index, entry in enumerate(entries):
@@ -110,7 +110,7 @@ def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[
     yield from _no_best(here, metric, curve.statistic)
     yield from _scatter(here, curve.max_cv_pct, curve.min_samples)
     if curve.over in curve.where:
-        yield Problem((*here, "where", curve.over), "is what the curve runs over")
+        yield Problem((*here, "where", curve.over), "is the curve's own axis (over)")
     for index, (before, after) in enumerate(pairwise(curve.points), 1):
         if after <= before:
             yield Problem((*here, "points", index), f"expected more than {before}, actual {after}")
@@ -119,9 +119,9 @@ def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[
     if curve.baseline not in curve.points:
         yield Problem((*here, "baseline"), f"{curve.baseline} is none of the points")
     if curve.r2_min is not None and len(curve.points) < 3:
-        yield Problem((*here, "r2_min"), "a line through two points fits always; name three points or more")
+        yield Problem((*here, "r2_min"), "two points always fit a line; name three or more")
     if curve.efficiency_min is None and curve.r2_min is None and not curve.no_negative_step:
-        yield Problem(here, "asks nothing: set efficiency_min, r2_min or no_negative_step")
+        yield Problem(here, "has no requirement: set efficiency_min, r2_min or no_negative_step")
 
 
 def _outlier(architecture: Architecture, here: KeyPath, outlier: Outlier) -> Iterator[Problem]:
@@ -161,7 +161,7 @@ def _levels(architecture: Architecture) -> Iterator[Problem]:
 
 
 def _cannot_fail(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
-    """Bars that nothing can miss, that point the wrong way, or that look at the good end only."""
+    """Bars that cannot fail, that point the wrong way, or that use only the good end."""
     good = "ge" if metric.higher_is_better else "le"
     yield from _direction((*here, "pass", "op"), reduce, bar, metric)
     if bar.op == "ge":
@@ -179,7 +179,7 @@ def _cannot_fail(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, metri
                 (*here, "statistic"), f"'{asked.statistic}' of {metric.name} judges the best of several tries"
             )
         if reduce in _BEST_MEMBERS[good]:
-            yield Problem((*here, "reduce"), f"'{reduce}' of {metric.name} judges the best member only")
+            yield Problem((*here, "reduce"), f"'{reduce}' of {metric.name} judges only the best member")
 
 
 def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
@@ -195,11 +195,11 @@ def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Itera
 def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Iterator[Problem]:
     best = _BEST_OF.get(bar.op)
     if asked.scope is Scope.RACK and reduce is not Reduce.EACH:
-        yield Problem((*here, "reduce"), f"scope rack is one number already, there is nothing to {reduce}")
+        yield Problem((*here, "reduce"), f"scope rack is one number, '{reduce}' has nothing to reduce")
     if asked.statistic in _BEST.get(bar.op, ()):
         yield Problem((*here, "statistic"), f"'{asked.statistic}' with '{bar.op}' judges the best of several tries")
     if reduce in (Reduce.MIN, Reduce.MAX) and reduce.value == best:
-        yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges the best member only")
+        yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges only the best member")
 
 
 def _scatter(here: KeyPath, max_cv_pct: float | None, min_samples: int) -> Iterator[Problem]:
@@ -216,7 +216,7 @@ def _quantity(
     scope: Scope,
     where: Mapping[str, Iterable[str]],
 ) -> Iterator[Problem]:
-    """A metric, a scope that it has and labels that it has."""
+    """The metric exists and has this scope and these labels."""
     metric = METRICS.get(name)
     if metric is None:
         yield Problem((*here, "metric"), f"unknown metric '{name}'; {suggestion(name, METRICS)}")

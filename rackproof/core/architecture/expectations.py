@@ -1,7 +1,7 @@
-"""Which checks the keys of an architecture ask for, and the value of a key.
+"""Which checks the keys of an architecture require, and the value of a key.
 
-A file that says how many GPUs a node has expects an answer to ``gpu.count`` from every node of the role, whether or not
-a validator for it exists: what no validator reads is UNMEASURED.
+A file that sets ``gpu.count`` requires a result of that check from every node of the role. Without a validator the
+result is UNMEASURED.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ PORT_CHECKS: Final = tuple(
 PROGRAM_CHECKS: Final = ("tools.present", "tools.starts")
 
 NOTHING: Final = (None, ())
-"""Values with which a file says nothing."""
+"""Values of a key that is not set."""
 
 ABSENT: Final = object()
-"""What ``value_at`` returns where there is no value."""
+"""Returned by ``value_at`` for a missing key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class ExpectedCheck:
     check: str
     item: str
     key: str
-    """Where the architecture says what is expected."""
+    """Architecture key with the expected value."""
     claims: tuple[str, ...] = ()
     source: str | None = None
 
 
 def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
-    """What the file's hardware, fabric and storage ask for, in the order of the file."""
+    """Checks that the file's hardware, fabric and storage require, in the order of the file."""
     return tuple(
         entry
         for part in (
@@ -69,8 +69,8 @@ def items_of(
 ) -> tuple[str, ...]:
     """The items that a check must have a result for on a node of these groups; ``("",)`` for a check without items.
 
-    The validators enumerate theirs for themselves, and a test holds the two against each other: what is asked for must
-    not depend on what answered. ``leads`` are the roles whose first node it is: the one that serves.
+    Validators enumerate their items independently, and a test compares the two: what is required must not depend on
+    what was answered. ``leads``: roles whose first node, the one that serves, is this node.
     """
     if check == "base.sysctl":
         items: Iterable[str] = architecture.system.sysctl
@@ -100,8 +100,8 @@ def items_of(
 def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
     """Whether a node of these groups must have every rail.
 
-    A GPU node must, and one of which results of its ports are required or whose role has a compute port a rail. Any
-    other (a controller, a login node, a server) may have fewer, or none.
+    True for GPU nodes, for nodes whose port checks are required, and for roles with one compute port per rail. Others
+    (controller, login node, server) may have fewer rails, or none.
     """
     if architecture.fabric is None:
         return False
@@ -115,14 +115,14 @@ def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
 
 
 def rails_of(architecture: Architecture, node: Node) -> int:
-    """How many rails a node has: all, or where it need not have them the first ones, which the inventory lists."""
+    """Number of rails of a node: all, or for nodes that need not have all, as many as the inventory lists."""
     if on_fabric(architecture, node.groups):
         return architecture.rails
     return min(architecture.rails, len(node.data.get("fabric_addresses") or ()))
 
 
 def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -> Iterator[str]:
-    """Purposes of ports, uses of drives, or units, that the node's role expects something of."""
+    """Port purposes, drive uses, or units for which the node's role sets an expectation."""
     kind = check.partition(".")[0]
     part, keys = {"nic": ("nics", NIC_CHECKS), "drives": ("drives", DRIVES_CHECKS)}.get(kind, ("services", {}))
     role = role_with(architecture, groups, part)
@@ -133,7 +133,7 @@ def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -
         return
     key = next((key for key, name in keys.items() if name == check), None)
     for entry in getattr(architecture.roles[role].expect, part):
-        # Checks without a key are of every port, and of drives that tell how they are.
+        # Checks without a key apply to every port and to NVMe drives.
         if getattr(entry, key) not in NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
             yield str(_name_in_list(entry))
 
@@ -159,10 +159,10 @@ def _served(architecture: Architecture, check: str, leads: Collection[str]) -> I
             yield from (option.removeprefix("vers=") for option in storage.options if option.startswith("vers="))
 
 
-def value_at(architecture: Architecture, key: str, said_only: bool = False) -> Any:
+def value_at(architecture: Architecture, key: str, stated_only: bool = False) -> Any:
     """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too.
 
-    ``said_only``: without what has its default anyway.
+    ``stated_only``: without keys at their default.
 
     NICs and drives, which are lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
     """
@@ -187,7 +187,7 @@ def value_at(architecture: Architecture, key: str, said_only: bool = False) -> A
             value, rest = value[entry], rest[len(entry) + 1 :]
         else:
             return ABSENT
-    return _plain(value, said_only)
+    return _plain(value, stated_only)
 
 
 def _name_in_list(entry: object) -> object:
@@ -195,7 +195,7 @@ def _name_in_list(entry: object) -> object:
 
 
 def role_with(architecture: Architecture, groups: Collection[str], part: str) -> str | None:
-    """The role of a node, of those that expect something of this part (``cpu``, ``nics`` …); the file's first one."""
+    """The node's first role, in file order, with expectations for a part (``cpu``, ``nics`` …)."""
     return next(
         (
             name
@@ -206,13 +206,13 @@ def role_with(architecture: Architecture, groups: Collection[str], part: str) ->
     )
 
 
-def _plain(value: Any, said_only: bool) -> Any:
+def _plain(value: Any, stated_only: bool) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_defaults=said_only)
+        return value.model_dump(mode="json", by_alias=True, exclude_defaults=stated_only)
     if isinstance(value, dict):
-        return {str(key): _plain(inner, said_only) for key, inner in value.items()}
+        return {str(key): _plain(inner, stated_only) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner, said_only) for inner in value]
+        return [_plain(inner, stated_only) for inner in value]
     return value
 
 

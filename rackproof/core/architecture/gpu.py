@@ -1,4 +1,4 @@
-"""What an architecture says about GPUs, and the check that answers for each key."""
+"""The ``gpu`` section of an architecture, and the check of each key."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Nvlink(Model):
     gb_per_s_per_link: float = Field(gt=0)
     """GB/s in one direction."""
     errors_max: int = Field(default=0, ge=0)
-    """Of each kind, on each link, since the driver was loaded: replays, recoveries, CRC, or what NVLink 5 counts."""
+    """Per link and kind (replays, recoveries, CRC, or NVLink 5's counters), since the driver was loaded."""
 
 
 class Clocks(Model):
-    """Clocks of every GPU; what is left out is not asked."""
+    """Clocks of every GPU; keys left out are not checked."""
 
     sm_max_mhz: int | None = None
-    """The highest that the GPU offers."""
+    """Highest clock that the GPU offers."""
     memory_max_mhz: int | None = None
     application_sm_mhz: int | None = None
-    """What applications are limited to; left out, it must be the GPU's own default."""
+    """Application clock; left out, it must be the GPU's default."""
     application_memory_mhz: int | None = None
 
 
@@ -47,7 +47,7 @@ class Gpu(Model):
     count: int = Field(ge=0)
     model: str
     memory_mib: int | None
-    """As nvidia-smi reports it; null where no document says."""
+    """As nvidia-smi reports it; null: unpublished."""
     memory_tolerance_pct: float = 1.0
     driver: str | None = None
     """Exact version, or the oldest allowed one as ``>=525.105.17``."""
@@ -55,48 +55,48 @@ class Gpu(Model):
     inforom: str | None = None
     """Version of the InfoROM's image: ``G520.0280.02.02``."""
     pci_ids: PciIds = ()
-    """PCI device ids that are allowed, four hexadecimal digits."""
+    """Allowed PCI device ids, four hexadecimal digits."""
     ecc: Literal["Enabled", "Disabled"] | None = None
     persistence: Literal["Enabled", "Disabled"] | None = None
     ecc_corrected_max: int | None = Field(default=None, ge=0)
     """Corrected errors of one GPU since its driver was loaded."""
     ecc_uncorrected_lifetime_max: int | None = Field(default=None, ge=0)
-    """Uncorrectable errors in one GPU's whole life."""
+    """Uncorrectable errors of one GPU over its lifetime."""
     remapped_rows_max: int | None = Field(default=None, ge=0)
     """Rows of one GPU's memory that were replaced after uncorrectable errors."""
     mig: Literal["Enabled", "Disabled"] | None = None
     mig_profiles: MigProfiles | None = None
     """Partitions of every GPU: ``[3g.71gb, 3g.71gb]``; an empty list: none."""
     power_limit_w: float | None = Field(default=None, gt=0)
-    """In force on every GPU; left out, it must be the GPU's own default."""
+    """Enforced on every GPU; left out, it must be the GPU's default."""
     clocks: Clocks | None = None
     temperature_margin_min_c: float | None = Field(default=None, ge=0)
-    """K between the GPU and the temperature at which it slows down, at the moment of asking."""
+    """K between the GPU's current temperature and its slowdown temperature."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
     topology: str | None = None
     """Name of a graph of ``rackproof.core.topology``: the node's GPUs must be joined like it, in any order."""
     nvlink: Nvlink | None = None
     nvswitches: int | None = Field(default=None, ge=0)
-    """NVSwitches that are PCI devices of every node (until Hopper)."""
+    """NVSwitches that each node shows as PCI devices (up to Hopper)."""
     fabric: Literal["Completed"] | None = None
-    """What nvidia-smi must say of every GPU's way into the NVLink fabric."""
+    """Fabric state of every GPU in nvidia-smi."""
     fabric_manager: Literal["active"] | None = None
-    """The node runs its own fabric manager, whose version must be exactly the driver's."""
+    """The node runs a fabric manager of exactly the driver's version."""
     gpudirect: Literal["peermem", "dmabuf"] | None = None
     """How adapters reach GPU memory: through the module nvidia-peermem, or the kernel's DMA-BUF."""
     parameters: dict[str, str] | None = Field(default=None, min_length=1)
-    """Options of the driver in force, as ``/proc/driver/nvidia/params`` names them: ``RmProfilingAdminOnly: "0"``."""
+    """Active driver options, as ``/proc/driver/nvidia/params`` names them: ``RmProfilingAdminOnly: "0"``."""
     nccl: dict[str, str] | None = Field(default=None, min_length=1)
     """Lines that /etc/nccl.conf must have: ``NCCL_IB_TC: "106"``."""
     gds: Drivers = ()
     """File systems for which ``gdscheck -p`` must say Supported: ``NVMe``, ``NFS``, ``WekaFS`` …"""
     gds_fallback: bool | None = None
-    """Whether cuFile may copy through host memory where GPUDirect Storage does not work, without a word."""
+    """Whether cuFile may silently copy through host memory where GPUDirect Storage does not work."""
     dcgm_level: Literal[1] | None = None
     """Level of ``dcgmi diag`` that validators run; the higher ones load the GPU and belong to a benchmark."""
     xid_allowed: Annotated[tuple[int, ...], BeforeValidator(_one_or_more(int))] = ()
-    """Xids in the kernel's log that are no fault here, besides those that NVIDIA's catalogue blames on applications."""
+    """Xids to ignore in the kernel log, besides those that NVIDIA's catalogue attributes to applications."""
     source: str | None = None
     claim: Claims = ()
 
@@ -135,4 +135,4 @@ GPU_CHECKS: Final = {
     "dcgm_level": "gpu.dcgm",
     "xid_allowed": "gpu.xid",
 }
-"""Key of ``gpu``: check that every node of the role must have a result for."""
+"""Key of ``gpu``: its check, required of every node of the role."""

@@ -1,4 +1,4 @@
-"""What a node is made of. Every key that a file sets is a check that each node of the role must have a result for."""
+"""Hardware of a node. Every key that a file sets requires its check on each node of the role."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Expectation(Model):
     services: tuple[str, ...] = ()
     """Units that must be active."""
     scratch: Scratch | None = None
-    """Array of local drives; which ones is the inventory's ``scratch_drives``."""
+    """Array of the local drives in the inventory's ``scratch_drives``."""
 
 
 class Role(Model):
-    """A role is a pyinfra group of the same name."""
+    """The pyinfra group of the same name."""
 
     count: Count = Count()
     managed: bool = True
-    """False for appliances that the kit neither logs in to nor configures; the inventory need not have them."""
+    """False: an appliance that the kit does not log in to; may be missing from the inventory."""
     title: str | None = None
     expect: Expectation = Expectation()
     source: str | None = None

@@ -1,4 +1,4 @@
-"""What an architecture says about processors, memory and drives, and the check that answers for each key."""
+"""Processors, memory and drives of an architecture, and the check of each key."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Cpu(Model):
     cores: int | None = None
     """Physical cores of the whole node."""
     threads: int | None = None
-    """Of the whole node, as far as they are online."""
+    """Online threads of the whole node."""
     numa_nodes: int | None = None
-    """Those that have processors; a GPU's memory can be a node of its own."""
+    """NUMA nodes with processors; a GPU's memory can be a separate NUMA node."""
     smt: bool | None = None
     """Whether a core runs more than one thread."""
     microcode: Microcode | None = None
     """Revision of every processor, exactly (``0x2b000603``) or at least (``>=0x2b000603``)."""
     idle_latency_max_us: int | None = Field(default=None, ge=0)
-    """µs that the deepest idle state (C-state) in use may take to wake up from. Passes where there are none."""
+    """Wake-up latency of the deepest enabled idle state (C-state), µs. Passes without idle states."""
     frequency_driver: str | None = None
     """``intel_pstate``, ``amd-pstate-epp``, ``acpi-cpufreq`` …"""
     turbo: bool | None = None
@@ -42,13 +42,13 @@ class Memory(Model):
     installed_gb: float = Field(gt=0)
     """GB (10^9 B)."""
     tolerance_pct: float = Field(default=3.0, ge=0, le=20)
-    """One module of 32 is 3.1 %."""
+    """One of 32 modules is 3.1 %."""
     dimms: int | None = Field(default=None, ge=1)
-    """Modules that are populated, of the whole node."""
+    """Populated modules of the whole node."""
     dimm_gib: float | None = Field(default=None, gt=0)
     """GiB (2^30 B) of every module."""
     dimm_speed_mts: int | None = Field(default=None, gt=0)
-    """MT/s at which every module runs, not what it could do."""
+    """Actual MT/s of every module, not its rating."""
     corrected_errors_max: int | None = Field(default=None, ge=0)
     """Of one memory controller since its driver was loaded."""
     uncorrected_errors_max: int | None = Field(default=None, ge=0)
@@ -60,26 +60,26 @@ class Memory(Model):
 class Drives(Model):
     """Local drives of one use.
 
-    A drive belongs to one use only: of its kind, the one whose size is nearest and at most three percent away; of
-    several the one whose model it is, and then the first one that is not full. A use without a size gets the rest.
+    Each drive is assigned to one use of its kind: the nearest size within three percent; ties: the matching model, then
+    the first use that is not full. A use without a size gets the rest.
     """
 
     use: str
     kind: Literal["nvme", "sata_ssd"] = "nvme"
     """``nvme``: in a PCIe slot, not over a fabric. ``sata_ssd``: SATA or SAS, or a volume of a RAID controller."""
     count: int | None
-    """Null where no document says."""
+    """Null: unpublished."""
     size_tb: float | None
-    """TB (10^12 B) of one drive; null where no document says."""
+    """TB (10^12 B) of one drive; null: unpublished."""
     total_tb: float | None = None
     model: str | None = None
-    """Regular expression on the drive's own name."""
+    """Regular expression on the drive's model name."""
     firmware: Texts = ()
-    """Revisions that are allowed."""
+    """Allowed revisions."""
     wear_max_pct: float | None = Field(default=None, ge=0)
-    """% of its endurance that an NVMe drive may have used up."""
+    """Percentage used of an NVMe drive's endurance."""
     media_errors_max: int | None = Field(default=None, ge=0)
-    """Of one NVMe drive in its life."""
+    """Per NVMe drive, over its lifetime."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
     source: str

@@ -1,9 +1,9 @@
-"""Architectures that extend others: what a file changes of its parent.
+"""Architectures that extend others: merging a file with its parent.
 
 Mappings merge key by key, and a key set to null is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
-``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` takes one away. Any other list
-replaces the parent's. A parent's ``overrides`` hold until the child overrides the same entry (null: takes the
-parent's override away) or drops it.
+``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` removes one. Any other list
+replaces the parent's. A parent's ``overrides`` apply until the child overrides the same entry (null: removes the
+parent's override) or drops it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Origins = dict[KeyPath, tuple["Document | Merged", KeyPath]]
 
 
 class Merged:
-    """A child's document laid over its parent's; knows of everything in it which file and line it came from.
+    """A child's document merged over its parent's, with the file and line of every value.
 
     Raises ArchitectureError where ``drop`` names what the parent does not have, where the child has no identity of
     its own, or where it has a duplicate entry.
@@ -35,7 +35,7 @@ class Merged:
         self._origins: Origins = {}
         self._parent, self._child = parent, child
         self.ids: tuple[str, ...] = (*self._identity(), *_ids(parent))
-        """Ids of the child and of everything that it extends, nearest first."""
+        """Ids of the child and of its ancestors, nearest first."""
         self._refuse([*self._repeated(), *self._contradictions()])
         changed = dict(child.data)
         dropped = list(self._dropped(changed.get("drop")))
@@ -54,7 +54,7 @@ class Merged:
         return path
 
     def place(self, path: KeyPath) -> tuple[str, int]:
-        """File and line of ``path``, or of what it is missing from."""
+        """File and line of ``path``, or of its nearest existing parent."""
         document, own = self._origins.get(self.known_part(path), (self._child, ()))
         return document.place(own)
 
@@ -67,7 +67,7 @@ class Merged:
             raise ArchitectureError(complaint(self._child, wrong))
 
     def _identity(self) -> tuple[str, ...]:
-        """The child's own id: two files of one name would be one architecture in every certificate."""
+        """The child's own id: certificates could not tell two files with one id apart."""
         own = self._child.data.get("metadata")
         if not isinstance(own, dict):
             self._refuse([Problem(("metadata",), "expected an id and a version of its own, not only its parent's")])
@@ -90,7 +90,7 @@ class Merged:
                 seen.setdefault(name, index)
 
     def _contradictions(self) -> Iterator[Problem]:
-        """Thresholds that the child changes in place, while the parent's override of them would still hold."""
+        """Thresholds that the child changes while the parent's override still applies."""
         theirs, own = self._parent.data.get("overrides"), self._child.data.get("overrides")
         for section in BY_ID:
             for index, entry in enumerate(_entries(self._child.data, section)):
@@ -99,7 +99,7 @@ class Merged:
                 if changed and isinstance(theirs, dict) and name in theirs and name not in (own or ()):
                     yield Problem(
                         (section, index, changed[0]),
-                        f"{self._parent.name} overrides it; override it here too, or take that away with null",
+                        f"{self._parent.name} overrides it; override it here too, or remove that override with null",
                     )
 
     def _dropped(self, entries: Any) -> Iterator[str]:
@@ -136,7 +136,7 @@ class Merged:
         return merged
 
     def _overrides(self, base: Any, over: Any) -> Any:
-        """The parent's overrides, but the child's where both change an entry: a reason belongs to one change only."""
+        """Both files' overrides; an entry of the child replaces the parent's: a reason belongs to one change."""
         here: KeyPath = ("overrides",)
         if not (isinstance(base, dict) and isinstance(over, dict)):
             self._note(over, here, self._child, here)
@@ -148,7 +148,7 @@ class Merged:
         return merged
 
     def _entries(self, base: Any, over: Any, section: str) -> Any:
-        """Entries of the parent in their order, changed where the child says so, then the child's own."""
+        """The parent's entries in their order, with the child's changes, then the child's own."""
         if not (isinstance(base, list) and isinstance(over, list)):
             self._note(over, (section,), self._child, (section,))
             return over
@@ -181,7 +181,7 @@ class Merged:
 
 
 def parent_of(document: Document) -> str | None:
-    """What ``extends`` says. Raises ArchitectureError where it is no text."""
+    """The value of ``extends``. Raises ArchitectureError where it is not a string."""
     data = document.data
     if not isinstance(data, dict) or data.get("extends") is None:
         return None
@@ -200,7 +200,7 @@ def _ids(document: Document | Merged) -> tuple[str, ...]:
 
 
 def _entries(data: dict[str, Any], section: str) -> list[Any]:
-    """The entries of one of the three lists; nothing where it is no list, which the models complain about."""
+    """The entries of one of the three lists; empty where it is no list, which the models report."""
     listed = data.get(section)
     return listed if isinstance(listed, list) else []
 

@@ -1,7 +1,7 @@
-"""A whole reference architecture, schema ``refarch/v1``: what was promised.
+"""A whole reference architecture, schema ``refarch/v1``.
 
-One file is read by deploys, validators, benchmarks and judge alike. ``rackproof.architectures`` loads files and
-reports errors with file and line; these models only say what a valid file is.
+Deploys, validators, benchmarks and judge read the same file. ``rackproof.architectures`` loads files and reports errors
+with file and line; these models define a valid file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rackproof.core.architecture.workloads import Sizing, Workload
 
 
 class Link(Model):
-    """What one kind of link can carry in one direction: so many lanes, ports or links of so much each."""
+    """Capacity of one kind of link in one direction: ``count`` lanes, ports or links of rate ``each``."""
 
     title: Sentence
     count: int = Field(default=1, ge=1)
     each: Figure
-    """Raw rate of one, a figure with a unit of bandwidth."""
+    """Raw rate of one lane, port or link, with a unit of bandwidth."""
 
 
 class Override(Model):
@@ -60,12 +60,12 @@ class Architecture(Model):
 
     apiVersion: Literal["refarch/v1"]
     extends: str | None = None
-    """Id or path of the architecture that this one changes; it is merged before this model sees the file."""
+    """Id or path of the parent architecture; merged before validation."""
     metadata: Metadata
     roles: dict[str, Role]
     system: System = System()
     fabric: Fabric | None = None
-    """Null: nodes share no network of their own."""
+    """Null: no fabric."""
     links: dict[Identifier, Link] = Field(default_factory=dict)
     storage: dict[Identifier, Storage] = Field(default_factory=dict)
     ceph: Ceph | None = None
@@ -78,7 +78,7 @@ class Architecture(Model):
     workloads: dict[Identifier, Workload] = Field(default_factory=dict)
     sizing: Sizing | None = None
     level: Identifier | None = None
-    """Which of the levels of the bars must be reached."""
+    """The level of the bars that must be reached."""
     criteria: tuple[Criterion, ...] = ()
     curves: tuple[Curve, ...] = ()
     outliers: tuple[Outlier, ...] = ()
@@ -86,9 +86,9 @@ class Architecture(Model):
     """By id of the criterion, curve or outlier."""
     drop: tuple[Drop, ...] = ()
     checks: dict[str, Severity] = Field(default_factory=dict)
-    """Severity of a check where it differs from the validator's own."""
+    """Severity of a check, where it differs from the validator's."""
     required_checks: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Check ids that every node of a role must have a result for; absence is UNMEASURED."""
+    """Role: ids of checks required of every node; a missing result is UNMEASURED."""
 
     @property
     def rails(self) -> int:

@@ -1,4 +1,4 @@
-"""Size limits of a YAML text, applied before anything is built from it; aliases count as what they expand to."""
+"""Size limits of a YAML text, checked before parsing it into objects, with aliases expanded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NODES = 200_000
 """Mappings, lists and scalars of one file with its aliases expanded; the largest shipped file has a few thousand."""
 
 DEEPEST = 100
-"""Mappings and lists inside each other, those behind aliases included."""
+"""Nesting depth of mappings and lists, aliases expanded."""
 
 
 @dataclass(slots=True)
@@ -27,9 +27,9 @@ class _Part:
 
 
 def check_size(text: str, name: str, loader: Any) -> None:
-    """Refuse a text that is nested too deeply, or too large, once its aliases are expanded.
+    """Refuse a text that is too deep or too large once its aliases are expanded.
 
-    Reads the events of ``text``, which neither recurse nor build anything; ``name`` is its file in errors. Raises
+    Reads only YAML events, which build no objects; ``name`` is the file in errors. Raises
     ArchitectureError, and yaml.YAMLError for a text that is not YAML.
     """
 

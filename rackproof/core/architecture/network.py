@@ -1,4 +1,4 @@
-"""What an architecture says about ports and the network between nodes, and the check that answers for each key."""
+"""Ports and fabric of an architecture, and the check of each key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expand_names(value: Any) -> Any:
     try:
         return tuple(name for entry in value for name in NodeSet(entry, resolver=RESOLVER_NOGROUP))
     except NodeSetParseError as error:
-        raise ValueError(f"no set of names: {error}") from None
+        raise ValueError(f"invalid node set: {error}") from None
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(expand_names)]
@@ -30,7 +30,7 @@ PerPort = Annotated[tuple[int, ...], BeforeValidator(lambda value: (value,) if i
 OnOff = Annotated[
     Literal["off", "on"], BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value)
 ]
-"""``off`` without quotes is ``false`` to some readers of YAML."""
+"""YAML 1.1 parsers read an unquoted ``off`` as ``false``."""
 
 INFINIBAND_MTU: Final = 4096
 
@@ -38,9 +38,9 @@ INFINIBAND_MTU: Final = 4096
 class Nic(Model):
     """Ports of one purpose on every node of a role.
 
-    Which ports these are is said by ``ports`` or ``interfaces``, or by ``nic_ports: {purpose: names}`` or the ports of
-    ``nic_stack`` in the inventory's data of a node, which go before them. Otherwise they are taken from all
-    ports of the link layer and speed, whose number must then be exact; what cannot be told apart is UNMEASURED.
+    Ports are identified by the node's inventory data (``nic_ports: {purpose: names}``, or the ports of ``nic_stack``),
+    otherwise by ``ports`` or ``interfaces``, otherwise by link layer and speed; then exactly ``count`` ports must
+    match, and ambiguous ports are UNMEASURED.
     """
 
     purpose: str
@@ -53,7 +53,7 @@ class Nic(Model):
     slots: tuple[PciAddress, ...] = ()
     """PCI addresses in the same order: ``0000:1a:00.0``."""
     numa_nodes: PerPort = ()
-    """NUMA node of every port in the same order, or one for all."""
+    """NUMA node of every port in the same order, or one value for all."""
     model: str | None = None
     """Regular expression on the adapter's name."""
     speed_gbps: float = Field(gt=0)
@@ -64,30 +64,30 @@ class Nic(Model):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     max_read_request: int | None = Field(default=None, ge=128, le=4096)
-    """Bytes that the adapter asks the memory for at once; lost at every boot."""
+    """PCIe max read request size in bytes; reset at every boot."""
     max_payload: int | None = Field(default=None, ge=128, le=4096)
-    """Bytes in one PCIe packet."""
+    """PCIe max payload size in bytes."""
     relaxed_ordering: bool | None = None
-    """Whether the adapter may let its PCIe writes overtake each other."""
+    """Whether PCIe relaxed ordering is enabled."""
     ipoib_mode: Literal["datagram", "connected"] | None = None
     """Of the ports' IPoIB interfaces."""
     pkeys: tuple[int, ...] = ()
-    """Partitions that the subnet manager has put the ports into, beside the default one; 15 bits of each."""
+    """Partition keys (15 bits) that the subnet manager assigned, besides the default one."""
     firmware: str | None = None
     """Exact version, or the oldest allowed one as ``>=28.39.1002``."""
     firmware_settings: dict[str, str] | None = Field(default=None, min_length=1)
-    """mlxconfig parameter: value, ``LINK_TYPE_P1: ETH``; both in force and at the next boot."""
+    """mlxconfig parameter: value, ``LINK_TYPE_P1: ETH``; both current and at the next boot."""
     counters: dict[str, int] | None = Field(default=None, min_length=1)
-    """Error counter: the most that is allowed since the driver was loaded.
+    """Error counter: maximum since the driver was loaded.
 
     Names are those of ``/sys/class/infiniband/*/ports/*/{counters,hw_counters}``, or of ``ethtool -S``.
     """
     link_flaps_max: int | None = Field(default=None, ge=0)
-    """How often the link may have gone down since the driver was loaded; bringing a port up can count as one."""
+    """Link-down events since the driver was loaded; bringing a port up can count as one."""
     effective_ber_max: float | None = Field(default=None, gt=0, lt=1)
     """Bit error rate after error correction, as mlxlink reports it: ``1.0e-15``."""
     driver_messages_max: int | None = Field(default=None, ge=0)
-    """How many complaints about a port, of its driver, may be in the kernel's log since boot."""
+    """Driver messages about one port in the kernel log since boot."""
     source: str
     claim: Claims = ()
 
@@ -114,34 +114,33 @@ class Pcie(Model):
     """State of the PCI devices of every node of a role."""
 
     acs: Literal["disabled", "no_redirect", "enabled"] | None = None
-    """Access control of bridges. ``disabled``: nothing of it is in force; ``no_redirect``: packets between devices are
-    not sent up to the root (``pci=disable_acs_redir``); ``enabled``: isolated, for virtual machines."""
+    """ACS of bridges. ``disabled``: all off; ``no_redirect``: peer-to-peer packets are not redirected to the root
+    complex (``pci=disable_acs_redir``); ``enabled``: isolated, for virtual machines."""
     full_links: Literal[True] | None = None
-    """Every link runs at the speed and width that both of its ends can do."""
+    """Every link runs at the highest speed and width that both ends support."""
     correctable_errors_max: int | None = Field(default=None, ge=0)
     """Of one device since boot."""
     uncorrectable_errors_max: int | None = Field(default=None, ge=0)
     """Of one device since boot, fatal or not."""
     messages_max: int | None = Field(default=None, ge=0)
-    """Messages about errors of PCIe in the kernel's log since boot: where the firmware keeps the counters to itself,
-    it reports there."""
+    """PCIe error messages in the kernel log since boot; firmware-first platforms report only there."""
     source: str
     claim: Claims = ()
 
 
 class Lossless(Model):
-    """How RoCE keeps from losing packets, on every port of the fabric."""
+    """Lossless RoCE settings of every fabric port."""
 
     pfc_priority: int | None = Field(default=None, ge=0, le=7)
-    """The class that is paused, and no other."""
+    """The only priority with PFC enabled."""
     ecn: bool | None = None
-    """Congestion is answered and notified (reaction and notification point), for ``pfc_priority`` where given."""
+    """ECN reaction and notification point, for ``pfc_priority`` where given."""
     gid_index: int | None = Field(default=None, ge=0)
     """Of the RoCE v2 address."""
     trust: Literal["dscp", "pcp"] | None = None
-    """What tells the class of a packet that arrives."""
+    """Trust mode: how the priority of an incoming packet is determined."""
     dscp_priority: dict[int, int] | None = Field(default=None, min_length=1)
-    """DSCP: class that it belongs to, ``26: 3``."""
+    """DSCP: priority, ``26: 3``."""
     tos: int | None = Field(default=None, ge=0, le=255)
     """Type of service of connections of the RDMA connection manager: 106 is DSCP 26 with ECN."""
     traffic_class: int | None = Field(default=None, ge=0, le=255)
@@ -150,9 +149,9 @@ class Lossless(Model):
     """Of congestion notifications."""
     cnp_priority: int | None = Field(default=None, ge=0, le=7)
     global_pause: OnOff | None = None
-    """Pauses of the whole link, in both directions; they are off where classes are paused one by one."""
+    """Global pause frames, both directions; off where PFC is used."""
     roce_mode: Literal["RoCE v2", "IB/RoCE v1"] | None = None
-    """That connections of the RDMA connection manager begin with."""
+    """Default RoCE mode of the RDMA connection manager."""
 
 
 class Fabric(Model):
@@ -166,16 +165,16 @@ class Fabric(Model):
     """Rail k is named prefix + k."""
     rdma_prefix: str = "rdma"
     line_rate_gbps: float | None = Field(default=None, gt=0)
-    """Gb/s of one port; null where the link has no rate (an emulated one)."""
+    """Gb/s of one port; null for emulated links without a rate."""
     loss_max_pct: float | None = Field(default=None, ge=0, lt=100)
-    """Of a hundred small packets to a neighbour, % that may stay without an answer."""
+    """Loss of 100 small pings to a neighbour, %."""
     topology: str | None = None
-    """In words: rail-optimised full fat tree …"""
+    """Free text: rail-optimised full fat tree …"""
     lossless: Lossless | None = None
     rail_tables: Literal[True] | None = None
-    """What leaves with a rail's address leaves by that rail: each has a routing table and a rule of its own."""
+    """Source routing: each rail has its own routing table and rule."""
     subnet_manager: bool | None = None
-    """Whether opensm runs on the nodes themselves; false where switches or a manager of their own do it."""
+    """Whether opensm runs on the nodes; false: on switches or a separate manager."""
     source: str | None = None
     claim: Claims = ()
 

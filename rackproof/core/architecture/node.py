@@ -1,4 +1,4 @@
-"""What an architecture promises of limits, accounts and the local scratch array of a node."""
+"""Limits, accounts and the local scratch array of a node."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class Limits(Model):
     nofile: Annotated[int, Field(gt=0)] | None = None
     """Open files."""
     nproc: Limit | None = None
-    """Processes of one user; of a service, of its user."""
+    """Processes per user."""
     stack: Limit | None = None
     """KiB, as in limits.conf."""
     services: tuple[Unit, ...] = ()
-    """Services whose running processes have them as well, and the locked memory, on nodes of the roles that expect
-    them: their unit files set limits of their own, which win over the manager's."""
+    """Services whose running processes must have these limits and the locked memory, on roles that expect them: limits
+    in unit files override the manager's."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if (self.nofile, self.nproc, self.stack, self.services) == (None, None, None, ()):
-            raise ValueError("says nothing: give nofile, nproc, stack or services")
+            raise ValueError("is empty: give nofile, nproc, stack or services")
         return self
 
 
 class User(Model):
-    """One account of every node. What it has besides (further groups, keys, files) is its own business."""
+    """One account of every node. Further groups, keys and files are left alone."""
 
     name: UserName
     uid: int | None = Field(default=None, ge=1000, lt=65534)
-    """The same number on every node, or files on shared storage belong to another user."""
+    """Must be equal on every node, or files on shared storage belong to another user."""
     groups: tuple[UserName, ...] = ()
-    """That it must be in."""
+    """Required supplementary groups."""
     shell: AbsolutePath | None = None
     ssh_keys: tuple[Line, ...] = ()
-    """Public keys that must let it in, one line each."""
+    """Required authorized keys, one line each."""
     sudo: Line | None = None
     """Rights after the name in sudoers: ``ALL=(ALL) NOPASSWD: ALL``."""
 
@@ -55,7 +55,7 @@ class Scratch(Model):
     """A local file system over several drives of every node of the role: mdadm RAID0, mounted by its label."""
 
     drives: int = Field(ge=2)
-    """Members of the array, all of them working."""
+    """Number of members, all active."""
     level: Literal["raid0"] = "raid0"
     mountpoint: AbsolutePath = "/scratch"
     fstype: Literal["xfs", "ext4"] = "xfs"
@@ -71,7 +71,7 @@ LIMITS_CHECKS: Final = {
     "login": "os.limits_login",
     "services": "os.limits_services",
 }
-"""Checks of every node where ``system.limits`` gives a number; ``os.limits_daemon`` is of its ``services``."""
+"""Checks of every node where ``system.limits`` sets a limit; ``os.limits_daemon`` covers its ``services``."""
 
 LIMITS_DAEMON: Final = "os.limits_daemon"
 

@@ -1,4 +1,4 @@
-"""Thresholds that a site has changed: applied to the criteria, and remembered there for the certificate."""
+"""Site overrides of thresholds: applied to the criteria and recorded there for the certificate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("r
 
 
 def override_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Overrides of what does not exist, or of a threshold that the entry does not have."""
+    """Overrides of unknown entries, or of thresholds that the entry does not have."""
     entries = {entry.id: entry for listed in sections(architecture).values() for entry in listed}
     for id_, override in architecture.overrides.items():
         here: KeyPath = ("overrides", id_)
@@ -80,7 +80,7 @@ def threshold_words(entry: Criterion | Curve | Outlier) -> str:
 
 
 def bar_words(bar: Bar) -> str:
-    """``≥ 460 GB/s (warns below 475)``: the bar as its file says it."""
+    """``≥ 460 GB/s (warns below 475)``: the bar as written in the file."""
     unit = "" if bar.unit == "1" else f" {bar.unit}"
     if bar.levels:
         listed = ", ".join(f"{name} {value:g}" for name, value in bar.levels.items())

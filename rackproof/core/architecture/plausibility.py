@@ -1,4 +1,4 @@
-"""Bars against physics: none above what its link can carry, none so low that nothing can miss it."""
+"""Bars against link capacity: none above it, none too low to fail."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
 
 LOWEST_SHARE = 0.01
-"""Of its ceiling: a lower bar is a slip of units or of a thousand, and cannot be missed."""
+"""Share of the ceiling; a lower bar is a mistake in the unit and cannot fail."""
 
 _ROUNDING = 1e-9
 
 
 class Carried(NamedTuple):
-    """What a link can carry, in ``unit``, and the arithmetic."""
+    """Capacity of a link in ``unit``, and its calculation."""
 
     value: float
     unit: str
@@ -62,7 +62,7 @@ def _line_rate(architecture: Architecture, metric: str) -> Carried | None:
 
 
 def plausibility_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Bars that no link could reach, or that every link could."""
+    """Bars that no link can reach, or that every link reaches."""
     for name, link in architecture.links.items():
         path = ("links", name, "each")
         try:
@@ -95,7 +95,7 @@ def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) 
     yield from _bar(architecture, (*here, "pass"), criterion, limit)
     for index, other in enumerate(criterion.any_of):
         if other.metric in METRICS:
-            # an alternative has no ceiling of its own: the criterion's bounds it where both measure the same thing
+            # alternatives share the criterion's ceiling where both have the same dimension
             same = limit is not None and same_dimension(METRICS[other.metric].unit, limit.unit)
             own = limit if same else _line_rate(architecture, other.metric)
             yield from _bar(architecture, (*here, "any_of", index, "pass"), other, own)

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a file, and where."""
+"""One mistake in a file, and its path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rackproof.core.nearest import suggestion
 
 KeyPath = tuple[str | int, ...]
-"""A way through a file, keys and list positions, as the file spells them."""
+"""Keys and list positions from the top of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Problem:
 
 
 def known(path: KeyPath, name: str, names: Iterable[str], what: str) -> Iterator[Problem]:
-    """A problem where ``name`` is none of ``names``."""
+    """A problem where ``name`` is not in ``names``."""
     listed = tuple(names)
     if name not in listed:
         yield Problem(path, f"unknown {what} '{name}'; {suggestion(name, listed)}")

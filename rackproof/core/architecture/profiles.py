@@ -1,4 +1,4 @@
-"""How much a run measures."""
+"""Sizes and durations of the benchmarks of a run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ContainerProfile(Model):
 
 
 class Profile(Model):
-    """How much a run measures: ``lab`` is small, ``full`` is an acceptance test."""
+    """Benchmark sizes: ``lab`` is small, ``full`` is an acceptance test."""
 
     storage: StorageProfile | None = None
     links: LinkProfile | None = None

@@ -1,4 +1,4 @@
-"""What an architecture says about the batch system and the container runtime, and the check that answers each key."""
+"""Slurm and the container runtime of an architecture, and the check of each key."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pydantic import Field, model_validator
 from rackproof.core.architecture.base import Claims, Identifier, Model
 
 DAEMONS: Final = ("docker", "containerd")
-"""Runtimes with a daemon of their own, which sees the mounts of its own namespace."""
+"""Runtimes with a daemon, which has its own mount namespace."""
 
 
 class Slurm(Model):
-    """Slurm as every node of ``roles`` sees it and is seen by it. Nodes have the inventory's names."""
+    """Slurm on every node of ``roles``. Slurm's node names are the inventory's."""
 
     roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
-    """Nodes of these run slurmd."""
+    """Roles that run slurmd."""
     controller_role: str | None = None
-    """The first node of this role runs slurmctld, and the kit sets Slurm up. Null: the controller is not part of
-    the rack, and what is said here is checked only."""
+    """The first node of this role runs slurmctld, and the kit sets Slurm up. Null: the controller is outside
+    the rack, and these keys are only checked."""
     version: str | None = None
-    """Leading part of controller's and node's versions: ``24.11``."""
+    """Version prefix of controller and nodes: ``24.11``."""
     gres: dict[Identifier, int] = Field(default_factory=dict)
     """Generic resources of every node, all types together: ``gpu: 8``."""
     partitions: tuple[str, ...] = ()
     """Partitions that are up and hold every node of ``roles``."""
     memory_tolerance_pct: float = Field(default=10.0, ge=0, le=50)
-    """By so much may the configured memory be below what the node finds; above it never."""
+    """How far the configured memory may be below the node's actual memory; never above."""
     health_check: str | None = None
-    """Absolute path of the program that looks after the nodes."""
+    """Absolute path of ``HealthCheckProgram``."""
     munge: bool = True
     """False where another plugin authenticates."""
     max_clock_skew_s: float = Field(default=5.0, ge=1)
@@ -51,25 +51,24 @@ class Containers(Model):
     roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
     runtime: Literal["docker", "containerd", "podman", "enroot"]
     version: str | None = None
-    """Leading part: ``27.3``."""
+    """Version prefix: ``27.3``."""
     storage_driver: str | None = None
     """overlay2, overlayfs, overlay …"""
     data_root: str | None = None
-    """Where images and layers live."""
+    """Directory of images and layers."""
     rootless: bool | None = None
     default_runtime: str | None = None
     """``runc``, ``nvidia`` …"""
     nvidia_runtime: bool | None = None
-    """The runtime that puts GPUs into containers is there (enroot: its hook)."""
+    """The NVIDIA runtime (enroot: its hook) is installed."""
     cdi: bool | None = None
     """Every GPU of the node is a CDI device."""
     mounts: tuple[Identifier, ...] = ()
-    """Storage that the daemon sees, and containers can be given."""
+    """Storage that is mounted in the daemon's namespace, for bind mounts into containers."""
     bridge: tuple[Identifier, ...] = ()
-    """Storage that a container of an unprivileged user sees as its node does, and reads and writes as that user,
-    without a privilege of its own."""
+    """Storage that an unprivileged user's container can read and write as that user, without extra privileges."""
     rdma: bool | None = None
-    """Such a container has the node's RDMA devices, and may pin memory."""
+    """An unprivileged container has the node's RDMA devices and may pin memory."""
     source: str | None = None
     claim: Claims = ()
 
@@ -77,7 +76,7 @@ class Containers(Model):
     def _answerable(self) -> Self:
         unanswered = [key for key in _UNANSWERED[self.runtime] if getattr(self, key) not in (None, ())]
         if unanswered:
-            raise ValueError(f"{self.runtime} says nothing about {', '.join(unanswered)}")
+            raise ValueError(f"{self.runtime} has no check for {', '.join(unanswered)}")
         return self
 
 
@@ -87,7 +86,7 @@ _UNANSWERED: Final = {
     "podman": ("mounts",),
     "enroot": ("storage_driver", "data_root", "rootless", "default_runtime", "mounts"),
 }
-"""Keys of ``containers`` that there is no question for."""
+"""Keys of ``containers`` without a check, by runtime."""
 
 SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "slurm.config")
 """Checks of every node of Slurm's roles, always."""
@@ -124,7 +123,7 @@ _ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi", "rdma")
 
 
 def asks(part: Slurm | Containers, key: str) -> bool:
-    """Whether the value of a key of ``slurm`` or ``containers`` asks for its check."""
+    """Whether the value of a key of ``slurm`` or ``containers`` requires its check."""
     value: Any = getattr(part, key)
     if key in _ONLY_TRUE:
         return bool(value)

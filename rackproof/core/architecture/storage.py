@@ -1,4 +1,4 @@
-"""File systems as their clients see them, and the check that answers for each key."""
+"""File systems as their clients see them, and the check of each key."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import Field, model_validator
 from rackproof.core.architecture.base import Claims, Model
 
 CLIENTS: Final = ("lustre", "beegfs", "gpfs", "wekafs")
-"""Parallel file systems whose client says how it is, by fstype. Ceph's cluster is asked itself."""
+"""Parallel file systems whose client reports its state, by fstype. Ceph reports cluster state instead."""
 
 TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs", "wekafs", "fuse.daos")
-"""Parallel file systems whose client says what it moves its data over."""
+"""Parallel file systems whose client reports its transport."""
 
 TELL_TARGETS: Final = ("lustre", "beegfs")
-"""Parallel file systems whose client lists the targets that it is connected to."""
+"""Parallel file systems whose client lists its connected targets."""
 
 
 _SHOWN: Final = ("noatime", "relatime", "nodiratime", "nodev", "noexec", "nosuid", "sync")
-"""Options of any mount that the kernel shows as they were given."""
+"""Options that the kernel shows unchanged for any mount."""
 _SHOWN_NFS: Final = ("vers", "proto", "hard", "soft", "nolock", "rsize", "wsize", "fsc", "sec")
 """Of an NFS mount. ``nconnect`` is not among them: only the mount that opened the connections shows it."""
 _KERNEL_CLIENTS: Final = ("ceph", "lustre")
@@ -35,7 +35,7 @@ def canonical(option: str) -> str:
 
 
 def shown_options(class_: str, fstype: str, transport: str | None, options: tuple[str, ...]) -> tuple[str, ...]:
-    """Options that the kernel must show once a storage is mounted with these; empty where its client decides alone."""
+    """Options that the kernel must show for a mount with ``options``; empty where the client's own form differs."""
     if class_ != "nfs":
         if class_ != "local" and not (fstype in _KERNEL_CLIENTS and options):
             return ()
@@ -53,14 +53,14 @@ class Storage(Model):
 
     class_: Literal["local", "nfs", "parallel", "object"] = Field(alias="class")
     mountpoint: str
-    """Of several mounts on a client (``mounts_per_client``) the k-th has its number behind it, from 1."""
+    """With ``mounts_per_client`` > 1, mount k (from 1) has the number k appended."""
     fstype: str
     """As /proc/mounts names it: ext4, nfs4, ceph …"""
     source: str
     """local: file-system label; nfs: exported path on the server; parallel: the file system's name."""
     server_role: str | None = None
     servers: tuple[str, ...] = ()
-    """Addresses that clients may mount from, for a server that no node of the inventory is."""
+    """Addresses that clients may mount from, for a server outside the inventory."""
     client_roles: tuple[str, ...] = ("gpu",)
     transport: Literal["tcp", "rdma"] | None = None
     port: int | None = None
@@ -68,7 +68,7 @@ class Storage(Model):
     """Mount options that are set. For NFS ``proto``, ``port`` and ``nconnect`` follow from ``transport``, ``port`` and
     ``connections``."""
     options_required: tuple[str, ...] = ()
-    """Options that the kernel must report in force. Without this key they follow from ``options`` and ``transport``."""
+    """Options that the kernel must report as active. Default: derived from ``options`` and ``transport``."""
     options_forbidden: tuple[str, ...] = ()
     connections: int | None = Field(default=None, ge=1, le=16)
     """nconnect."""
@@ -77,27 +77,27 @@ class Storage(Model):
     max_used_pct: float | None = Field(default=None, gt=0, lt=100)
     """Of the blocks; most file systems slow down long before they are full."""
     min_free_inodes: int | None = Field(default=None, ge=1)
-    """Files that can still be made."""
+    """Free inodes."""
     mounts_per_client: int | None = Field(default=None, ge=1)
     """Separate mounts of the same export on every client, one for each server address."""
     mounts_balance: int | None = Field(default=None, ge=0)
-    """By so many the mounts of two server addresses may differ, on one client."""
+    """How far the numbers of mounts of two server addresses may differ on one client."""
     stat_latency_ms: float | None = Field(default=None, gt=0)
     """Median of several statfs calls on an idle client, each of which asks the server."""
     read_ahead_kib: int | None = Field(default=None, ge=0)
     """KiB that the kernel reads ahead of a sequential reader."""
     max_retransmit_pct: float | None = Field(default=None, ge=0, lt=100)
-    """NFS: calls that were sent again since the mount, of all calls."""
+    """NFS: retransmitted calls since the mount, % of all calls."""
     max_timeouts: int | None = Field(default=None, ge=0)
-    """NFS: calls since the mount that the server did not answer in time after all retransmissions."""
+    """NFS: calls since the mount that timed out after all retransmissions."""
     local_cache: Literal["fscache"] | None = None
-    """NFS: what is read is kept on a local drive (option ``fsc``, and a cache that is active)."""
+    """NFS: reads are cached on a local drive (option ``fsc`` and an active cache)."""
     targets: int | None = Field(default=None, ge=1)
     """Parallel: data targets (OST, storage target) that every client must be connected to."""
     at_boot: bool | None = None
-    """True: the node mounts it by itself when it starts."""
+    """True: mounted at boot."""
     managed: bool = True
-    """False: an appliance; the deploys mount it and set nothing up behind it."""
+    """False: an appliance; deploys mount it and do not configure the server."""
     stat_timeout_s: float = Field(default=5.0, gt=0)
     """A mount that does not answer statfs within this many seconds is not usable."""
     note: str | None = None
@@ -118,18 +118,18 @@ class Storage(Model):
 
     @property
     def mountpoints(self) -> tuple[str, ...]:
-        """Where a client has it."""
+        """Mount points on a client."""
         count = self.mounts_per_client or 1
         return (self.mountpoint,) if count == 1 else tuple(f"{self.mountpoint}{k}" for k in range(1, count + 1))
 
     @property
     def tells_transport(self) -> bool:
-        """Whether a client can say what the data moves over; with others it is the file system's own business."""
+        """Whether the client reports its transport."""
         return self.class_ == "nfs" or (self.class_ == "parallel" and self.fstype in TELL_TRANSPORT)
 
     @property
     def tells_state(self) -> bool:
-        """Whether its client says how it is, beyond being mounted."""
+        """Whether the client reports its state, beyond being mounted."""
         return self.class_ == "parallel" and self.fstype in CLIENTS
 
     @property
@@ -157,7 +157,7 @@ def _nfs_set(key: str) -> Callable[[Storage], bool]:
 
 
 STORAGE_CHECKS: Final[dict[str, tuple[str, Callable[[Storage], bool]]]] = {
-    # key of a storage: check of every client, and whether what the key says asks for it
+    # key of a storage: check of every client, and whether the key's value requires it
     "mountpoint": ("mount.mounted", lambda storage: True),
     "source": ("mount.source", lambda storage: True),
     "options_required": ("mount.options", lambda storage: bool(storage.options_required or storage.options_forbidden)),

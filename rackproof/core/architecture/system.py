@@ -34,12 +34,12 @@ KernelEvent = Literal[
 
 
 class TimeSync(Model):
-    """One node serves the time, the others follow it."""
+    """One node serves the time; the others synchronise to it."""
 
     server_role: str | None = None
-    """Null: the site has time servers of its own, which the inventory or the nodes' own chrony.conf names."""
+    """Null: the site's own time servers, from the inventory or the nodes' chrony.conf."""
     max_offset_ms: float = Field(default=100.0, gt=0)
-    """The default is enough to line up the logs of different nodes."""
+    """The default is enough to correlate logs of several nodes."""
 
 
 class System(Model):
@@ -57,49 +57,48 @@ class System(Model):
     kernel: str | None = None
     """Release of the running kernel, ``6.8.0-51-generic``; ``*`` matches anything."""
     cmdline_required: tuple[Token, ...] = ()
-    """Arguments that the running kernel was started with: ``iommu=pt``."""
+    """Required arguments of the running kernel: ``iommu=pt``."""
     cmdline_forbidden: tuple[Token, ...] = ()
-    """Arguments that it must not have been started with; a name alone means every value of it."""
+    """Forbidden kernel arguments; a name alone covers every value."""
     modules: tuple[Module, ...] = ()
     """Kernel modules that must be loaded, or built in."""
     modules_forbidden: tuple[Module, ...] = ()
     """Kernel modules that must be neither loaded nor built in: ``nouveau``."""
     dkms: tuple[Module, ...] = ()
-    """Names of DKMS modules that must be installed for the running kernel. Set by what builds them: a version set, or
-    the GPU driver; of others it is checked only."""
+    """DKMS modules that must be installed for the running kernel. Installed by a version set or the GPU driver; others
+    are only checked."""
     secure_boot: bool | None = None
     holds: tuple[Package, ...] = ()
-    """Packages that the package manager must not change: installed by whatever brings them, and held at the end."""
+    """Packages to hold once they are installed."""
     package_versions: dict[Package, str] | None = Field(default=None, min_length=1)
-    """Package: version, to the last digit, or with ``*`` for anything. Set by a version set; without one it is checked
-    only."""
+    """Package: exact version, or with ``*`` as wildcard. Installed by a version set; without one only checked."""
     version_set: Literal[True] | None = None
     """Every package of the version set that the inventory names (``versions_lock``) is installed at exactly its
     version and held, and the locked kernel runs."""
     files: dict[File, Sha256] | None = Field(default=None, min_length=1)
-    """Path: sha256 of what the file must contain. Set by a version set's ``files``; of others it is checked only."""
+    """Path: sha256 of the content. Placed by a version set's ``files``; others are only checked."""
     kernel_log: tuple[KernelEvent, ...] = ()
     """Kinds of messages that the kernel must not have printed since it started."""
     swap: bool | None = None
     """Whether there is swap space."""
     clock_source: str | None = None
-    """``tsc``: everything slower costs a system call for each look at the clock."""
+    """``tsc``: other sources need a system call to read the clock."""
     mitigations: Literal["active", "off"] | None = None
-    """``active``: no weakness of the processors is open; ``off``: the kernel was started with ``mitigations=off``."""
+    """``active``: no CPU vulnerability is unmitigated; ``off``: booted with ``mitigations=off``."""
     hugepages: dict[int, int] | None = Field(default=None, min_length=1)
-    """Size in KiB: how many pages of it are reserved."""
+    """Page size in KiB: number of reserved pages."""
     irqbalance: bool | None = None
-    """Whether the daemon runs that moves interrupts between processors."""
+    """Whether the irqbalance daemon runs."""
     tuned_profile: str | None = None
     limits: Limits | None = None
     """Open files, processes and stack of logins and services."""
     users: tuple[User, ...] = ()
     irq_affinity: Literal["local"] | None = None
-    """``local``: interrupts of network cards come in on processors of their NUMA node. Needs ``irqbalance: false``."""
+    """``local``: interrupts of NICs are pinned to CPUs of their NUMA node. Needs ``irqbalance: false``."""
     cmdline_next_boot: Literal[True] | None = None
-    """The boot loader starts every kernel with the arguments that the running one has: none waits for a reboot."""
+    """Kernel arguments in the boot loader equal the running kernel's."""
     reboot_pending: Literal[False] | None = None
-    """Nothing waits for a reboot: no change of the kit's, no package, no installed kernel that was promised."""
+    """No change of the kit, package or kernel waits for a reboot."""
 
     @field_validator("users")
     @classmethod
@@ -107,7 +106,7 @@ class System(Model):
         for attribute in ("name", "uid"):
             values = [value for user in users if (value := getattr(user, attribute)) is not None]
             if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"{attribute} {twice} is there twice")
+                raise ValueError(f"duplicate {attribute} {twice}")
         return users
 
     @model_validator(mode="after")
@@ -118,7 +117,7 @@ class System(Model):
 
 
 class Tools(Model):
-    """Benchmark programs on every node: package and the program that proves it."""
+    """Benchmark programs of every node, and their packages."""
 
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
@@ -148,4 +147,4 @@ SYSTEM_CHECKS: Final = {
     "cmdline_next_boot": "os.next_boot",
     "reboot_pending": "os.reboot_pending",
 }
-"""Key of ``system`` whose value is asked for on every node where it is set: check."""
+"""Key of ``system``: check of every node."""

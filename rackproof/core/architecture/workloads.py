@@ -1,6 +1,6 @@
-"""What the sizing model needs to know: what a job asks for, and what every stage between disk and GPU can give.
+"""Inputs of the sizing model: demand of a job, and capacity of every stage between disk and GPU.
 
-Figures carry their unit and source; ``null`` is an unpublished figure, and the model says what depends on it.
+Figures carry their unit and source; ``null`` is an unpublished figure; the model lists the answers that it affects.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Time = Annotated[Figure, AfterValidator(_measured_in("s", "a unit of time: ns, u
 
 class WorkloadKind(StrEnum):
     TRAINING = "training"
-    """Closed loop: a slower storage slows the job, and no request waits for a single read."""
+    """Closed loop: slower storage slows the job."""
     INFERENCE = "inference"
-    """Open loop: requests arrive whatever the storage does, and a user waits for every one."""
+    """Open loop: requests arrive independently of the storage, and users wait for them."""
 
 
 class Workload(Model):
@@ -47,7 +47,7 @@ class Workload(Model):
     sample_size: Size
     """Bytes of one sample as stored."""
     rate_per_gpu: Rate
-    """Samples a second that one GPU takes when nothing holds it up."""
+    """Samples/s of one GPU that does not wait for data."""
     batch_per_gpu: int | None = Field(default=None, ge=1)
     precision: str | None = None
     cpu_time_per_sample: Time | None = None
@@ -58,7 +58,7 @@ class Workload(Model):
     """Bytes of the whole data set."""
     epochs: int | None = Field(default=None, ge=1)
     files_per_sample: float | None = Field(default=None, gt=0)
-    """1 where every sample is a file of its own, 2 with a tag file beside it, nearly 0 for records."""
+    """1: one file per sample; 2: with a tag file; near 0: record files."""
     checkpoint: Size | None = None
     """Bytes of one checkpoint of the whole job."""
     checkpoint_interval: Time | None = None
@@ -66,7 +66,7 @@ class Workload(Model):
 
 
 class StorageUnit(Model):
-    """The unit that a storage grows by: a chassis, a server, a brick."""
+    """Unit of storage expansion: a chassis, a server, a brick."""
 
     title: Sentence
     count: int = Field(default=1, ge=1)
@@ -77,9 +77,9 @@ class StorageUnit(Model):
     write: Bandwidth | None = None
     read_iops: Rate | None = None
     opens: Rate | None = None
-    """Files that one unit opens in a second; asked for only where samples are files."""
+    """Files/s that one unit opens; used only where samples are files."""
     unloaded_latency: Time | None = None
-    """Of one read with nothing else going on."""
+    """Of one read on an idle storage."""
     loaded_latency: Time | None = None
     """Of one read at the planned load; null: estimated from the unloaded one."""
     cache: Size | None = None
@@ -107,7 +107,7 @@ class Sizing(Model):
     """The system that the workloads run on."""
 
     storage: Identifier | None = None
-    """Which entry of ``storage:`` feeds the workloads; null where there is one shared storage only."""
+    """Entry of ``storage:`` that feeds the workloads; may be null with only one shared storage."""
     nodes: int = Field(ge=1)
     gpus_per_node: int = Field(ge=1)
     cores_per_node: int | None = Field(default=None, ge=1)
@@ -120,16 +120,16 @@ class Sizing(Model):
     port_rate: Bandwidth
     """Line rate of one of them."""
     port_efficiency: float = Field(default=0.94, gt=0, le=1)
-    """What of the line rate reaches the application: 0.94 TCP, 0.96 RDMA."""
+    """Share of the line rate that reaches the application: 0.94 TCP, 0.96 RDMA."""
     connections_per_node: int | None = Field(default=None, ge=1)
     """Mounts times nconnect."""
     connections_used: int | None = Field(default=None, ge=1)
-    """So many of them carry data at a time (a rank reads through one mount only); null: all."""
+    """Connections in use at a time (a rank reads through one mount only); null: all."""
     connection_rate: Bandwidth | None = None
-    """That one connection to the storage reaches."""
+    """Bandwidth of one connection to the storage."""
     connection_slots: int | None = Field(default=None, ge=1)
     """Requests that one connection may have outstanding."""
     share_of_dataset: float = Field(default=1.0, gt=0, le=1)
-    """What one node touches of the data set over the epochs: 1 where every epoch is shuffled over all nodes."""
+    """Share of the data set that one node reads over all epochs: 1 where each epoch is shuffled over all nodes."""
     unit: StorageUnit
     ceilings: Ceilings = Ceilings()

@@ -101,7 +101,7 @@ class _Promises:
             return f"was checked against another architecture, which did not record its {result.reads}; validate again"
         if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
             return None
-        if _same(result.expected, promised, value_at(self._architecture, result.reads, said_only=True)):
+        if _same(result.expected, promised, value_at(self._architecture, result.reads, stated_only=True)):
             return None
         return (
             f"was checked against {result.reads} = {_short(result.expected)},"

@@ -61,7 +61,7 @@ def test_names_are_sets_or_lists_in_their_own_order() -> None:
     [
         ({"ports": "mlx5_[0-2]"}, "ports names 3 of 2 ports"),
         ({"ports": ["mlx5_0", "mlx5_0"]}, "names a port twice"),
-        ({"ports": "mlx5_[0-"}, "no set of names"),
+        ({"ports": "mlx5_[0-"}, "invalid node set"),
         ({"interfaces": ["rail0"]}, "interfaces names 1 of 2 ports"),
         ({"slots": ["1a:00.0", "1b:00.0"]}, "pattern"),
         ({"numa_nodes": [0, 0, 1]}, "numa_nodes names 3 of 2 ports"),

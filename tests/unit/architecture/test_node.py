@@ -53,11 +53,11 @@ def test_limits_of_a_service_that_no_role_expects_would_never_be_looked_at(arch:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"limits": {}}, "says nothing"),
+        ({"limits": {}}, "is empty"),
         ({"limits": {"nofile": "unlimited"}}, "valid integer"),
         ({"irq_affinity": "local"}, "needs irqbalance: false"),
-        ({"users": [{"name": "a"}, {"name": "a"}]}, "name a is there twice"),
-        ({"users": [{"name": "a", "uid": 2000}, {"name": "b", "uid": 2000}]}, "uid 2000 is there twice"),
+        ({"users": [{"name": "a"}, {"name": "a"}]}, "duplicate name a"),
+        ({"users": [{"name": "a", "uid": 2000}, {"name": "b", "uid": 2000}]}, "duplicate uid 2000"),
         ({"users": [{"name": "root", "uid": 0}]}, "greater than or equal to 1000"),
     ],
 )

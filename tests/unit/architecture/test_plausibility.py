@@ -160,10 +160,10 @@ class TestBarsThatCannotBeMissed:
             ({"reduce": "max", "pass": RANGE}, "reduce: 'range' is about each, their median or their sum, not 'max'"),
             ({"reduce": "min", "pass": RANGE}, "reduce: 'range' is about each, their median or their sum, not 'min'"),
             ({"statistic": "max", "pass": bar(9, op="eq")}, "statistic: 'max' of storage.read_bandwidth judges the"),
-            ({"reduce": "max", "pass": bar(9, op="eq")}, "reduce: 'max' of storage.read_bandwidth judges the best"),
+            ({"reduce": "max", "pass": bar(9, op="eq")}, "reduce: 'max' of storage.read_bandwidth judges only the"),
             (
                 LATENCY | {"reduce": "min", "pass": bar(9, "us", op="eq")},
-                "reduce: 'min' of storage.random_read_latency judges the best member only",
+                "reduce: 'min' of storage.random_read_latency judges only the best member",
             ),
         ],
     )
@@ -270,8 +270,8 @@ class TestCurvesAndOutliers:
         [
             ({"baseline": 3}, "baseline: 3 is none of the points"),
             ({"points": [1, 4, 2]}, "points.2: expected more than 4, actual 2"),
-            ({"points": [1, 2], "r2_min": 0.9}, "a line through two points fits always"),
-            ({"efficiency_min": None}, "asks nothing"),
+            ({"points": [1, 2], "r2_min": 0.9}, "two points always fit a line"),
+            ({"efficiency_min": None}, "has no requirement"),
             ({"over": "gpus"}, "has no label 'gpus'"),
             ({"metric": "storage.random_read_latency"}, "is measured for node, not for rack"),
             ({"source": "them"}, "unknown source 'them'"),
@@ -330,8 +330,8 @@ class TestLevelsAndAlternatives:
         assert any("criteria.0.any_of.0.pass.unit" in text for text in complaints)
 
 
-def test_gpus_of_no_role_are_looked_at_by_nobody() -> None:
+def test_gpus_of_no_role_are_not_checked_are_a_problem() -> None:
     gpu = {"count": 8, "model": "NVIDIA H200", "memory_mib": 143771}
     roles = {"compute": {"count": {"min": 1}}}
-    assert any(problem.startswith("gpu: is about nodes of the role gpu") for problem in wrong(gpu=gpu, roles=roles))
+    assert any(problem.startswith("gpu: there is no role gpu") for problem in wrong(gpu=gpu, roles=roles))
     assert not [problem for problem in wrong(gpu=gpu | {"count": 0}, roles=roles) if problem.startswith("gpu: ")]
