@@ -44,12 +44,12 @@ def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
             return issubclass(builtin, Exception)
         return any(is_exception(base) for bases, _ in classes.get(name, ()) for base in bases)
 
-    found = {
+    names = {
         name: [(bases, module) for bases, module in defined if any(map(is_exception, bases))]
         for name, defined in classes.items()
         if not name.startswith("_")
     }
-    return {name: defined for name, defined in found.items() if defined}
+    return {name: defined for name, defined in names.items() if defined}
 
 
 def test_the_tree_names_every_exception_and_its_parent() -> None:
@@ -59,7 +59,7 @@ def test_the_tree_names_every_exception_and_its_parent() -> None:
 
 
 def test_no_two_exceptions_share_a_name() -> None:
-    assert {name: found for name, found in exceptions().items() if len(found) > 1} == {}
+    assert {name: places for name, places in exceptions().items() if len(places) > 1} == {}
 
 
 def test_every_exception_is_one_that_the_commands_report() -> None:

@@ -133,10 +133,10 @@ def test_a_question_that_was_not_recorded_fails_its_node_and_is_named(recorded: 
     results = {c: r for c, r in one.results.items() if "dark" not in c}
     write_recordings(tmp_path / "rec", [replace(one, results=results), *recordings[1:]])
     done = pyinfra(tmp_path, "--dry", "@recording/rec", str(recorded / "deploy.py"))
-    said = done.stdout + done.stderr
-    assert re.search(r"\[gpu-01\] +not in the recording: sh -c", said)
-    assert "dark %s" in said
-    assert "could not load fact" in said
+    output = done.stdout + done.stderr
+    assert re.search(r"\[gpu-01\] +not in the recording: sh -c", output)
+    assert "dark %s" in output
+    assert "could not load fact" in output
 
 
 @pytest.mark.parametrize(("deploy", "host"), [("deploy.py", "gpu-01"), ("put.py", "storage-01")])
@@ -193,8 +193,8 @@ def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
 
     def answer(node: str, command: str) -> CommandResult:
         asked = shlex.split(command)[-1]
-        found: list[str] = next((lines for words, lines in responses[node].items() if words in asked), [])
-        return said(node, command, "".join(f"{line}\n" for line in found))
+        lines: list[str] = next((lines for words, lines in responses[node].items() if words in asked), [])
+        return said(node, command, "".join(f"{line}\n" for line in lines))
 
     fleet: Any = FakeFleet(Rack("inv.py", nodes), answer)
     readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=10) for node in nodes}
@@ -249,10 +249,10 @@ def ran(monkeypatch: pytest.MonkeyPatch, context: Context, *arguments: str) -> t
 
 def test_what_the_checks_ask_is_recorded_node_by_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = context_of(*(Shell(node.name) for node in NODES))
-    status, said = ran(monkeypatch, context, "all")
+    status, output = ran(monkeypatch, context, "all")
     assert status == 0
-    assert said.splitlines()[:3] == ["gpu-01: 2 commands", "gpu-02: 2 commands", "storage-01: 3 commands"]
-    assert said.endswith("3 recordings in rec\n")
+    assert output.splitlines()[:3] == ["gpu-01: 2 commands", "gpu-02: 2 commands", "storage-01: 3 commands"]
+    assert output.endswith("3 recordings in rec\n")
     assert [list(recording.results) for recording in read_folder(here / "rec")] == [
         ["echo one", "echo one two"],
         ["echo one", "echo one two"],
@@ -264,16 +264,16 @@ def test_what_the_checks_ask_is_recorded_node_by_node(here: Path, monkeypatch: p
 def test_a_nodeset_is_a_part(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = context_of(*(Shell(node.name) for node in NODES))
     assert ran(monkeypatch, context, "gpu-[01-02]", "--deploy", "deploy.py")[0] == 0
-    found = read_folder(here / "rec")
-    assert [(recording.node.name, len(recording.results)) for recording in found] == [("gpu-01", 4), ("gpu-02", 4)]
+    recording = read_folder(here / "rec")
+    assert [(recording.node.name, len(recording.results)) for recording in recording] == [("gpu-01", 4), ("gpu-02", 4)]
 
 
 def test_nodes_that_do_not_answer_are_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = context_of(Unreachable("gpu-01"), Shell("gpu-02"), Shell("storage-01"))
-    status, said = ran(monkeypatch, context, "gpu")
+    status, output = ran(monkeypatch, context, "gpu")
     assert status == 2
-    assert "gpu-01: 0 commands, no connection within 20 s\n" in said
-    assert "not, or not completely, recorded: gpu-01\n" in said
+    assert "gpu-01: 0 commands, no connection within 20 s\n" in output
+    assert "not, or not completely, recorded: gpu-01\n" in output
     assert [recording.node.name for recording in read_folder(here / "rec")] == ["gpu-02"]
 
 

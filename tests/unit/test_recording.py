@@ -186,11 +186,11 @@ def test_the_file_has_its_format_and_origin() -> None:
 def test_a_folder_comes_back_as_it_was_written(tmp_path: Path) -> None:
     recordings = [Recording(Node(f"gpu-{k:02d}", ("gpu",)), by_command([ENDED])) for k in (1, 2)]
     assert [path.name for path in write_recordings(tmp_path / "a" / "b", recordings)] == ["gpu-01.json", "gpu-02.json"]
-    found = read_folder(tmp_path / "a" / "b")
-    assert [recording.node for recording in found] == [recording.node for recording in recordings]
-    assert found[0].rackproof == __version__
-    assert found[0].recorded is not None
-    assert found[0].recorded.endswith("Z")
+    recording = read_folder(tmp_path / "a" / "b")
+    assert [recording.node for recording in recording] == [recording.node for recording in recordings]
+    assert recording[0].rackproof == __version__
+    assert recording[0].recorded is not None
+    assert recording[0].recorded.endswith("Z")
 
 
 def test_a_large_recording_is_compressed_and_the_same_twice(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ def judge(*arguments: str) -> Result:
 def answer(*arguments: str) -> dict[str, Any]:
     result = judge(*arguments, "--json")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
-    assert result.exit_code == found["exit_status"]
-    return found
+    document: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    assert result.exit_code == document["exit_status"]
+    return document
 
 
 def test_judging_twice_gives_the_same_bytes(here: Path) -> None:
@@ -94,8 +94,8 @@ def test_evidence_that_was_changed_makes_the_run_invalid(here: Path, position: i
     lines = (folder / EVIDENCE).read_text().splitlines()
     lines[position] = lines[position].replace("60.0", "90.0").replace('"outcome":"passed"', '"outcome":"failed"')
     (folder / EVIDENCE).write_text("\n".join(lines) + "\n")
-    found = answer("a")
-    assert found["outcome"] == "INCOMPLETE"
+    document = answer("a")
+    assert document["outcome"] == "INCOMPLETE"
     verdicts = {v["id"]: v for v in json.loads((folder / "verdicts.json").read_text())["verdicts"]}
     assert verdicts["run.evidence"]["status"] == "INVALID"
     assert verdicts["run.evidence"]["message"].startswith(f"record {position} was changed after it was written")

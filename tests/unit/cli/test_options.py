@@ -16,9 +16,9 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
     if isinstance(command, click.Group):
         context = click.Context(command)
         for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found is not None
-            yield from commands(found, f"{name} {sub}".strip())
+            subcommand = command.get_command(context, sub)
+            assert subcommand is not None
+            yield from commands(subcommand, f"{name} {sub}".strip())
 
 
 LIMITED = [

@@ -40,9 +40,9 @@ def judged(here: Path) -> tuple[str, list[str]]:
     folder = here / "reports/a"
     assert (folder / "certificate.html").stat().st_size > 0
     document = json.loads((folder / "certificate.json").read_text())
-    found = [v for v in document["verdicts"] if v["id"] == "run.evidence"]
-    assert all((v["status"], v["required"]) == ("INVALID", True) for v in found)
-    return document["outcome"], [v["message"] for v in found]
+    verdicts = [v for v in document["verdicts"] if v["id"] == "run.evidence"]
+    assert all((v["status"], v["required"]) == ("INVALID", True) for v in verdicts)
+    return document["outcome"], [v["message"] for v in verdicts]
 
 
 def test_a_run_with_all_its_outputs_is_certified(here: Path) -> None:

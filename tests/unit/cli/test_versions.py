@@ -36,8 +36,8 @@ def test_a_contradiction_ends_with_1_and_is_not_locked(tmp_path: Path) -> None:
 
 def test_every_package_key_and_file_of_a_set_is_listed() -> None:
     items = merged(of_versions(example()))
-    assert [each.kind for each in items if each.kind != "package"] == ["repository", "repository", "key", "key"]
-    named = {each.name: each for each in items if each.kind == "package"}
+    assert [item.kind for item in items if item.kind != "package"] == ["repository", "repository", "key", "key"]
+    named = {item.name: item for item in items if item.kind == "package"}
     assert named["libnccl2"].version == "2.30.4-1+cuda13.0"
     assert named["libnccl2"].url == "https://vendor.example/cuda"
 
@@ -49,8 +49,8 @@ def test_urls_of_inputs_are_listed_with_their_digest_and_without_secrets() -> No
         "nothing": {"url": ""},
         "images": ["registry.example/nccl:1"],
     }
-    found = {(each.kind, each.url or each.name, each.sha256) for each in of_inputs(plain, "storage_clients")}
-    assert found == {
+    downloads = {(each.kind, each.url or each.name, each.sha256) for each in of_inputs(plain, "storage_clients")}
+    assert downloads == {
         ("file", "https://host.example/install", "c" * 64),
         ("repository", "https://r.example/apt", ""),
         ("key", "https://r.example/key", "d" * 64),

@@ -109,9 +109,9 @@ def test_nodes_that_are_alike_become_a_locked_set(lock: Any) -> None:
     done, out = lock({"gpu-01": answer(), "gpu-02": answer()})
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1] == f"{out}: locked, from gpu-[01-02]"
-    found = read_versions(out.read_text(), str(out))
-    require_locked(found, str(out))
-    components = found.platforms["ubuntu-24.04"].components
+    versions = read_versions(out.read_text(), str(out))
+    require_locked(versions, str(out))
+    components = versions.platforms["ubuntu-24.04"].components
     assert components.kernel is not None
     assert components.kernel.version == KERNEL
     assert components.driver is not None
@@ -121,7 +121,9 @@ def test_nodes_that_are_alike_become_a_locked_set(lock: Any) -> None:
     assert components.driver.repository == "cuda"  # where the draft has it from
     assert components.nccl is not None
     assert components.nccl.packages == {"libnccl2": "2.30.4-1+cuda13.0"}
-    assert [(each.psid, each.version) for each in components.nic_firmware] == [("MT_0000000838", "28.43.2026")]
+    assert [(firmware.psid, firmware.version) for firmware in components.nic_firmware] == [
+        ("MT_0000000838", "28.43.2026")
+    ]
     assert "bash" not in out.read_text()
     assert "535" not in out.read_text()  # removed, its configuration stayed
 
@@ -175,7 +177,7 @@ def test_another_kernel_is_a_difference() -> None:
     odd = parse_installed_versions(answer(kernel="6.8.0-90-generic"))
     captures = {"a": parse_installed_versions(answer()), "b": parse_installed_versions(answer()), "c": odd}
     assert ("c", "kernel", "6.8.0-90-generic", KERNEL) in {
-        (each.node, each.what, each.actual, each.others) for each in differing(captures)
+        (difference.node, difference.what, difference.actual, difference.others) for difference in differing(captures)
     }
 
 

@@ -14,20 +14,20 @@ from tests.unit.selftest.small import FAULT, GOOD, material, tried, write
 
 
 def test_a_good_check_with_a_fault_is_good(tmp_path: Path) -> None:
-    found = tried(tmp_path)
-    assert complaints(found) == []
-    assert found.good
-    assert detection_table(found)[1].split() == ["port-lost", "port.count", "port.count"]
-    assert summary(found)[:2] == ["1 of 1 faults caught by the expected check", "1 of 1 checks have a fault"]
-    assert found.healthy_runs == 4
-    assert json.loads(json.dumps(as_json(found)))["good"] is True
+    detection = tried(tmp_path)
+    assert complaints(detection) == []
+    assert detection.good
+    assert detection_table(detection)[1].split() == ["port-lost", "port.count", "port.count"]
+    assert summary(detection)[:2] == ["1 of 1 faults caught by the expected check", "1 of 1 checks have a fault"]
+    assert detection.healthy_runs == 4
+    assert json.loads(json.dumps(as_json(detection)))["good"] is True
 
 
 def test_a_check_that_cannot_fail_is_found(tmp_path: Path) -> None:
-    found = tried(tmp_path, validator=GOOD.replace("expect(int(words[0]), 8", "expect(8, 8"))
-    assert not found.good
-    assert complaints(found) == ["missed: port-lost on small: port.count: expected failed, actual passed"]
-    assert "MISSED" in detection_table(found)[1]
+    detection = tried(tmp_path, validator=GOOD.replace("expect(int(words[0]), 8", "expect(8, 8"))
+    assert not detection.good
+    assert complaints(detection) == ["missed: port-lost on small: port.count: expected failed, actual passed"]
+    assert "MISSED" in detection_table(detection)[1]
 
 
 def test_a_check_that_takes_no_answer_for_a_good_one_is_found(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_a_check_that_fails_on_a_mere_warning_is_found(tmp_path: Path) -> None:
 
 def test_a_check_without_a_fault_is_found(tmp_path: Path) -> None:
     second = GOOD + GOOD.split("\n\n", 1)[1].replace("port.count", "port.speed").replace("test_ports", "test_speed")
-    found = tried(tmp_path, validator=second)
-    assert found.untried == ["port.speed"]
-    assert "no fault: port.speed: nothing in the catalogue makes it fail" in complaints(found)
-    assert not found.good
+    detection = tried(tmp_path, validator=second)
+    assert detection.untried == ["port.speed"]
+    assert "no fault: port.speed: nothing in the catalogue makes it fail" in complaints(detection)
+    assert not detection.good
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,20 @@ def test_a_check_without_a_fault_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_that_proves_nothing_is_found(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    found = tried(tmp_path, faults=FAULT.replace(old, new))
-    assert complaints(found)[0].startswith(f"missed: port-lost on small: {problem}")
-    assert not found.good
+    detection = tried(tmp_path, faults=FAULT.replace(old, new))
+    assert complaints(detection)[0].startswith(f"missed: port-lost on small: {problem}")
+    assert not detection.good
 
 
 def test_an_alarm_on_a_healthy_rack_is_found_and_its_fault_proves_nothing(tmp_path: Path) -> None:
-    found = tried(
+    detection = tried(
         tmp_path, answers='- {match: count, stdout: "ports 9 of n1\\n"}\n', faults=FAULT.replace("ports 8", "ports 9")
     )
-    assert [alarm.moment for alarm in found.alarms] == [None, None]
+    assert [alarm.moment for alarm in detection.alarms] == [None, None]
     assert "false alarm: port.count on n[1-2] of small (2 times): failed: ports: expected 8, actual 9" in complaints(
-        found
+        detection
     )
-    assert "does not pass on the healthy rack" in found.missed[0].problem
+    assert "does not pass on the healthy rack" in detection.missed[0].problem
 
 
 def test_an_alarm_at_another_moment_is_found(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_an_alarm_at_another_moment_is_found(tmp_path: Path) -> None:
         def test_ports(host):
             expect(read(host, "nvidia-smi -q"), "<gpu_temp>30 C<\\n")
     """
-    found = tried(tmp_path, validator=hot, answers='- {match: nvidia-smi, stdout: "<gpu_temp>30 C<\\n"}\n')
-    assert {alarm.moment for alarm in found.alarms} & {0, 1, 2}
+    detection = tried(tmp_path, validator=hot, answers='- {match: nvidia-smi, stdout: "<gpu_temp>30 C<\\n"}\n')
+    assert {alarm.moment for alarm in detection.alarms} & {0, 1, 2}
 
 
 def test_an_unknown_check_is_refused_with_a_suggestion(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def test_edits_of_the_output(change: dict[str, Any], expected: str) -> None:
 
 def test_another_answer_replaces_what_it_names() -> None:
     lost = CommandResult("n", "tool --x", None, error="not in the recording")
-    said = Change(command="tool", stdout="x\n")
-    assert (said(GOOD).rc, said(GOOD).text) == (0, "x\n")
-    assert (said(lost).rc, said(lost).text, said(lost).error) == (0, "x\n", None)
+    change = Change(command="tool", stdout="x\n")
+    assert (change(GOOD).rc, change(GOOD).text) == (0, "x\n")
+    assert (change(lost).rc, change(lost).text, change(lost).error) == (0, "x\n", None)
     ended = Change(command="tool", rc=3, stderr="no\n")(GOOD)
     assert (ended.rc, ended.text, ended.stderr) == (3, TEXT, b"no\n")
     gone = Change(command="tool", error="connection lost")(GOOD)

@@ -16,22 +16,22 @@ def material() -> Material:
 
 
 @pytest.fixture(scope="module")
-def found(material: Material) -> Detection:
+def detection(material: Material) -> Detection:
     return detect(material)
 
 
-def test_every_fault_is_caught_by_its_check_and_nothing_else_is_wrong(found: Detection) -> None:
-    assert complaints(found) == []
-    assert found.good
+def test_every_fault_is_caught_by_its_check_and_nothing_else_is_wrong(detection: Detection) -> None:
+    assert complaints(detection) == []
+    assert detection.good
 
 
-def test_every_check_has_a_fault(found: Detection) -> None:
-    assert found.untried == []
+def test_every_check_has_a_fault(detection: Detection) -> None:
+    assert detection.untried == []
 
 
-def test_healthy_racks_give_no_alarm_in_fifty_runs_each(found: Detection) -> None:
-    assert found.alarms == []
-    assert found.healthy_runs == len(racks_below(DATA)) * (1 + HEALTHY_RUNS)
+def test_healthy_racks_give_no_alarm_in_fifty_runs_each(detection: Detection) -> None:
+    assert detection.alarms == []
+    assert detection.healthy_runs == len(racks_below(DATA)) * (1 + HEALTHY_RUNS)
     assert HEALTHY_RUNS >= 50
 
 
@@ -42,5 +42,5 @@ def test_every_check_is_asked_somewhere_on_a_healthy_rack(material: Material) ->
     assert set(material.validators) - asked == set()
 
 
-def test_damages_were_really_tried(found: Detection) -> None:
-    assert found.damaged > 10 * len(found.checks)
+def test_damages_were_really_tried(detection: Detection) -> None:
+    assert detection.damaged > 10 * len(detection.checks)

@@ -20,8 +20,8 @@ def small(tmp_path: Path) -> Path:
 def test_the_first_entry_that_matches_answers(small: Path) -> None:
     (small / "n1" / "a.yaml").write_text('- {match: count --all, stdout: "all\\n", stderr: "w\\n", rc: 4}\n')
     reader = open_written(small).readers["n1"]
-    found = reader.read("count --all --ports")
-    assert (found.rc, found.text, found.stderr) == (4, "all\n", b"w\n")
+    answer = reader.read("count --all --ports")
+    assert (answer.rc, answer.text, answer.stderr) == (4, "all\n", b"w\n")
     assert reader.read("count --ports").text == "ports 8 of n1\n"
 
 
@@ -35,8 +35,8 @@ def test_a_node_like_another_answers_in_its_own_name_or_for_itself(small: Path) 
 
 
 def test_what_is_not_written_is_not_installed(small: Path) -> None:
-    found = open_written(small).readers["n1"].read("ibstat -p")
-    assert (found.rc, found.stdout, found.stderr) == (127, b"", b"sh: 1: ibstat: not found\n")
+    answer = open_written(small).readers["n1"].read("ibstat -p")
+    assert (answer.rc, answer.stdout, answer.stderr) == (127, b"", b"sh: 1: ibstat: not found\n")
 
 
 def test_an_answer_in_a_file_keeps_its_bytes(small: Path) -> None:
