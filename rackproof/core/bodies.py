@@ -1,4 +1,4 @@
-"""Whether the body of a record is what its kind says, so that everything behind the reader can rely on it."""
+"""Validation of record bodies against the model of their kind."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class StageBody(Frozen):
 
 
 class StageEnd(StageBody):
-    """Of a stage that has ended one knows how long it took."""
+    """End of a stage; its duration is required."""
 
     elapsed_s: float
 
 
 class StepBody(Frozen):
-    """A step of the benchmarks is over."""
+    """End of a benchmark step."""
 
     step: str
     status: Literal["done", "failed", "partial"]
@@ -60,7 +60,7 @@ MODELS: Mapping[Kind, type[BaseModel]] = {
 
 
 def fault(record: Record) -> str | None:
-    """Why the body is not what the record's kind needs, in one line; None where it is."""
+    """Why the body is invalid for the record's kind, in one line; None: valid."""
     model = MODELS[record.kind]
     if record.kind is Kind.STAGE and record.body.get("event") == "end":
         model = StageEnd

@@ -29,13 +29,13 @@ from rackproof.core.units import UnitError, convert
 from rackproof.core.verdict import Judgement, Verdict
 
 _ROUNDING = 1e-9
-"""Of the noise: a difference that is exactly as large still is after a conversion between units."""
+"""Relative tolerance of the noise limit for unit conversions."""
 
 Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Question(NamedTuple):
-    """Which measurements a criterion, a curve or an outlier looks at."""
+    """Selects the measurements of a criterion, a curve or an outlier."""
 
     id: str
     required: bool
@@ -99,7 +99,7 @@ def _question(id_: str, entry: Named, metric: str, scope: Scope, where: Mapping[
 
 
 def _circumstances(one: RunInfo, other: RunInfo) -> Iterator[str]:
-    """What a reader must know before believing a difference between numbers."""
+    """Differences between the runs that may explain differences between numbers."""
     for what, before, after in (
         ("made for", one.architecture, other.architecture),
         ("architecture sha256", one.architecture_sha256[:12], other.architecture_sha256[:12]),
@@ -152,7 +152,7 @@ def _measurements(records: Iterable[Record]) -> Iterator[Measurement]:
 
 
 def latest(measurements: Iterable[Measurement]) -> dict[Key, Measurement]:
-    """By the rule of ``judging.select``: the latest with samples counts, one without replaces none that has some."""
+    """The latest measurement with samples, as in ``judging.select``; without any, the latest."""
     latest_by_key: dict[Key, Measurement] = {}
     for measurement in measurements:
         key = (
@@ -192,7 +192,7 @@ def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: fl
 
 
 def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
-    """In the metric's own unit, or none and why."""
+    """Samples in the metric's unit, or none and why."""
     if measurement is None:
         return (), "not in the evidence"
     if not measurement.samples:
@@ -237,7 +237,7 @@ def _percent(part: float, whole: float) -> float | None:
 
 
 def _otherwise(old: Measurement, new: Measurement, run: str, other: str) -> Iterator[str]:
-    """Conditions that differ. Commands name a folder of their run, which is no difference."""
+    """Conditions that differ, apart from run names in commands."""
     before, after = dict(_flat("", old.conditions)), dict(_flat("", new.conditions))
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key, "not said"), after.get(key, "not said")

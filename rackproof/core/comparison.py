@@ -1,4 +1,4 @@
-"""What a comparison of two runs says: numbers, verdicts, and what they amount to. See ``compare``."""
+"""Result of a comparison of two runs: numbers, verdicts, exit status. See ``compare``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NumberChange(Frozen):
     members: tuple[str, ...]
     labels: dict[str, str]
     criteria: tuple[str, ...]
-    """Ids of the criteria, curves and outliers that look at it, also of those that make a value of several numbers."""
+    """Ids of the criteria, curves and outliers that use it, including derived ones."""
     required: bool
     """One of them is required."""
     change: Change
@@ -55,7 +55,7 @@ class NumberChange(Frozen):
     remark: str = ""
     """Why it cannot be compared, or why its noise is not known."""
     otherwise: tuple[str, ...] = ()
-    """What of the conditions differs: ``workload.runtime_s: 5, then 60``."""
+    """Conditions that differ: ``workload.runtime_s: 5, then 60``."""
 
     @property
     def subject(self) -> str:
@@ -63,7 +63,7 @@ class NumberChange(Frozen):
 
 
 class ValueChange(Frozen):
-    """What one verdict says in both runs, where that is made of several numbers (see ``derived``)."""
+    """Value of one verdict in both runs, where it is derived from several numbers (see ``derived``)."""
 
     id: str
     """Of the verdict, with ``[item]``."""
@@ -77,9 +77,9 @@ class ValueChange(Frozen):
     change_pct: float | None = None
     gain_pct: float | None = None
     noise_pct: float | None = None
-    """These as those of a NumberChange."""
+    """As in ``NumberChange``."""
     samples: tuple[int, int] = (0, 0)
-    """Of the value itself; none where there are only those of its parts."""
+    """Of the value itself; none where only its parts have samples."""
     remark: str = ""
 
 
@@ -99,12 +99,12 @@ class VerdictChange(Frozen):
 
     @property
     def is_regression(self) -> bool:
-        """It got worse, or it fails now and was not measured before."""
+        """Got worse, or fails now and was not measured before."""
         return self.change is Change.WORSE or (self.change is Change.FOUND and self.after is Status.FAIL)
 
     @property
     def is_new_trouble(self) -> bool:
-        """Of a node or a check that A did not have: there is nothing to compare, and nothing to be content with."""
+        """Not passed, on a node or check that A does not have."""
         return self.change is Change.ONLY_B and self.after not in (Status.PASS, Status.WARN)
 
 
@@ -119,17 +119,17 @@ class Comparison(Frozen):
     architecture: str
     """Id of the one that both were judged against."""
     threshold_pct: float | None
-    """As asked for; None means the two of ``noise``."""
+    """As requested; None: the two thresholds of ``noise``."""
     differences: tuple[str, ...]
-    """What of the runs' circumstances differs."""
+    """Differences between inventory, architecture, profile, kit and nodes of the runs."""
     nodes_gone: tuple[str, ...]
     nodes_new: tuple[str, ...]
     numbers: tuple[NumberChange, ...]
     verdicts: tuple[VerdictChange, ...]
     values: tuple[ValueChange, ...] = ()
-    """Of the criteria, curves and outliers whose value is made of several numbers."""
+    """Of criteria, curves and outliers with derived values."""
     warnings: tuple[str, ...] = ()
-    """What of the evidence itself a reader must know."""
+    """About the evidence itself."""
 
     @property
     def items(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
@@ -137,14 +137,14 @@ class Comparison(Frozen):
 
     @property
     def regressions(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
-        """Every number and value that is worse, and every required verdict that is."""
+        """Worse numbers and values, and required verdicts that regressed."""
         every: tuple[NumberChange | ValueChange, ...] = (*self.numbers, *self.values)
         numbers = (number for number in every if number.change is Change.WORSE)
         return (*numbers, *(verdict for verdict in self.verdicts if verdict.required and verdict.is_regression))
 
     @property
     def unanswered(self) -> tuple[NumberChange | ValueChange | VerdictChange, ...]:
-        """What is required and cannot be compared, also a new verdict in B that is not a good one."""
+        """Required items that cannot be compared, and new verdicts in B that do not pass."""
         without = (Change.ONLY_A, Change.NOT_COMPARABLE, Change.LOST)
         return tuple(
             item

@@ -25,7 +25,7 @@ _RELATIVE = ("percent", "ratio", "1")
 
 
 class _Made(NamedTuple):
-    """How the value of one verdict was made."""
+    """One verdict's value and how it was derived."""
 
     value: float
     unit: str
@@ -33,15 +33,15 @@ class _Made(NamedTuple):
     higher_is_better: bool
     """Where there is no bar."""
     whole: float
-    """What the value is relative to, in its unit, where that is more than the value itself; else 0.
+    """Reference of the value, in its unit, where it is larger than the value; else 0.
 
-    A spread of 1 % that becomes one of 1.3 % has not become a third worse: both are of the median."""
+    A spread that grows from 1 % to 1.3 % of the median is 0.3 % worse, not a third."""
     samples: tuple[float, ...]
-    """Of the value itself; none where they are those of its parts."""
+    """Of the value itself; none where only its parts have samples."""
 
 
 def derived_ids(architecture: Architecture) -> Mapping[str, Criterion | Outlier | None]:
-    """Ids of the entries whose value is not simply a measured number, without ``[item]``; None stands for a curve."""
+    """Entries with derived values by id, without ``[item]``; None for a curve."""
     derived: dict[str, Criterion | Outlier | None] = {c.id: c for c in architecture.criteria if _is_derived(c)}
     derived |= {curve.id: None for curve in architecture.curves}
     derived |= {outlier.id: outlier for outlier in architecture.outliers}
@@ -55,7 +55,7 @@ def _is_derived(criterion: Criterion) -> bool:
 def values(
     architecture: Architecture, before: Iterable[Verdict], after: Iterable[Verdict], threshold_pct: float | None
 ) -> Iterator[ValueChange]:
-    """One for each verdict of a derived entry in either of the runs, sorted by id and subject."""
+    """One change per verdict of a derived entry in either run, sorted by id and subject."""
     entries = derived_ids(architecture)
     olds, news = (
         {
@@ -83,7 +83,7 @@ def values(
 
 
 def _made(verdict: Verdict | None, entry: Criterion | Outlier | None, level: str | None) -> _Made | None:
-    """None where the verdict has no value that can be relied on."""
+    """None where the verdict has no usable value."""
     if verdict is None or verdict.value is None or verdict.status in (Status.INVALID, Status.UNMEASURED):
         return None
     if isinstance(entry, Outlier):
@@ -110,7 +110,7 @@ def _one(unit: str) -> float:
 
 
 def _way(criterion: Criterion, verdict: Verdict, level: str | None) -> tuple[Criterion | Alternative, Bar]:
-    """Which of the ways of meeting the criterion the verdict is by."""
+    """The alternative of the criterion that the verdict is about."""
     everyone: tuple[Criterion | Alternative, ...] = (criterion, *criterion.any_of)
     ways = [(way, settled(way.pass_, level)) for way in everyone]
     for way, bar in ways:
@@ -120,7 +120,7 @@ def _way(criterion: Criterion, verdict: Verdict, level: str | None) -> tuple[Cri
 
 
 def _own_samples(verdict: Verdict) -> tuple[float, ...]:
-    """Of a share, the samples as shares of what the value is a share of."""
+    """Samples; of a share, as shares of the same reference."""
     if verdict.measured_unit is None or not verdict.samples:
         return verdict.samples
     if not verdict.measured or verdict.value is None:
@@ -157,7 +157,7 @@ def _outcome(
 
 def _without(old: Verdict | None, new: Verdict | None, before: _Made | None, after: _Made | None) -> dict[str, Any]:
     if before is None and after is None:
-        # the step of a curve from nought has no size, yet both verdicts are known
+        # the step of a curve from 0 has no size, but both verdicts are known
         known = old is not None and new is not None and old.status is new.status
         settled_ = known and new is not None and new.status not in (Status.INVALID, Status.UNMEASURED)
         return {"change": Change.SAME if settled_ else Change.NOT_COMPARABLE, "remark": "no value in either run"}
@@ -171,7 +171,7 @@ def _merit(made: _Made) -> float:
     if bar is None:
         return value if made.higher_is_better else -value
     if bar.op == "range" and bar.low is not None and bar.high is not None:
-        return min(0.0, value - bar.low, bar.high - value)  # inside it no place is better than another
+        return min(0.0, value - bar.low, bar.high - value)  # all values inside are equal
     if bar.op == "eq" and bar.value is not None:
         return -abs(value - bar.value)
     return -value if bar.op == "le" else value

@@ -1,7 +1,7 @@
-"""Evidence: what was seen, as immutable records.
+"""Evidence: immutable records of a run.
 
-A run's ``evidence.jsonl`` is a chain: each line carries the hash of the line before, so that a line that was
-removed, changed or inserted is noticed (``verify_chain``). Records carry facts only, never verdicts.
+A run's ``evidence.jsonl`` is a hash chain: each line carries the hash of the line before, so ``verify_chain`` notices
+removed, changed and inserted lines. Records hold facts only, never verdicts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENESIS = "0" * 64
 
 
 class Kind(StrEnum):
-    """What a line of evidence is about; the body's model is named beside it."""
+    """Kind of a line of evidence; comments name the body's model."""
 
     RUN = "run"  # RunInfo: the first line of every run
     STAGE = "stage"  # {"stage", "event": "begin"|"end", "elapsed_s"?}
@@ -48,7 +48,7 @@ class Scope(StrEnum):
 
 
 class NodeInfo(Frozen):
-    """A node as it entered the run; no address, no credential."""
+    """A node at the start of the run, without address and credentials."""
 
     name: str
     groups: tuple[str, ...]
@@ -57,7 +57,7 @@ class NodeInfo(Frozen):
 
 
 class RunInfo(Frozen):
-    """First record of a run: what was to be proven, on what."""
+    """First record of a run: architecture, inventory and nodes."""
 
     schema_: str = Field(default=SCHEMA, alias="schema")
     run: str
@@ -101,7 +101,7 @@ class CheckOutcome(StrEnum):
 
 
 class CheckResult(Frozen):
-    """One validator's answer for one node (``item`` tells parametrised ones apart, e.g. a sysctl key)."""
+    """Result of one validator on one node; ``item`` is the parameter, e.g. a sysctl key."""
 
     check: str
     node: str
@@ -117,10 +117,10 @@ class CheckResult(Frozen):
     reads: str = ""
     """The architecture key that says what is expected."""
     expected: Any = None
-    """What stood there when the check ran, as JSON; None where that was not recorded."""
+    """Value of that key when the check ran, as JSON; None where not recorded."""
     elapsed_s: float = 0.0
     raw: tuple[str, ...] = ()
-    """sha256 names of the outputs that it read."""
+    """sha256 names of the outputs read."""
 
 
 class Measurement(Frozen):
@@ -142,13 +142,13 @@ class Measurement(Frozen):
     """Set when, and only when, there are no samples."""
     conditions: dict[str, Any] = Field(default_factory=dict)
     companions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    """Other numbers of the same repetitions, one for each sample, by which the measurement is checked itself.
+    """Further numbers of the same repetitions, one per sample, for the sanity gates.
 
     ``iops`` (1/s), ``latency_s`` (mean of one request, s) and ``outstanding`` (jobs × depth);
     ``application_bytes`` (B, what the benchmark says it moved) and ``counter_bytes`` (B, what the mount, the NIC or
     the device counted meanwhile); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
-    and ``bytes_read`` (B, given only where no byte is read again before all others were);
-    ``cached_bytes_start`` (B of the data set that were in any cache of a client when the repetition began).
+    and ``bytes_read`` (B, only where no byte is read again before all others);
+    ``cached_bytes_start`` (B of the data set in any client cache at the start of the repetition).
     """
     raw: tuple[str, ...] = ()
     step: str
@@ -168,14 +168,14 @@ def subject_of(scope: Scope, members: Iterable[str]) -> str:
 
 REBOOT_REQUIRED: Final = "reboot required: "
 REBOOTED: Final = "rebooted in "
-"""How a node's line begins that says what waits for a reboot; the reasons follow, divided by ``;``."""
+"""Prefixes of a node's status line; reasons follow, separated by ``;``."""
 CONNECTION_LOST: Final = (
     "the connection was lost: the node restarted, or its network went away; run again when it is back"
 )
 
 
 class OperationChanges(Frozen):
-    """What one operation changed on one node, as it recorded before it did."""
+    """Changes of one operation on one node, recorded before they were made."""
 
     operation: str
     changes: tuple[Change, ...]
@@ -191,19 +191,19 @@ class NodeChanges(Frozen):
     failed: tuple[str, ...] = ()
     reason: str | None = None
     details: tuple[OperationChanges, ...] = ()
-    """Of ``changed`` operations; those of pyinfra's own record nothing."""
+    """Of ``changed`` operations; pyinfra's own operations record none."""
     reboot: str | None = None
-    """What only a reboot brings into force; it was not allowed."""
+    """What waits for a reboot that was not allowed."""
 
 
 class DeployRecord(Frozen):
-    """Outcome of one pyinfra run, corrected for what its exit status hides."""
+    """Outcome of one pyinfra run."""
 
     inventory: str
     deploy: str
     dry: bool = False
     exit_status: int
-    """pyinfra's own; ``ok`` is the truth."""
+    """pyinfra's own, which is 0 for some failures; see ``ok``."""
     ok: bool
     reason: str | None = None
     nodes: tuple[NodeChanges, ...]
@@ -223,7 +223,7 @@ class Record(Frozen):
 
 
 def canonical(value: Any) -> bytes:
-    """The one JSON spelling that is hashed: sorted keys, no blanks, UTF-8, no NaN."""
+    """Canonical JSON for hashing: sorted keys, no blanks, UTF-8, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -244,7 +244,7 @@ def verify_chain(records: Iterable[Record]) -> Iterator[str]:
 
 
 def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
-    """How many records precede each break of the chain, and what the break is."""
+    """Position and description of each break of the chain."""
     prev, expected = GENESIS, 0
     for position, record in enumerate(records):
         for sentence in link_breaks(record, expected, prev):
@@ -253,7 +253,7 @@ def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
 
 
 def link_breaks(record: Record, expected: int, prev: str) -> Iterator[str]:
-    """Why the record is not number ``expected`` after one with the hash ``prev``; nothing where it is.
+    """Why the record is not number ``expected`` after a record with hash ``prev``.
 
     Raises ValueError or RecursionError where the body has no JSON spelling.
     """

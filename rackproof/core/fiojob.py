@@ -1,4 +1,4 @@
-"""fio job files. Sizes are plain integers of bytes: with fio's own suffixes the same text means two sizes."""
+"""fio job files. Sizes are plain bytes: the meaning of fio's suffixes depends on ``kb_base``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ TEST_FILE = "rackproof"
 
 
 def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> str:
-    """One job in a file of its own. ``engine`` is fio's ``ioengine``; it must be one that keeps ``iodepth`` in flight.
+    """A job file with one job. ``engine`` is fio's ``ioengine``; it must keep ``iodepth`` requests in flight.
 
-    Every client gets its own file because they must not share test files on a shared file system; fio's own
-    prefix is the address of whoever connected, the same for all clients of one controller.
+    Every client has its own directory: clients must not share test files on a shared file system, and fio's own prefix
+    is the controller's address, the same for all clients.
     """
     lines = [
         f"[{name}]",

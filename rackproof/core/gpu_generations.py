@@ -1,8 +1,8 @@
-"""Generations of NVIDIA's GPUs, told by their PCI device ids, and the driver branches that know them.
+"""Generations of NVIDIA GPUs by PCI device id, and the driver branches that support them.
 
-A chip has a block of ids of its own, of 128 as a rule, in the order of the PCI ID database (pci-ids.ucw.cz), so that a
-board that is new to this table is still of the right generation. An id outside of all blocks is refused: a driver that
-does not know a GPU says "No devices were found" after an installation that looked well.
+Each chip has its own block of ids, usually 128 (pci-ids.ucw.cz), so boards missing from this table still get the right
+generation. Ids outside all blocks are refused: an unsupported GPU shows up only as "No devices were found" after an
+apparently successful installation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Modules = Literal["proprietary", "either", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the driver must be for it."""
+    """Driver requirements of a GPU generation."""
 
     name: str
     modules: Modules
@@ -39,7 +39,7 @@ class Generation:
 
 
 class UnsupportedGpu(Refused):
-    """The GPU, its driver branch and the operating system do not go together."""
+    """The GPU is unknown, or not supported by the driver branch or operating system."""
 
 
 _LEGACY = "NVIDIA, Unix graphics feature deprecation schedule: 580 is the last branch for Maxwell, Pascal and Volta"
@@ -62,7 +62,7 @@ GENERATIONS: Final[Mapping[str, Generation]] = {
     )
 }
 
-# First id, last id, generation. A block inside of another one comes before it.
+# First id, last id, generation. Blocks inside another block come first.
 _BLOCKS: Final = (
     (0x0FC0, 0x12FF, "Kepler"),
     (0x1340, 0x13BF, "Maxwell"),  # GM107, GM108
@@ -114,11 +114,11 @@ _MODELS: Final = (
 )
 
 NVSWITCHES: Final[Mapping[str, str]] = {"1ac2": "Volta", "1af1": "Ampere", "22a3": "Hopper"}
-"""Switches that are PCI devices of NVIDIA's own: the node's fabric manager drives them through the GPU driver."""
+"""NVSwitches that are PCI devices; the node's fabric manager drives them through the GPU driver."""
 
 NVLINK5_GPUS: Final = frozenset({"2901", "29bc", *(f"{device:04x}" for device in range(0x3180, 0x31C0))})
-"""GPUs of HGX boards whose switches are managed through a bridge in an adapter (B100, B200, B300): no PCI device shows
-them, and the fabric manager needs NVLSM beside it (Fabric Manager guide, fourth-generation NVSwitches)."""
+"""GPUs of HGX boards (B100, B200, B300) whose NVSwitches are managed through an adapter and are no PCI devices; the
+fabric manager needs NVLSM (Fabric Manager guide, fourth-generation NVSwitches)."""
 
 
 def is_nvswitch(device: Pci) -> bool:
@@ -137,7 +137,7 @@ def nvswitches(machine: Machine) -> tuple[Pci, ...]:
 def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Generation:
     """The generation of a PCI device id (four hexadecimal digits).
 
-    ``overrides`` (id: generation) goes before the table. Raises UnsupportedGpu.
+    ``overrides`` (id: generation) take precedence. Raises UnsupportedGpu.
     """
     named = {key.lower(): value for key, value in (overrides or {}).items()}.get(device.lower())
     if named is not None:
@@ -157,7 +157,7 @@ def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Ge
 def generation_of_model(model: str) -> Generation | None:
     """Hopper of ``NVIDIA H200``; None for a name that is not in the table.
 
-    What a node really has is told by its PCI ids when it is configured; a promise has a name only.
+    For architectures, which give only a name; configured nodes are identified by PCI ids.
     """
     words = model.replace("-", " ").split()
     name = next((name for begins, name in _MODELS for word in words if word.startswith(begins)), None)
@@ -170,7 +170,7 @@ def generations(devices: Iterable[Pci], overrides: Mapping[str, str] | None = No
 
 
 def support_problem(generation: Generation, device: str, branch: int) -> str | None:
-    """Why a driver branch does not know a GPU, and which one does."""
+    """Why a driver branch does not support a GPU, and which one does."""
     name = f"GPU {NVIDIA}:{device} ({generation.name})"
     if branch < generation.first:
         return (

@@ -1,4 +1,4 @@
-"""JUnit XML as Jenkins and its relatives read it: suites of cases, with counts. Pure."""
+"""JUnit XML for CI servers: suites of cases, with counts. Pure."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def _element(tag: str, parent: ET.Element | None, **attributes: str) -> ET.Eleme
 
 
 def _clean(text: str) -> str:
-    """Characters that XML 1.0 cannot hold, even escaped, as U+FFFD."""
+    """Replace characters that are invalid in XML 1.0 by U+FFFD."""
     return _NOT_XML.sub("\ufffd", text)

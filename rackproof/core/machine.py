@@ -1,6 +1,6 @@
-"""What a machine is before anything is installed on it: operating system, kernel, firmware, PCI devices.
+"""Facts of a bare machine: operating system, kernel, firmware, PCI devices.
 
-``MACHINE_COMMAND`` asks for it with nothing but a shell and coreutils; ``parse_machine`` reads the answer.
+``MACHINE_COMMAND`` collects them with a shell and coreutils; ``parse_machine`` reads its output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAMILIES: Final = {
     "ol": "rhel",
     "centos": "rhel",
 }
-"""ID of os-release: family, which decides about package manager and boot loader."""
+"""ID of os-release: family, which determines package manager and boot loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Pci:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Plain facts; nothing in here changes without a reboot, or work in the chassis."""
+    """Facts that change only with a reboot or a hardware change."""
 
     os_id: str
-    """``debian``, ``ubuntu``, ``rocky``, ``rhel`` …, as os-release has it."""
+    """``debian``, ``ubuntu``, ``rocky``, ``rhel`` …: ID of os-release."""
     os_version: str
     """``13``, ``24.04``, ``9.4``; empty on a rolling release."""
     codename: str
@@ -53,7 +53,7 @@ class Machine:
     pci: tuple[Pci, ...]
     efi: bool
     secure_boot: bool | None
-    """None where the firmware does not say: there is no Secure Boot without EFI."""
+    """None: not reported by the firmware, e.g. without EFI."""
     cpu_vendor: str
     """``GenuineIntel``, ``AuthenticAMD``; empty on machines that have none (arm)."""
     memory_kib: int

@@ -1,4 +1,4 @@
-"""The one vocabulary of metrics: criteria may name nothing else, benchmarks produce nothing else."""
+"""All metrics that benchmarks produce and criteria may name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NOT_YET = "not yet"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``unit`` is the one that benchmarks report in; criteria may use any unit of the same dimension."""
+    """Benchmarks report in ``unit``; criteria may use any unit of the same dimension."""
 
     name: str
     unit: str
     higher_is_better: bool
     scopes: tuple[Scope, ...]
     labels: tuple[str, ...]
-    """Labels that tell its measurements apart; a criterion's ``where`` may use these and no others."""
+    """Labels that identify its measurements; a criterion's ``where`` may use only these."""
     benchmark: str
     meaning: str
     not_yet_of: tuple[Scope, ...] = ()
@@ -34,7 +34,7 @@ class Metric:
 
     @property
     def zero_is_possible(self) -> bool:
-        """A count, a share or a rate can be nought; a latency that is nought was not measured."""
+        """Counts, shares and rates can be 0; a latency of 0 was not measured."""
         return self.higher_is_better or self.unit in ("1", "ratio", "percent", "B")
 
 

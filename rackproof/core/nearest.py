@@ -1,4 +1,4 @@
-"""The known name that a misspelled one was probably meant to be."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rackproof.core.wording import some
 
 _LISTED = 12
-"""So many known names are listed at most."""
+"""Maximum number of known names listed."""
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

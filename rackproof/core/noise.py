@@ -14,27 +14,27 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 THRESHOLD_PCT = 5.0
-"""Where both sides have several samples: as far as MLPerf Storage lets repeated runs lie apart."""
+"""With several samples on both sides: MLPerf Storage's limit for repeated runs."""
 ONE_SAMPLE_PCT = 10.0
-"""Where a side has one sample only."""
+"""With one sample on a side."""
 
 _T95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Student's t, two-sided 95 %, for 1 to 30 degrees of freedom; the last one is on the safe side for more."""
+"""Student's t, two-sided 95 %, for 1 to 30 degrees of freedom; the last one is conservative for more."""
 
 _MEDIAN = math.pi / 2
 """Variance of a median over that of a mean of as many samples; of two samples the median is the mean."""
 
 
 class Noise(NamedTuple):
-    """``width`` is in the unit of the samples and the same whichever side is called first."""
+    """``width`` is in the unit of the samples and symmetric in the two sides."""
 
     width: float
     remark: str
-    """Where scatter is not known, why; else empty."""
+    """Why the scatter is unknown; else empty."""
 
 
 def noise_between(
@@ -50,7 +50,7 @@ def noise_between(
 
 
 def _scatter(before: Sequence[float], after: Sequence[float]) -> float:
-    """Nought where neither side has two samples. Of two sides one lends its scatter to the other."""
+    """Pooled over both sides; 0 where neither has two samples."""
     freedom = len(before) + len(after) - 2
     if freedom < 1:
         return 0.0

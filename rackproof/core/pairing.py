@@ -1,4 +1,4 @@
-"""Who talks to whom, when: rounds in which no node is in two pairs. Pure."""
+"""Schedules of node pairs: rounds in which no node is in two pairs. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 def rounds(names: Sequence[str]) -> list[list[tuple[str, str]]]:
     """Every unordered pair exactly once, in as few rounds as possible (circle method).
 
-    n nodes need n-1 rounds when n is even and n when it is odd, one node resting in each.
+    n nodes need n-1 rounds when n is even, and n when it is odd, with one idle node per round.
     """
     seats: list[str | None] = list(names)
     if len(seats) < 2:

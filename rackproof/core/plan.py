@@ -158,7 +158,7 @@ class Fold:
 
 
 def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """What stands for one node and no other, in its inventory data: names, addresses, hardware addresses."""
+    """Values in the inventory that identify one node: names, addresses, hardware addresses."""
     names = [name]
     stack = data.get("nic_stack")
     parts = [stack.get(key) for key in ("bonds", "vlans")] if isinstance(stack, Mapping) else []
@@ -183,7 +183,7 @@ def anonymous(text: str, identity: Sequence[str]) -> str:
 
 
 def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
-    """The largest first; of equally large ones the one with the first node."""
+    """Largest first; ties: inventory order."""
     folds: dict[tuple[object, ...], list[NodePlan]] = {}
     for plan in plans:
         folds.setdefault(_key(plan), []).append(plan)
@@ -205,9 +205,9 @@ def _key(plan: NodePlan) -> tuple[object, ...]:
 
 
 def peers_of(fold: Fold, folds: Sequence[Fold]) -> Fold | None:
-    """The largest fold of nodes with the same groups, of equally large ones the first, when it is another one.
+    """The largest other fold of nodes with the same groups; ties: the first; None: there is none.
 
-    One that refuses is not compared with a fold that is no larger: it says why by itself.
+    A fold that refuses is not compared with one of the same size: its refusal says why.
     """
     same = next((other for other in folds if other.plan.groups == fold.plan.groups and not other.plan.lost), None)
     if same is None or same is fold or (fold.plan.refusals and len(same.nodes) == len(fold.nodes)):
@@ -216,7 +216,7 @@ def peers_of(fold: Fold, folds: Sequence[Fold]) -> Fold | None:
 
 
 def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
-    """In which operations a plan differs from its peers': ``+`` only here, ``-`` only there."""
+    """Operations that differ between two plans: ``+`` only in ``plan``, ``-`` only in ``other``."""
 
     def lines_of(of: NodePlan) -> dict[str, list[str]]:
         return {
@@ -239,6 +239,6 @@ def deviation(plan: NodePlan, other: NodePlan) -> tuple[str, ...]:
 
 
 def _lines(operation: PlannedOperation) -> Iterator[str]:
-    """What an operation does, line by line; scripts as well, whose first lines are all alike."""
+    """Changes, differences and scripts of an operation, line by line."""
     for text in (*operation.lines, *operation.differences, *operation.commands):
         yield from (line for line in text.splitlines() if line.strip())

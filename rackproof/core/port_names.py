@@ -1,4 +1,4 @@
-"""Which ports of a node are meant by a purpose: what its inventory says."""
+"""Ports of a node by purpose, from the inventory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def names_of(value: object) -> tuple[str, ...]:
 
 
 def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Purpose: names of its ports, of ``nic_ports``; where that is silent, of the ports that ``nic_stack`` names.
+    """Purpose: names of its ports, from ``nic_ports``, otherwise from ``nic_stack``.
 
-    ``data`` is the inventory's of one node. Raises ValueError, one line that names the key.
+    ``data`` is the node's inventory data. Raises ValueError, one line that names the key.
     """
     declared = data.get("nic_ports") or {}
     if not isinstance(declared, Mapping):
@@ -36,7 +36,7 @@ def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _of_stack(stack: object) -> dict[str, tuple[str, ...]]:
-    """What is no mapping is complained about where it is configured."""
+    """Values that are no mapping are skipped; the configuration reports them."""
     ports = stack.get("ports") if isinstance(stack, Mapping) else None
     names: dict[str, tuple[str, ...]] = {}
     for name, port in ports.items() if isinstance(ports, Mapping) else ():
@@ -47,5 +47,5 @@ def _of_stack(stack: object) -> dict[str, tuple[str, ...]]:
 
 
 def rail_alias(node: str, interface_prefix: str, rail: int) -> str:
-    """What a node is called on one rail."""
+    """Host name of a node on one rail."""
     return f"{node}-{interface_prefix}{rail}"

@@ -26,7 +26,7 @@ class Node:
 
     @property
     def simulated_gpus(self) -> bool:
-        """True where device tools are replayed recordings instead of a driver's answers."""
+        """True where recordings replace the output of device tools."""
         return bool(self.data.get("simulated_gpus"))
 
     @property
@@ -40,7 +40,7 @@ class Node:
 
     @property
     def server_addresses(self) -> tuple[str, ...]:
-        """All addresses that it serves on: rail by rail, then the second ones of its rails."""
+        """Addresses to serve on: the first of each rail, then the second ones."""
         keys = ("fabric_addresses", "fabric_second_addresses")
         return tuple(str(address).split("/")[0] for key in keys for address in self.data.get(key) or ())
 
@@ -65,7 +65,7 @@ class Rack:
         return tuple(node for node in self.nodes if name in node.groups)
 
     def select(self, limit: Iterable[str]) -> tuple[Node, ...]:
-        """Nodes that patterns mean, in inventory order; without a pattern all nodes.
+        """Nodes matching patterns, in inventory order; without a pattern all nodes.
 
         A pattern is one or several, separated by commas, of: a node set (``gpu-01``, ``gpu-[01-16,20]``), a wildcard
         (``gpu-0*``, ``gpu-?1``), a group (``gpu``, ``all``; ``@gpu`` where a node has the group's name) and ``A&B``,
@@ -146,8 +146,7 @@ class Rack:
     def storage_addresses(self, servers: Sequence[str], role: str | None, managed: bool) -> tuple[str, ...]:
         """Addresses of a storage: as given, or of the nodes of the role that serves it.
 
-        An appliance has one file system behind all of its nodes; of servers that the deploys set up every one would
-        have its own, so the first serves alone.
+        All nodes of an appliance serve one file system; of servers that the deploys set up, only the first serves.
         """
         if servers:
             return tuple(dict.fromkeys(servers))

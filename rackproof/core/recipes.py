@@ -1,7 +1,7 @@
-"""How numbers are obtained: the recipes that criteria name under ``measure``.
+"""Measuring recipes that criteria name under ``measure``.
 
-A recipe says what is started and what is read from it, closely enough to be repeated by hand. Sizes are plain bytes:
-fio reads ``1024KiB`` differently from one setting of ``kb_base`` to the next.
+A recipe says what is started and which value is read, precisely enough to repeat it by hand. Sizes are plain bytes: the
+meaning of ``1024KiB`` depends on fio's ``kb_base``.
 """
 
 from __future__ import annotations

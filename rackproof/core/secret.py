@@ -1,10 +1,10 @@
-"""Text that must not be shown."""
+"""Text that must not be printed."""
 
 from __future__ import annotations
 
 
 class Secret(str):
-    """Text that is a secret: it is used as it is, and printed as ``‹secret›``."""
+    """A secret; its ``repr`` is ``‹secret›``."""
 
     __slots__ = ()
 

@@ -11,8 +11,7 @@ from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 class Status(StrEnum):
     """Verdict on one check or criterion for one subject.
 
-    INVALID means measured, but too noisy or failing its own sanity gate; UNMEASURED means that no usable
-    number exists, whatever the reason. Neither is ever turned into PASS.
+    INVALID: measured, but too noisy or failing a sanity gate. UNMEASURED: no usable number. Neither ever becomes PASS.
     """
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
@@ -28,7 +27,7 @@ class Status(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a certificate says."""
+    """Result of a certificate."""
 
     CERTIFIED = "CERTIFIED"
     NOT_CERTIFIED = "NOT CERTIFIED"

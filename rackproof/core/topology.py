@@ -28,16 +28,16 @@ Matrix = Sequence[Sequence[int]]
 """Links from each GPU (row) to each GPU (column): 18 for NV18, 0 where no NVLink joins them and on the diagonal."""
 
 Profile = tuple[tuple[int, ...], tuple[int, ...]]
-"""Links that a GPU has to the others, and the others have to it, in ascending order: the same in any numbering."""
+"""Links from and to a GPU, in ascending order: independent of numbering."""
 
 _LISTED: Final = 4
-"""So many differences are listed at most."""
+"""Maximum number of differences listed."""
 _NVLINK: Final = re.compile(r"NV(\d{1,3})")
 _NO_NVLINK: Final = frozenset({"PIX", "PXB", "PSB", "PHB", "NODE", "SYS", "SOC"})
 
 
 class NoTopology(RackproofError):
-    """No reference graph of that name, or no matrix of links to compare with it."""
+    """Unknown reference graph, or an invalid matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def same_topology(measured: Matrix, name: str, gpus: Sequence[str] = ()) -> Mism
     """None where ``measured`` is the reference's graph with its GPUs in some order, else what differs.
 
     ``gpus`` name the rows, GPU0 … unless given. Raises NoTopology for an unknown name and for a matrix that is
-    empty, not square, has negative numbers, or links from a GPU to itself: such a one neither matches nor fails.
+    empty, not square, has negative numbers, or links from a GPU to itself.
     """
     wanted = reference(name)
     matrix = _checked(measured)
@@ -176,14 +176,14 @@ def _checked(measured: Matrix) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=16)  # the nodes of a rack are alike
 def _isomorphic(one: Matrix, other: Matrix) -> bool:
     profiles, others = _profiles(one), _profiles(other)
-    # First, because a search would try every order of sixteen GPUs that are all alike but for one link.
+    # First: the search would try every order of sixteen GPUs that differ in one link.
     if sorted(profiles) != sorted(others):
         return False
     # networkx takes a quarter of a second to import, and few commands compare graphs
     import networkx
 
     def graph(matrix: Matrix, profiles: Sequence[Profile]) -> Any:
-        # directed, because a GPU that has lost a link may be the only one to say so
+        # directed: only one end may report a lost link
         made = networkx.DiGraph()
         made.add_nodes_from((i, {"profile": profile}) for i, profile in enumerate(profiles))
         made.add_edges_from((i, j, {"links": n}) for i, row in enumerate(matrix) for j, n in enumerate(row) if n)
@@ -204,7 +204,7 @@ def _profiles(matrix: Matrix) -> list[Profile]:
 
 
 def _differences(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
-    """GPUs that are joined as no GPU of the reference is, and pairs that are wrong where they can be told."""
+    """GPUs with links unlike any GPU of the reference, and wrong pairs where they can be identified."""
     known = [_row(expected, index) for index in range(len(expected))]
     odd: dict[str, list[str]] = {}
     for index, name in enumerate(names):
@@ -217,7 +217,7 @@ def _differences(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iter
 
 
 def _wrong_pairs(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
-    """Where all pairs of the reference are alike, each one that is not; else the one pair that would mend it all."""
+    """Deviating pairs of a uniform reference; otherwise the single pair whose correction gives the reference."""
     weights = {expected[i][j] for i, j in combinations(range(len(expected)), 2)}
     if len(weights) == 1:
         (links,) = weights
@@ -248,7 +248,7 @@ def _row(matrix: Matrix, index: int) -> Counter[int]:
 
 
 def _pairs(matrix: Matrix) -> Counter[int]:
-    """How many pairs have how many links; of a pair that is not the same both ways, the fewer."""
+    """Number of pairs by number of links; of asymmetric pairs the smaller number."""
     return Counter(min(matrix[i][j], matrix[j][i]) for i, j in combinations(range(len(matrix)), 2))
 
 

@@ -1,6 +1,6 @@
 """Units of measurements and bars.
 
-The list is closed on purpose: an open grammar reads ``mb/s`` as millibits a second. SI prefixes are decimal
+The list is closed: an open grammar would read ``mb/s`` as millibits per second. SI prefixes are decimal
 (1 GB = 10^9 B), binary ones have the ``i`` (1 GiB = 2^30 B), ``b`` is a bit and ``B`` a byte.
 """
 
@@ -49,7 +49,7 @@ class UnitError(RackproofError, ValueError):
 
 
 def convert(value: float, from_: str, to: str) -> float:
-    """``value`` of unit ``from_`` in unit ``to``; the very same number where both are the same unit."""
+    """``value`` of unit ``from_`` in unit ``to``; unchanged where the units are equal."""
     return value if from_ == to else value * factor(from_, to)
 
 

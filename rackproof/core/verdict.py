@@ -1,4 +1,4 @@
-"""Verdicts: what the judge says, one for each check and criterion and each subject in its scope."""
+"""Verdicts of the judge, one per check or criterion and subject."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMA: Literal["rackproof.verdicts/v1"] = "rackproof.verdicts/v1"
 
 
 class Verdict(BaseModel):
-    """Everything a reader needs to accept or dispute it."""
+    """Result for one check or criterion on one subject, with everything needed to verify it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,14 +53,14 @@ class Verdict(BaseModel):
     """Why this bar (criterion) or what it protects (check)."""
     hint: str = ""
     raw: tuple[str, ...] = ()
-    """sha256 names of the outputs that it rests on."""
+    """sha256 names of the outputs that it is based on."""
     records: tuple[int, ...] = ()
-    """``seq`` of the records of the evidence that it rests on; empty where the evidence was not read from records."""
+    """``seq`` of the evidence records that it is based on; empty where evidence was not read from records."""
     simulated: bool = False
     level: str | None = None
     """The highest level of the bar that was reached; None where the bar has no levels or none was reached."""
     blame: str | None = None
-    """Of a failing pair: the node at fault, or that the pair alone does not tell. See ``judging.attribution``."""
+    """Of a failing pair: the node at fault, or that it is undetermined. See ``judging.attribution``."""
     claim: tuple[str, ...] = ()
     """Ids of the published claims that it checks."""
     published: str | None = None
@@ -78,12 +78,12 @@ _DEFAULTS = {name: None if field.is_required() else field.default for name, fiel
 
 
 def template(**fields: Any) -> dict[str, Any]:
-    """Every field of a verdict with its default, and those that many verdicts have in common; for ``trusted``."""
+    """Default of every field of a verdict, updated with ``fields``; for ``trusted``."""
     return {**_DEFAULTS, **fields}
 
 
 def trusted(fields: dict[str, Any]) -> Verdict:
-    """A verdict of all its fields, which are right; nothing is validated and ``fields`` belongs to it from now on.
+    """A verdict of complete ``fields``, without validation; it takes ownership of ``fields``.
 
     A large judgement makes 100,000 of them and would spend an eighth of its time on validating its own numbers.
     """
@@ -115,13 +115,13 @@ class Judgement(BaseModel):
     verdicts: tuple[Verdict, ...]
 
     def restricted_to(self, kind: Literal["check", "criterion"]) -> Judgement:
-        """The verdicts of one kind, and what they alone amount to."""
+        """The verdicts of one kind, and their outcome."""
         verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind)
         outcome = outcome_of(verdict.status for verdict in verdicts if verdict.required)
         return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})
 
     def with_verdict(self, verdict: Verdict) -> Judgement:
-        """The judgement with one verdict more, and what all of them amount to."""
+        """The judgement with one more verdict, and the new outcome."""
         verdicts = tuple(sorted((*self.verdicts, verdict), key=lambda v: (v.kind, v.id, v.subject)))
         outcome = outcome_of(v.status for v in verdicts if v.required)
         return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})

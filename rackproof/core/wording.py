@@ -1,4 +1,4 @@
-"""Numbers and lists in sentences: the one place that rounds a number for a reader or shortens a list."""
+"""Numbers and lists in messages: rounding and shortening."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Several ways of meeting one criterion: one of them suffices, and while one is not known nothing has failed.
+"""Alternatives of one criterion: one suffices, and while one is unknown the criterion does not fail.
 
-The ways may be about different things. A way that is about the whole rack speaks for every subject of the criterion;
-of a way that is about smaller things (the nodes of a pair, the GPUs of a node) all that belong to the subject must be
-met.
+Alternatives may have different scopes. One on the rack applies to every subject of the criterion; one on parts of the
+subject (nodes of a pair, GPUs of a node) must be met by all of these parts.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _UNKNOWN = (Status.UNMEASURED, Status.INVALID)
 def variants_of(way: Alternative, criterion: Criterion, where: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Labels of ``way`` for one variant of the criterion, ``where``.
 
-    Of a label that both list, the variant's own value is meant; of others that ``way`` lists, every one.
+    Labels that both list take the variant's value; other lists of ``way`` give one variant per value.
     """
     choices = []
     for key, value in way.where.items():
@@ -33,7 +32,7 @@ def variants_of(way: Alternative, criterion: Criterion, where: Mapping[str, str]
 
 
 def either(own: Sequence[Verdict], ways: Sequence[Sequence[Sequence[Verdict]]]) -> Iterator[Verdict]:
-    """One verdict for each subject of ``own``; ``ways`` has verdicts for each way and each variant of it."""
+    """One verdict per subject of ``own``; ``ways`` are verdicts by alternative and variant."""
     by_subject = [[{verdict.subject: verdict for verdict in variant} for variant in way] for way in ways]
     for verdict in own:
         verdicts = [verdict]
@@ -43,7 +42,7 @@ def either(own: Sequence[Verdict], ways: Sequence[Sequence[Sequence[Verdict]]]) 
 
 
 def _concerning(subject: str, verdicts: Mapping[str, Verdict]) -> Iterable[Verdict]:
-    """What a way says about a subject: about itself, about the rack that it is in, or about what it has in it."""
+    """Verdicts that apply to a subject: on itself, on the rack, or on its parts."""
     same = verdicts.get(subject) or verdicts.get("rack")
     if same is not None:
         return (same,)
@@ -56,7 +55,7 @@ def _nodes(subject: str) -> set[str]:
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Of everything that one way asks for: all of it must be met."""
+    """All variants of an alternative must be met, so the worst counts."""
     return max(verdicts, key=lambda verdict: (verdict.status.rank, verdict.subject))
 
 

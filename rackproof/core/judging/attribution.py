@@ -21,7 +21,7 @@ _GOOD = (Status.PASS, Status.WARN)
 
 
 def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """The verdicts of one test on pairs, with ``blame`` on those that failed. INVALID and UNMEASURED tell nothing."""
+    """The verdicts of one test on pairs, with ``blame`` on those that failed. INVALID and UNMEASURED are ignored."""
     verdicts = list(verdicts)
     good: set[str] = set()
     failed: dict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""A number against a bar, and both of them in words."""
+"""Comparison of a number with a bar, and their text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rackproof.core.units import sign
 from rackproof.core.wording import significant
 
 _ROUNDING = 1e-9
-"""Of the bar: a number that meets it exactly still does after a conversion between units."""
+"""Relative tolerance of the bar for unit conversions."""
 
 _SIGNS = {"ge": "≥", "le": "≤", "eq": "="}
 
 
 class Comparison(NamedTuple):
-    """``edge`` is the bar's value, of a range the end that the number is nearer to."""
+    """``edge`` is the bar's value; of a range, the nearer end."""
 
     status: Status
     edge: float
@@ -45,7 +45,7 @@ def compare(bar: Bar, value: float) -> Comparison:
 
 
 def settled(bar: Bar, level: str | None) -> Bar:
-    """The bar of a level, where there are several. Raises ValueError where it has none of that level."""
+    """The bar with the value of ``level``. Raises ValueError where it lacks that level."""
     if not bar.levels:
         return bar
     if level not in bar.levels:

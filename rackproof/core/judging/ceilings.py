@@ -1,4 +1,4 @@
-"""What a number is a share of, and what it cannot exceed: other measured quantities, and what links carry."""
+"""References and physical limits of a number: other measured quantities, and link capacities."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert, same_dimension
 
 BEYOND_PCT = 2.0
-"""So far above what a link can carry a number may be: clocks and counters are not exact."""
+"""Tolerance above link capacity, %: clocks and counters are not exact."""
 
 
 class Capacity(NamedTuple):
-    """What links of one kind carry together."""
+    """Total capacity of links of one kind."""
 
     value: float
     unit: str
@@ -29,7 +29,7 @@ class Capacity(NamedTuple):
     text: str
     """``link spine (4 × 400 Gb/s)``."""
     each: bool = False
-    """Every member of a group has it for itself; otherwise all of them share it."""
+    """Per member of a group; otherwise shared by all members."""
 
 
 def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) -> Capacity | NoNumber:
@@ -52,10 +52,10 @@ def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) 
 def physical(
     architecture: Architecture, criterion: Criterion, asks: Criterion | Alternative
 ) -> Capacity | NoNumber | None:
-    """What no measurement of a criterion, or of one way of meeting it, can exceed; None where it is unknown.
+    """Physical limit of a criterion or one of its alternatives; None: unknown.
 
-    The criterion's ceiling bounds all ways that are of its dimension. Links for which it names none are bounded by
-    the fabric's line rate.
+    The criterion's ceiling applies to all alternatives of its dimension. Links without a ceiling are bounded by the
+    fabric's line rate.
     """
     unit, named = METRICS[asks.metric].unit, criterion.ceiling
     if named is not None and same_dimension(unit, METRICS[criterion.metric].unit):
@@ -68,10 +68,10 @@ def physical(
 
 
 def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
-    """Why a number cannot be: its fastest sample is beyond what the link carries.
+    """Why a number is impossible: its fastest sample exceeds the link capacity.
 
-    The fastest and not the median, so that a slow sample more never makes an impossible measurement credible. Of a
-    group that shares the links the number itself, because its samples are the members'.
+    The fastest, not the median: a further slow sample must not make an impossible measurement credible. For a group
+    that shares the links, the number itself is compared, because its samples are the members'.
     """
     if not isinstance(ceiling, Capacity):
         return None
@@ -84,7 +84,7 @@ def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
 
 
 class Whole:
-    """What a bar is a share of, in the unit of the metric that is judged."""
+    """Reference of a relative bar, in the unit of the judged metric."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Whole:
         self._ask = numbers.remembering(self._question)
 
     def number(self, members: Sequence[str]) -> Number | NoNumber:
-        """Of the same member for ``each``, otherwise one for all members of the criterion's group."""
+        """The same member's number for ``each``, otherwise one number for the whole group."""
         if self.link is None and self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
             return self._converted(self._ask(members))
         if self._common is None:
@@ -128,8 +128,8 @@ class Whole:
 
 
 def reference_question(of: Reference, asks: Criterion | Alternative) -> Question:
-    """A reference is asked on the criterion's own terms, unless it has terms of its own; conditions and gates are
-    its own only, because they are about another quantity."""
+    """A reference inherits samples, scatter and warm-up from the criterion unless it sets them, but not conditions and
+    gates, which belong to another quantity."""
     return Question(
         of.metric,
         of.scope,

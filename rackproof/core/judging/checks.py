@@ -1,4 +1,4 @@
-"""Verdicts on checks: one for each result, and one for each result that should be there and is not."""
+"""Verdicts on checks: one per result, and one per missing result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 GPU_CHECKS = "gpu."
-"""Checks whose ids begin so ask the GPUs, which may be simulated."""
+"""Prefix of checks that query GPUs, which may be simulated."""
 
 _SHOWN = 60
-"""So much of a value is shown in a message."""
+"""Maximum length of a value in a message."""
 
 NOT_A_LOOK = ("node.", "deploy.")
 """Checks with these prefixes say that a node was reached and changed; they do not read the result back."""
@@ -30,7 +30,7 @@ _STATUS = {
 
 
 OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
-"""What a stage says of every node: where it was begun, a node without it is UNMEASURED."""
+"""Stage: its check. In a stage that began, a node without a result is UNMEASURED."""
 
 
 def judge_checks(
@@ -41,11 +41,11 @@ def judge_checks(
     stages: Iterable[str] = (),
     own_architecture: bool = True,
 ) -> Iterator[Verdict]:
-    """Of several results of one check, item and node the worst counts: they cannot be told apart.
+    """Of several results of one check, item and node the worst counts.
 
-    A result that was found with another expectation than this architecture's says nothing about this one. Where the
-    run was made for another architecture (``own_architecture`` False), neither does one that did not record what was
-    expected. ``stages`` are those that the run began.
+    A result obtained with another expected value than this architecture's is UNMEASURED; where the run was made for
+    another architecture (``own_architecture`` False), so is a result without a recorded expectation. ``stages`` are
+    those that the run began.
     """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
@@ -82,14 +82,14 @@ def judge_checks(
 
 
 class _Promises:
-    """What this architecture says where the checks read."""
+    """Expected values of this architecture, by key."""
 
     def __init__(self, architecture: Architecture, own: bool) -> None:
         self._architecture, self._own = architecture, own
         self._at: dict[str, Any] = {}
 
     def other(self, result: CheckResult) -> str | None:
-        """How the expectation that a check was made with differs from this architecture's; None where it does not."""
+        """How a check's expected value differs from this architecture's; None: equal."""
         if not result.reads or (result.expected is None and self._own):
             return None
         if result.reads not in self._at:
@@ -110,8 +110,7 @@ class _Promises:
 
 
 def _same(recorded: Any, promised: Any, stated: Any) -> bool:
-    """Whether both say the same where only one of them knows a key: a key that came later and that the file leaves at
-    its default is no promise."""
+    """Whether two expected values are equal, apart from keys of newer models that the file leaves at their default."""
     if isinstance(recorded, dict) and isinstance(promised, dict):
         later = {key: stated.get(key) if isinstance(stated, dict) else None for key in promised}
         return all(recorded[key] in (None, [], {}) for key in recorded.keys() - promised.keys()) and all(
@@ -127,7 +126,7 @@ def _same(recorded: Any, promised: Any, stated: Any) -> bool:
 
 
 def _spelled(value: Any) -> str:
-    """1 and 1.0 are the same number, 1 and true are not the same value."""
+    """Canonical text: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, dict):
@@ -143,7 +142,7 @@ def _short(value: Any) -> str:
 
 
 def _is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
-    """Whether no role of a node is one that the kit logs in to."""
+    """Whether none of the node's roles is managed by the kit."""
     roles = [architecture.roles[group] for group in groups if group in architecture.roles]
     return bool(roles) and not any(role.managed for role in roles)
 
@@ -156,7 +155,7 @@ def _missing(
     expected: Iterable[ExpectedCheck],
     stages: Iterable[str],
 ) -> Iterator[Verdict]:
-    """Results that the architecture asks for, by name or by saying what it expects, and that are not there."""
+    """Missing results of checks that the architecture requires, by name or through a key."""
     any_item = {(check, node) for check, _, node in answered}
     reported: set[tuple[str, str, str]] = set()
     appliances = {
@@ -188,7 +187,7 @@ def _missing(
 
 
 def _without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
-    """A node that the architecture knows no role for is asked nothing, and would be certified with the others."""
+    """A node without a role has no checks and must not be certified."""
     if not nodes:
         yield _rack_verdict("rack.nodes", "Nodes of the rack", "rack", "no node: nothing was looked at")
     for node in nodes:
@@ -226,7 +225,7 @@ def _required(architecture: Architecture, id_: str, check: str, otherwise: bool)
 def _of_result(
     architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], other: str | None
 ) -> Verdict:
-    """``other`` says how the result was found with another expectation, if it was."""
+    """``other``: how the result's expected value differs from this architecture's."""
     id_ = f"{result.check}[{result.item}]" if result.item else result.check
     return Verdict(
         id=id_,

@@ -29,7 +29,7 @@ def condition_of(key: str) -> str:
 
 
 def unmet(conditions: Asked, actual: Mapping[str, Any]) -> str | None:
-    """One line on everything that was otherwise or was not said; None where all is as asked."""
+    """One line on all unmet and unknown conditions; None: all are met."""
     faults = [fault for key, value in conditions if (fault := _fault(key, value, actual))]
     return f"measured otherwise: {'; '.join(faults)}" if faults else None
 
@@ -84,5 +84,5 @@ def _text(value: Any) -> str:
 
 
 def wanted_conditions(every: Iterable[Conditions]) -> frozenset[str]:
-    """The conditions that any of several criteria asks for."""
+    """Names of the conditions of several criteria."""
     return frozenset(condition_of(key) for conditions in every for key in conditions)

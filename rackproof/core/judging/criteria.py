@@ -1,4 +1,4 @@
-"""Verdicts on criteria: every member in scope gets one, whether or not something was measured."""
+"""Verdicts on criteria: every member in scope gets one, measured or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict, template, trusted
 
 BROKEN_SHARE = 100.0
-"""So many times the whole, a number or what it is a share of was not measured."""
+"""A number this many times its reference is invalid."""
 
 
 class _Share(NamedTuple):
@@ -33,7 +33,7 @@ class _Share(NamedTuple):
     of: str
     """What the ceiling is."""
     who: str = ""
-    """Whose number it is, where the subject does not say so."""
+    """Member of the number, where it is not the subject."""
 
 
 def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
@@ -53,7 +53,7 @@ def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: N
 
 
 class _Case:
-    """One criterion, or one of the ways of meeting it, with its labels settled."""
+    """One criterion or alternative, with fixed labels."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Case:
         return both._replace(raw=raw, records=records, simulated=number.simulated or whole.simulated)
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
-        """The members that are furthest from each other or from the others are named, with their numbers."""
+        """The verdict names the extreme members with their numbers."""
         scope, reduce, unit = self.asks.scope, self.asks.reduce, self.metric.unit
         numbers = list(values.values())
         extreme, middle = extreme_of(numbers, reduce), reduce_members(numbers, Reduce.MEDIAN)
@@ -212,7 +212,7 @@ class _Case:
         return trusted(fields)
 
     def _own(self, number: Number | NoNumber, fields: dict[str, Any]) -> None:
-        """What a verdict takes over from its number."""
+        """Copy the number's fields to the verdict."""
         samples = number.samples
         if not self.is_share and self.bar.unit != self.metric.unit:
             samples = tuple(convert(sample, self.metric.unit, self.bar.unit) for sample in samples)
@@ -223,7 +223,7 @@ class _Case:
         fields["simulated"] = number.simulated
 
     def _ceiling(self, share: _Share | None, fields: dict[str, Any]) -> None:
-        """What the number is a share of, otherwise what its link carries, where that is known."""
+        """The reference of a share, otherwise the link capacity, where known."""
         if share is not None:
             fields["ceiling"], fields["ceiling_unit"], fields["ceiling_of"] = share.ceiling, self.metric.unit, share.of
         elif isinstance(self.physical, Capacity):

@@ -1,8 +1,7 @@
 """How a quantity of the rack grows with nodes, GPUs or clients.
 
-Verdicts are ``id[efficiency@16]`` for every point but the baseline, ``id[r2]`` and ``id[steps]``, all on the rack. At
-every point only some of the nodes take part, so that the label says which point it is; that as many nodes took part as
-the label claims is checked where it counts nodes, clients or GPUs.
+Verdicts are ``id[efficiency@16]`` for every point but the baseline, ``id[r2]`` and ``id[steps]``, all on the rack. The
+label ``over`` gives the point; where it counts nodes, clients or GPUs, it must agree with the nodes that took part.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 LEAST_POINTS = 3
-"""Through two points every line fits."""
+"""Two points always fit a line."""
 
 MOST_EFFICIENCY = 2.0
-"""Twice what linear growth gives, the baseline was not measured as it should have been."""
+"""Above twice linear growth the baseline is wrong."""
 
 _ROUNDING = 1e-9
 
 _ONE_EACH = ("nodes", "clients")
-"""Of these a node is one."""
+"""Units of which each node is one."""
 
 Points = Mapping[int, Number | NoNumber]
 
 
 def judge_curve(architecture: Architecture, curve: Curve, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict for each thing that the curve asks for."""
+    """One verdict per requirement of the curve."""
     points = {point: _at(architecture, curve, point, numbers) for point in sorted({*curve.points, curve.baseline})}
     judged = _Judged(curve, points)
     if curve.efficiency_min is not None:
@@ -51,7 +50,7 @@ def judge_curve(architecture: Architecture, curve: Curve, numbers: Numbers) -> I
 
 
 def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) -> Number | NoNumber:
-    """The number at one point, with the number of those who took part checked."""
+    """The number at one point; INVALID if the number of participants is wrong."""
     names = numbers.members.group(curve.members)
     if not names:
         return NoNumber(Status.UNMEASURED, f"no node in group {curve.members}")
@@ -71,7 +70,7 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
 
 
 def _nodes_needed(architecture: Architecture, over: str, point: int) -> int:
-    """0 where the architecture does not say how many a node has of what is counted."""
+    """0 where the architecture does not give the number per node."""
     if over in _ONE_EACH:
         return point
     per_node = architecture.gpu.count if over == "gpus" and architecture.gpu else 0
@@ -124,7 +123,7 @@ class _Judged:
         )
 
     def fit(self, least: float) -> Verdict:
-        """R² of the least-squares line. A line that falls is no growth, however well it fits."""
+        """R² of the least-squares line. A falling line fails."""
         bar = f"≥ {number_text(least)}"
         common = self._common("r2", bar, "1", self.points, least)
         if missing := self._missing(self.points):
@@ -189,7 +188,7 @@ class _Judged:
         }
 
     def _missing(self, points: Points) -> tuple[Status, str] | None:
-        """What all points that have no number amount to."""
+        """Combined status of all points without a number."""
         for status in (Status.UNMEASURED, Status.INVALID):
             bad = {
                 n: answer.why
@@ -217,7 +216,7 @@ class _Judged:
 
 
 def _step(before: float, after: float) -> float:
-    """In percent of what was there before; from nothing, every step is one up or none."""
+    """Percent of ``before``; from 0, infinite or 0."""
     if not before:
         return math.inf if after else 0.0
     return 100 * (after - before) / before

@@ -1,4 +1,4 @@
-"""What every verdict takes over from the entry of the architecture that asks for it."""
+"""Fields of a verdict that come from the architecture's entry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rackproof.core.architecture import Named, Severity
 
 
 def about(entry: Named, id_: str) -> dict[str, Any]:
-    """Fields of a verdict that do not depend on what was measured."""
+    """Fields that do not depend on measurements."""
     return {
         "id": id_,
         "kind": "criterion",

@@ -1,8 +1,7 @@
-"""What a measurement must prove about itself before anyone compares it with a bar.
+"""Sanity gates that a measurement must pass before it is compared with a bar.
 
-Each gate looks at every repetition: one that did not run as declared spoils the number that is made of
-all of them. That no byte was read twice is about all repetitions together. A gate whose numbers were not recorded is
-not passed. Numbers and units: ``evidence.Measurement``.
+Every repetition must pass; only "no byte was read twice" applies to all repetitions together. A gate without recorded
+numbers fails. Numbers and units: ``evidence.Measurement``.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from rackproof.core.judging.bars import number_text
 Companions = Mapping[str, tuple[float, ...]]
 
 LITTLE_PCT = 5.0
-"""Rate × latency may differ from the requests in flight by so many percent."""
+"""Tolerance of rate × latency against requests in flight, %."""
 COUNTER_PCT = 3.0
-"""A counter may differ from what the application says by so many percent."""
+"""Tolerance of counters against the application's bytes, %."""
 DATASET_TIMES_RAM = 5.0
-"""A data set so many times the clients' memory cannot be served from it to a degree that matters."""
+"""Minimum data set over the clients' memory, for negligible caching."""
 CACHED_PCT = 1.0
-"""So much of the data set may be cached when the measurement begins (exclusive)."""
+"""Limit of the data set cached at the start, % (exclusive)."""
 
 _ROUNDING = 1e-9
 _READ = "bytes_read"
@@ -32,17 +31,17 @@ _READ_SHARE = "bytes read over data set"
 
 class _Rule(NamedTuple):
     numbers: tuple[str, ...]
-    """What the gate is about, one number for each repetition."""
+    """Required numbers, one per repetition."""
     or_numbers: tuple[str, ...]
-    """What it can do with instead; where all are there, either way of passing will do."""
+    """Alternative numbers; where both sets exist, passing with either suffices."""
     fault: Callable[[Mapping[str, float]], str | None]
     """Of one repetition."""
 
 
 def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup: int = 0) -> str | None:
-    """Why the first gate that is not passed is not, in one line; None where all are.
+    """Why the first failing gate fails, in one line; None: all pass.
 
-    ``companions`` must have one number for each of the ``samples``; those of the warm-up are not looked at.
+    ``companions`` need one number per sample; the warm-up is skipped.
     """
     for gate in gates:
         rule = _RULES[gate]
@@ -57,7 +56,7 @@ def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup
 
 
 def wanted_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
-    """The companions that any of several criteria needs."""
+    """Names of the companions that several criteria need."""
     rules = [_RULES[gate] for gates in every for gate in gates]
     return frozenset(name for rule in rules for name in (*rule.numbers, *rule.or_numbers))
 
@@ -79,7 +78,7 @@ def _gate_fault(
             faults.append((not odd, repetition, fault))
     if not faults:
         return None
-    _, first, fault = min(faults)  # a number that cannot be explains the others
+    _, first, fault = min(faults)  # impossible numbers first: they explain other faults
     where = f" (sample {first + 1}, {len(faults)} of {samples - warmup})" if samples > 1 else ""
     return f"{gate}: {fault}{where}"
 
@@ -87,7 +86,7 @@ def _gate_fault(
 def _once(read: Sequence[float], dataset: Sequence[float], own: float) -> dict[str, float]:
     """Share of the smallest data set that all repetitions read, the warm-up too: what it read may be cached since.
 
-    Infinite where one of them cannot be known, or where the repetition itself read nothing.
+    Infinite where a number is invalid, or where the repetition itself read nothing.
     """
     sound = own > 0 and all(math.isfinite(number) and number >= 0 for number in read)
     smallest = min(dataset)

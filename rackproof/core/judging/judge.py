@@ -1,7 +1,7 @@
 """The judge: an architecture and evidence in, verdicts out. Pure; judging twice gives the same bytes.
 
-Scope comes from the nodes of the run and from the architecture, never from what happens to have been measured. What
-is missing is UNMEASURED. See ``select`` for which of several measurements counts, ``bars`` for comparisons.
+The scope comes from the run's nodes and the architecture, never from the measurements; missing numbers are UNMEASURED.
+See ``select`` for the choice between measurements, ``bars`` for comparisons.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def judge(
 
 
 def judge_records(architecture: Architecture, records: Iterable[Record], own_architecture: bool = True) -> Judgement:
-    """Judge what a run has recorded, in the order of its records.
+    """Judge the records of a run, in their order.
 
-    A stage that begins again looks at things anew, so a check's results from it replace those from before, also by
-    UNMEASURED; within one stage the worst counts. Raises RunError, one line, where the records hold no run, hold two
-    that were to prove different architectures, or cannot be understood; whether they are whole is
-    ``evidence.verify_chain``'s business. ``own_architecture`` is False where the run was made for another text.
+    Results of a repeated stage replace earlier ones, even with UNMEASURED; within one stage the worst counts. Raises
+    RunError, one line, for records without a run, with runs of different architectures, or with invalid bodies; the
+    hash chain is checked by ``evidence.verify_chain``. ``own_architecture`` is False where the run was made for another
+    text.
     """
     with _no_search_for_cycles():
         run, index, checks, stages = _sorted_out(records, Index(wanted=_wanted(architecture)))
@@ -76,7 +76,7 @@ def _wanted(architecture: Architecture) -> WantedConditions:
 
 
 def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index, list[CheckResult], list[str]]:
-    """The run, its measurements (added to ``index``), the results of checks that count, and the stages that began."""
+    """The run, its measurements (added to ``index``), the valid check results, and the stages that began."""
     run: RunInfo | None = None
     stage, begun = 0, []
     answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
@@ -161,7 +161,7 @@ def _read(model: type[Body], record: Record) -> Body:
 
 @contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Evidence and verdicts refer to nothing in circles; looking for circles takes a seventh of a large judgement."""
+    """Disable cyclic garbage collection: there are no cycles, and it takes a seventh of a large judgement."""
     enabled = gc.isenabled()
     gc.disable()
     try:

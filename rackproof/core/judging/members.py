@@ -1,8 +1,7 @@
-"""Who must have a number: the nodes of the run, and what the architecture says that they are made of.
+"""Members that must have a number, from the run's nodes and the architecture, never from the measurements.
 
-Never what happens to have been measured. GPUs are ``gpu.count`` on every node that a criterion is about. NICs are the
-ports with ``compute`` in their purpose that the node's roles expect, or, where no role lists such ports, one for each
-rail of the fabric.
+Every node of a criterion has ``gpu.count`` GPUs. Its NICs are the ports of its roles with ``compute`` in their purpose,
+or, where no role lists such ports, one per rail.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ COMPUTE = "compute"
 """Part of the purpose of a port that carries collectives."""
 
 _NAMED = 4
-"""So many pairs are named in a message at most."""
+"""Maximum number of pairs named in a message."""
 
 _SEVERAL = {Scope.NODE: "nodes", Scope.GPU: "GPUs", Scope.NIC: "NICs", Scope.PAIR: "pairs", Scope.RACK: "racks"}
 
@@ -34,26 +33,26 @@ def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
 
 
 def subject_name(scope: Scope, members: Sequence[str]) -> str:
-    """``subject_of``, short of sorting and joining for a single member; called several times a verdict."""
+    """``subject_of`` with a fast path for a single member; called several times per verdict."""
     return members[0] if len(members) == 1 and scope is not Scope.RACK else subject_of(scope, members)
 
 
 class Members:
-    """Everything in a rack that a criterion can be about."""
+    """Members of a rack by scope and group."""
 
     def __init__(self, architecture: Architecture, nodes: Sequence[NodeInfo]) -> None:
         self.groups: Mapping[str, tuple[str, ...]] = node_groups(nodes)
         rails = architecture.fabric.rails if architecture.fabric else 0
         self._gpus = architecture.gpu.count if architecture.gpu else 0
         self.simulated = frozenset(node.name for node in nodes if node.simulated_gpus)
-        """Nodes that have recordings instead of GPUs."""
+        """Nodes with replayed recordings instead of GPUs."""
         self._nics = {node.name: _compute_ports(architecture, node) or rails for node in nodes}
 
     def group(self, name: str) -> tuple[str, ...]:
         return self.groups.get(name, ())
 
     def replayed(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
-        """Whether a number cannot be a driver's: about GPUs of a node that has recordings instead of them."""
+        """Whether a GPU number comes from a node with simulated GPUs."""
         if scope not in (Scope.GPU, Scope.NODE) or not metric.startswith("gpu."):
             return False
         return any(member.partition("/")[0] in self.simulated for member in members)
@@ -63,7 +62,7 @@ class Members:
         return self._gpus if scope is Scope.GPU else self._nics.get(node, 0)
 
     def subjects(self, scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Members of everything of ``scope`` that must have a number: nodes, devices, unordered pairs, the rack."""
+        """Members of every subject of ``scope``: nodes, devices, unordered pairs, the rack."""
         match scope:
             case Scope.NODE:
                 yield from ((name,) for name in names)
@@ -80,13 +79,13 @@ class Members:
         return tuple(f"{node}/{scope.value}{number}" for number in range(self.devices(scope, node)))
 
     def bare(self, scope: Scope, names: Sequence[str]) -> tuple[str, ...]:
-        """The nodes that have none of the devices that ``scope`` is about."""
+        """Nodes without devices of ``scope``."""
         if scope not in (Scope.GPU, Scope.NIC):
             return ()
         return tuple(name for name in names if not self.devices(scope, name))
 
     def nothing(self, scope: Scope, names: Sequence[str]) -> str | None:
-        """Why a group has nothing of ``scope`` to measure, or not all of it; None where it has."""
+        """Why subjects of ``scope`` are missing in a group; None: complete."""
         if not names:
             return "no node in the group"
         if scope is Scope.PAIR and len(names) < 2:
@@ -107,13 +106,13 @@ def several(scope: Scope) -> str:
 
 
 def named(scope: Scope, listed: Sequence[str]) -> str:
-    """Nodes and devices folded, of pairs the first few."""
+    """Nodes and devices folded; of pairs the first few."""
     if scope is not Scope.PAIR:
         return fold(listed)
     return some(listed, _NAMED)
 
 
 def _compute_ports(architecture: Architecture, node: NodeInfo) -> int:
-    """Of the role that lists the most, where a node has several."""
+    """Number of compute ports; of several roles the largest."""
     roles = (architecture.roles[group] for group in node.groups if group in architecture.roles)
     return max((sum(nic.count for nic in role.expect.nics if COMPUTE in nic.purpose) for role in roles), default=0)

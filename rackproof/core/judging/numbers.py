@@ -1,4 +1,4 @@
-"""From samples to the one number of a node, a pair, the rack or a group, or to the reason why there is none."""
+"""Reduction of samples to one number per node, pair, rack or group, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rackproof.core.units import UnitError, convert
 from rackproof.core.wording import some
 
 _LISTED = 8
-"""So many samples are listed in a message at most."""
+"""Maximum number of samples listed in a message."""
 _MOST = 1e15
-"""Of any unit of the vocabulary; what is larger was misread, and could overflow on the way to a share."""
+"""Limit of a sample in any unit; larger ones are parsing errors and could overflow."""
 _MOST_PERCENT = 102.0
-"""No share of the vocabulary exceeds its whole; clocks and counters are not exact."""
+"""Limit of percentages; clocks and counters are not exact."""
 _ROUNDING = 1e-9
-"""Of a limit: a scatter that meets it exactly still does after a conversion between units."""
+"""Relative tolerance of a limit for unit conversions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one number is wanted of."""
+    """A quantity to look up and how to reduce its samples."""
 
     metric: str
     scope: Scope
@@ -47,7 +47,7 @@ class Question:
 
 
 def question(quantity: Quantity | Curve, scope: Scope, where: Mapping[str, str]) -> Question:
-    """What ``quantity`` asks with its labels settled."""
+    """The question of ``quantity`` with fixed labels."""
     return Question(
         quantity.metric,
         scope,
@@ -71,14 +71,14 @@ class Number(NamedTuple):
     raw: tuple[str, ...]
     simulated: bool
     remark: str = ""
-    """What a reader should know beside the number."""
+    """Note for the verdict's message."""
     records: tuple[int, ...] = ()
     counts: tuple[int, int] | None = None
-    """Of a group: samples of the member that has the fewest, and of the one that has the most."""
+    """Of a group: smallest and largest number of samples of a member."""
 
 
 class NoNumber(NamedTuple):
-    """UNMEASURED or INVALID. An INVALID one may have samples, and a number that must not be used."""
+    """UNMEASURED or INVALID. INVALID may have samples and an unusable value."""
 
     status: Status
     why: str
@@ -91,7 +91,7 @@ class NoNumber(NamedTuple):
 
 
 def unusable(number: Number, status: Status, why: str) -> NoNumber:
-    """A number that was measured and must not be judged, with all that it rests on."""
+    """A measured number that must not be judged, with its samples and sources."""
     return NoNumber(
         status, why, number.value, number.samples, number.cv_pct, number.raw, number.simulated, number.records
     )
@@ -106,7 +106,7 @@ class Numbers:
         self._remembered: dict[tuple[Question, str], dict[Sequence[str] | str, Number | NoNumber]] = {}
 
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
-        """The number of one node, one pair or (``members`` being those that must have taken part) the rack."""
+        """The number of one node, one pair, or the rack (``members``: nodes that must have taken part)."""
         answer = self._index.find(question.metric, question.scope, members, question.labels)
         if isinstance(answer, Absent):
             return _refusal(answer)
@@ -115,20 +115,20 @@ class Numbers:
         return _number(question, answer)
 
     def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
-        """The number of the rack that only nodes of ``names`` took part in, and those nodes."""
+        """The rack's number measured on nodes of ``names`` only, and those nodes."""
         answer = self._index.find_part(question.metric, names, question.labels)
         if isinstance(answer, Absent):
             return _refusal(answer), frozenset()
         return _number(question, answer), answer.members
 
     def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
-        """``ask`` with a memory, for what many criteria take a share of."""
-        # Questions whose conditions are True and 1 are equal, and are not the same.
+        """``ask`` with a cache, for references of many criteria."""
+        # repr: conditions True and 1 compare equal but differ.
         known = self._remembered.setdefault((question, repr(question.conditions)), {})
         rack = question.scope is Scope.RACK
 
         def ask(members: Sequence[str]) -> Number | NoNumber:
-            # of two groups the rack's number may differ, although its name does not
+            # the rack's number depends on the group
             subject = tuple(members) if rack else subject_name(question.scope, members)
             answer = known.get(subject)
             if answer is None:
@@ -140,9 +140,9 @@ class Numbers:
     def ask_group(
         self, question: Question, reduce: Reduce, names: Sequence[str]
     ) -> tuple[Number | NoNumber, dict[str, float]]:
-        """One number for all members of ``names``, and what it was made of, by subject.
+        """One number for all members of ``names``, and their numbers by subject.
 
-        A group that is not complete has no number: one member that was not measured may be the worst.
+        An incomplete group has no number: an unmeasured member may be the worst.
         """
         scope = question.scope
         if why := self.members.nothing(scope, names):
@@ -224,7 +224,7 @@ def counted(statistic: Statistic, samples: int) -> str:
 
 
 def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
-    """Whose number is missing or not to be used, and why the first of them is."""
+    """Status and message for missing or invalid members; None: complete."""
     for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
         bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
         if bad:
@@ -234,7 +234,7 @@ def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[
 
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
-    """No quantity of the vocabulary can be negative, a latency cannot be nought and a share no more than the whole."""
+    """Rejects negative samples, latencies of 0, and percentages above the limit."""
     most = _MOST_PERCENT if metric.unit == "percent" else _MOST
     if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= most:
         return None

@@ -1,4 +1,4 @@
-"""Members that are far from their peers on the bad side.
+"""Members that are far worse than their peers.
 
 The limit is the larger of two distances from the median: ``rel_pct`` percent of it, and the deviation at which the
 modified z score exceeds ``z``. Where the latter decides and is more than half the median away, the peers are too
@@ -30,16 +30,16 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 CONSISTENCY = 0.6745
-"""Makes the median absolute deviation of normally distributed numbers their standard deviation."""
+"""Ratio of median absolute deviation to standard deviation, normal distribution."""
 
 LARGEST_SHARE = 0.5
-"""Of the median: a limit by score that is further away makes a dead member one of the crowd."""
+"""Share of the median; a limit further away would let a dead member pass."""
 
 _ROUNDING = 1e-9
 
 
 def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict for each variant and each node, or pair."""
+    """One verdict per variant and node or pair."""
     for id_, where in outlier.variants():
         answers = _answers(outlier, question(outlier, outlier.scope, where), numbers)
         verdicts = _Peers(outlier, id_, where, answers).verdicts()
@@ -57,7 +57,7 @@ def _answers(outlier: Outlier, asked: Question, numbers: Numbers) -> dict[str, N
 
 
 def _worst_device(scope: Scope, asked: Question, node: str, numbers: Numbers) -> Number | NoNumber:
-    """The smallest GPU of a node: a job that uses all of them waits for it."""
+    """The worst device of a node: a job that uses all of them waits for it."""
     if not numbers.members.devices(scope, node):
         return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
     answers = {device: numbers.ask(asked, (device,)) for device in numbers.members.devices_of(scope, node)}
@@ -74,7 +74,7 @@ def _worst_device(scope: Scope, asked: Question, node: str, numbers: Numbers) ->
 
 
 class _Peers:
-    """All members of one outlier test with its labels settled."""
+    """All members of one outlier test, with fixed labels."""
 
     def __init__(
         self, outlier: Outlier, id_: str, where: dict[str, str], answers: Mapping[str, Number | NoNumber]
@@ -88,10 +88,10 @@ class _Peers:
         self.middle = median(self.values) if self.values else 0.0
         self.mad = median(abs(value - self.middle) for value in self.values) if self.values else 0.0
         self.best_middle = self._best_middle() if self.missing else self.middle
-        """The best median that is possible whatever the missing members are."""
+        """The best median possible for any values of the missing members."""
         self.spread = self.mad * outlier.z / CONSISTENCY
         self.furthest = max(outlier.rel_pct / 100, LARGEST_SHARE)
-        """Share of the median that the limit may be away from it."""
+        """Maximum distance of the limit, as a share of the median."""
         self.scatter_possible = self.missing > 0 and self._may_scatter()
         self.common: dict[str, Any] = {
             **about(outlier, id_),
@@ -176,10 +176,10 @@ class _Peers:
         return median([*self.values, *[beyond] * self.missing])
 
     def _may_scatter(self) -> bool:
-        """Whether numbers of the missing members could make the peers too different to tell; True in doubt.
+        """Whether values of the missing members could make the peers scatter too much; True in doubt.
 
-        Whatever they are, the median lies between those with all of them at nought and all of them infinite, so that
-        no deviation of a member exceeds the larger of its distances from those two.
+        The median lies between those with all missing values 0 and all infinite, so a member's deviation is at most the
+        larger of its distances from those two.
         """
         gone = [math.inf] * self.missing
         low, high = median([*self.values, *[0.0] * self.missing]), median([*self.values, *gone])
@@ -189,14 +189,14 @@ class _Peers:
         return mad * self.outlier.z / CONSISTENCY > low * self.furthest
 
     def _passes_anyway(self, value: float) -> bool:
-        """Whether no numbers of the missing members could make this one an outlier."""
+        """Whether no values of the missing members can make this one an outlier."""
         if self.best_middle == math.inf:
             return False
         worse = self.best_middle - value if self.metric.higher_is_better else value - self.best_middle
         return worse <= self.best_middle * self.outlier.rel_pct / 100 * (1 + _ROUNDING)
 
     def _rule(self, limit: float, unit: str) -> str:
-        """``10 % below``, ``z 3.5 above``: how far a member may be away."""
+        """Allowed distance: ``10 % below``, ``z 3.5 above``."""
         side = "below" if self.metric.higher_is_better else "above"
         return f"{number_text(limit)} % {side}" if unit == "%" else f"z {number_text(limit)} {side}"
 

@@ -1,6 +1,6 @@
-"""Samples to one number, members to one number, and how far samples scatter.
+"""Reduction of samples and members to one number, and scatter of samples.
 
-Nothing here picks the best of several tries: the best run of a broken link looks like a good link.
+No function picks the best of several tries: the best run of a broken link looks like a good link.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PERCENTILES = {
     Statistic.P95: (95, 20),
     Statistic.P99: (99, 100),
 }
-"""Percent, and how many samples it takes for that share of them to be one sample at least."""
+"""Percent, and the minimum number of samples."""
 
 _NONE = (0, 1)
 
 
 def samples_needed(statistic: Statistic) -> int:
-    """With fewer samples a percentile would be a name for the smallest or the largest of them."""
+    """Minimum number of samples; with fewer a percentile is only the minimum or maximum."""
     return PERCENTILES.get(statistic, _NONE)[1]
 
 
@@ -92,14 +92,14 @@ def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
 
 
 def extreme_of(values: Sequence[float], reduce: Reduce) -> float:
-    """What a comparison between members divides by their median."""
+    """Numerator of a ratio over the median."""
     if reduce is Reduce.SPREAD_OVER_MEDIAN:
         return max(values) - min(values)
     return min(values) if reduce is Reduce.MIN_OVER_MEDIAN else max(values)
 
 
 def ratio_of(part: float, whole: float) -> float:
-    """``part / whole``; raises ZeroDivisionError where ``whole`` is nought, or so near that the share overflows."""
+    """``part / whole``; raises ZeroDivisionError where ``whole`` is 0 or the ratio overflows."""
     ratio = part / whole
     if not math.isfinite(ratio):
         raise ZeroDivisionError("the whole is nearly 0")
