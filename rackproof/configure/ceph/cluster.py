@@ -1,4 +1,4 @@
-"""One Ceph cluster on one node: names, identifiers, and when it counts as set up."""
+"""One Ceph cluster on one node: names, identifiers, and whether it is set up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOOTSTRAP = "/usr/local/sbin/rackproof-ceph-bootstrap"
 DONE = "/var/lib/ceph/rackproof-bootstrap"
 OSD_DIRECTORY = "/var/lib/ceph/osd/ceph-0"
 NO_MODULES = "/usr/local/lib/rackproof/ceph-mgr-modules"
-"""An empty folder."""
+"""An empty folder: the manager loads no modules."""
 CLIENT_KEYRING = "/etc/ceph/ceph.client.rackproof.keyring"
 
 
@@ -37,7 +37,7 @@ class CephPlan:
 
     @property
     def fingerprint(self) -> str:
-        """What the bootstrap leaves behind when it is through: other parameters mean another cluster."""
+        """Content of the file that a completed bootstrap writes; other parameters mean another cluster."""
         return f"{self.fsid} {self.cluster.filesystem} size={self.cluster.pool_size}"
 
     @property
@@ -60,7 +60,7 @@ class CephState:
     fingerprint: str | None
     """Content of the file that a completed bootstrap leaves; None when there is none."""
     osd_uuid: str | None
-    """Of the OSD whose data directory is on this node."""
+    """UUID of the OSD whose data directory is on this node."""
 
 
 def state_command() -> str:
@@ -72,19 +72,19 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> CephState:
     """Raises ValueError on a line that is not an answer of ``state_command``."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals or key not in ("done", "osd"):
             raise ValueError(f"not about Ceph: {line!r}")
-        found[key] = value.strip()
-    return CephState(found.get("done"), found.get("osd"))
+        values[key] = value.strip()
+    return CephState(values.get("done"), values.get("osd"))
 
 
 def is_set_up(plan: CephPlan, state: CephState) -> bool:
-    """Whether the bootstrap of this very cluster is through.
+    """Whether the bootstrap of this cluster is complete.
 
-    Raises OtherCluster when the node carries another one.
+    Raises OtherCluster when the node has another one.
     """
     if state.fingerprint not in (plan.fingerprint, None):
         raise OtherCluster(
@@ -106,9 +106,9 @@ def check_drive(plan: CephPlan, state: CephState, drive: DriveState) -> None:
 
 
 def bootstrap_command(pattern: str, drive: DriveState) -> str:
-    """The daemons start for the first time here, so what their new configuration marked is done with.
+    """The daemons start here for the first time, so restart marks of their new configuration are cleared.
 
-    The drive goes by the name that it keeps over reboots: the OSD finds its drive by it ever after.
+    The drive is given by its persistent name, by which the OSD finds it after every reboot.
     """
     return (
         f"rm -f -- {PENDING}/restart:ceph-* && {BOOTSTRAP} {shlex.quote(drive.name or usable_device(pattern, drive))}"

@@ -4,12 +4,12 @@ One program, ``rackproof-container``, runs a command in a container as the user 
 
 * every declared mount is bound to the same path with propagation ``rslave``: what the node mounts again later shows
   inside, and nothing that is mounted inside shows outside;
-* the user keeps its number (podman: ``--userns=keep-id``; docker: ``--user``), so files belong to the same one;
+* the user keeps its UID (podman: ``--userns=keep-id``; docker: ``--user``), so files belong to the same one;
 * no capability is kept, none can be gained, nothing is privileged;
-* RDMA devices are handed over one by one, the limit on pinned memory is the caller's own, and the network is the
+* RDMA devices are passed one by one, the limit on pinned memory is the caller's own, and the network is the
   node's: RoCE addresses belong to its interfaces;
-* on RHEL's family SELinux does not separate it (``label=disable``, podman-run(1)): that would need new labels on what
-  it is lent, which shared storage does not take (NFS) or must not have, and would keep RDMA devices from it;
+* on RHEL's family SELinux does not separate it (``label=disable``, podman-run(1)): separation would need new labels on
+  bound paths, which shared storage does not accept (NFS) or must not have, and would hide RDMA devices;
 * podman runs in the caller's control group: within a Slurm job the job's limits hold for the container.
 
 ``--host-root`` needs no image and no registry: the node's own ``/usr`` over an empty root, read-only.
@@ -25,13 +25,13 @@ DIRECTORIES = ("dev", "etc", "etc/alternatives", "etc/libibverbs.d", "mnt", "pro
 LINKS = {"bin": "usr/bin", "etc/mtab": "/proc/mounts", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
 FILES = ("etc/group", "etc/hostname", "etc/hosts", "etc/ld.so.cache", "etc/passwd", "etc/resolv.conf",
          "run/.containerenv")  # fmt: skip
-"""Places that are mounted over."""
+"""Mount points for the node's files."""
 SHARED = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/libibverbs.d")
-"""Of the node, read-only."""
+"""The node's paths that are bound read-only."""
 
 
 def root_script(mountpoints: tuple[str, ...]) -> str:
-    """Make the empty root. It holds no data; making it again changes nothing."""
+    """Create the empty root. It holds no data; creating it again changes nothing."""
     lines = ["set -eu", "umask 022", f"mkdir -p {ROOT}", f"cd {ROOT}"]
     places = [*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)]
     lines.append(f"mkdir -p -- {' '.join(places)}")

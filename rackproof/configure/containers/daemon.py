@@ -23,9 +23,9 @@ PACKAGES = {
         "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "shadow-utils"),
     },
 }
-"""By family and runtime. Of enroot only what its own packages need: they are downloads. RHEL always has a curl."""
+"""By family and runtime. enroot's own packages are downloads; here is what they need. RHEL always has curl."""
 FOREIGN = {"rhel": ("docker-ce", "containerd.io")}
-"""By family: what its own repositories do not have."""
+"""By family: packages that its own repositories do not have."""
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
@@ -34,7 +34,7 @@ def packages(runtime: str, family: str) -> tuple[str, ...]:
 
 
 def without_source(names: Iterable[str], family: str, inputs: ContainerInputs) -> tuple[str, ...]:
-    """Those of the packages that nobody says where to get."""
+    """Packages that no known repository has."""
     return () if inputs.repository else tuple(name for name in names if name in FOREIGN.get(family, ()))
 
 
@@ -96,7 +96,7 @@ def mirrors_toml(inputs: ContainerInputs) -> str:
 
 
 def podman_conf(inputs: ContainerInputs) -> str:
-    """``containers.conf``: what does not depend on a session of systemd, which jobs do not have."""
+    """``containers.conf``: values that need no systemd session, which jobs do not have."""
     size = inputs.log_max_mib * 1024 * 1024
     return (
         "# Written by rackproof.\n[containers]\n"

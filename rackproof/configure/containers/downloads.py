@@ -27,11 +27,11 @@ def missing(downloads: Sequence[Download], installed: Collection[str]) -> tuple[
 
 
 def install_script(downloads: Sequence[Download], family: str, policy: Policy = STRICT) -> str:
-    """Fails with the URL when a file is not there, or is not the declared one; nothing is installed then."""
-    files = tuple(package_file(each.url, each.sha256, family) for each in downloads)
+    """Fails with the URL when a file is missing or has another digest; nothing is installed then."""
+    files = tuple(package_file(download.url, download.sha256, family) for download in downloads)
     return Script.of(
         "set -eu",
         transaction_script(Transaction(family, files=files, policy=policy)),
         f"mkdir -p {DONE}",
-        *(f"touch {DONE}/{each.sha256}" for each in downloads),
+        *(f"touch {DONE}/{download.sha256}" for download in downloads),
     )

@@ -1,4 +1,4 @@
-"""What is there of containers."""
+"""Facts of containers."""
 
 from __future__ import annotations
 

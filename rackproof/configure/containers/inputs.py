@@ -1,4 +1,4 @@
-"""How a site runs containers. Which runtime, and what its containers must see, stands in the architecture."""
+"""How a site runs containers. The runtime, and what its containers must see, are in the architecture."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ContainerInputs(Inputs):
     live_restore: bool = True
     """Containers outlive a restart of the daemon. Source: Docker's documentation of live restore."""
     user: str = Field(default="rackproof", pattern=r"^[a-z][a-z0-9_-]{0,30}$")
-    """Unprivileged user that tries the way into the storage; it owns a folder of its own there and nothing else."""
+    """Unprivileged user that tests access to the storage; it owns one folder there and nothing else."""
     uid: int = Field(default=59500, ge=1000, le=59999)
     """Its number, the same on every node: files on shared storage belong to numbers. Default: from the end of what
     Debian's policy leaves to a site."""
     subordinate_start: int = Field(default=2_000_000_000, ge=100_000)
-    """First of its subordinate ids (/etc/subuid, /etc/subgid), of which rootless containers have theirs. Beyond what
-    useradd hands out by itself."""
+    """First of its subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
+    useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
     """How many. Source: subuid(5), useradd's default."""
     image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._/:@-]+$")
@@ -39,7 +39,7 @@ class ContainerInputs(Inputs):
     programs over an empty root, which only podman can do."""
     repository: Repository | None = None
     """Where docker-ce or containerd.io come from on the RHEL family, whose own repositories have neither; Debian's
-    family has its own packages, and takes them. Default: none; the version set may bring them instead."""
+    family uses its own packages. Default: none; the version set may bring them instead."""
     packages: tuple[Download, ...] = ()
     """Packages of enroot and pyxis, which no distribution has."""
     pyxis_library: str = Field(default="/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so", pattern=r"^/[^\s]+$")

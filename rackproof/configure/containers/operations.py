@@ -28,7 +28,7 @@ def downloads(wanted: Sequence[Download], family: str) -> Commands:
 
     .. code:: python
 
-        operations.downloads(
+        containers.downloads(
             name="enroot", wanted=[Download(url="https://host/enroot_3.5.0_amd64.deb", sha256="…")], family="debian"
         )
     """
@@ -42,11 +42,21 @@ def downloads(wanted: Sequence[Download], family: str) -> Commands:
 
 @operation()
 def container_user(inputs: ContainerInputs, folders: Sequence[str]) -> Commands:
-    """The unprivileged user, and its folder on every shared storage."""
-    found = ask(facts.ContainerUser, f"the user {inputs.user}", inputs=inputs, folders=tuple(folders))
-    lines = user.plan(inputs, folders, found)
+    """Create the unprivileged user, its subordinate ids, and its folder on every shared storage.
+
+    + inputs: the inventory's ``containers``
+    + folders: absolute paths
+
+    **Example:**
+
+    .. code:: python
+
+        containers.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
+    """
+    actual = ask(facts.ContainerUser, f"the user {inputs.user}", inputs=inputs, folders=tuple(folders))
+    lines = user.plan(inputs, folders, actual)
     if lines:
-        ranges = [later(path) for path in user.ranges(inputs, found)]
+        ranges = [later(path) for path in user.ranges(inputs, actual)]
         yield StringCommand(journal_here().before((), "\n".join(("set -eu", *lines)), ranges))
     else:
         host.noop(f"user {inputs.user} and its folders are there")
@@ -54,9 +64,18 @@ def container_user(inputs: ContainerInputs, folders: Sequence[str]) -> Commands:
 
 @operation()
 def host_root(mountpoints: tuple[str, ...]) -> Commands:
-    """An empty root file system with places for what the node lends to a container that has no image."""
-    found = ask(facts.HostRoot, f"the state of {bridge.ROOT}", mountpoints=mountpoints)
-    if found:
+    """Create the empty root of containers without an image, with mount points for the node's files.
+
+    + mountpoints: of the shared storage
+
+    **Example:**
+
+    .. code:: python
+
+        containers.host_root(name="Root of containers", mountpoints=plan.mountpoints(site))
+    """
+    complete = ask(facts.HostRoot, f"the state of {bridge.ROOT}", mountpoints=mountpoints)
+    if complete:
         host.noop("the root is there")
     else:
         yield StringCommand(bridge.root_script(mountpoints))

@@ -49,7 +49,7 @@ def check_sources(site: Site, names: list[str], family: str, inputs: ContainerIn
     if not missing:
         return
     installed = host.get_fact(facts.InstalledPackages, packages_wanted=names, family=family)
-    # What the node's image brought needs no repository.
+    # Packages of the node's image need no repository.
     if installed is not None and not set(missing) <= installed:
         raise DeployError(
             f"{site.node.name}: containers.repository: RHEL's family has no {' and no '.join(missing)}; give source"
@@ -151,7 +151,7 @@ def units(site: Site, declared: Containers) -> tuple[Unit, ...]:
 
 
 def _drop_in(site: Site, name: str) -> RemoteFile:
-    """A daemon that starts before the mounts would give containers the empty folders below them."""
+    """Started before the mounts, a daemon would give containers the empty mount points."""
     declared = site.architecture.containers
     mounted = site.client_storage()
     names = declared.mounts if declared else ()

@@ -1,4 +1,4 @@
-"""Runtimes that hand out GPUs, and the unit that writes the CDI specification."""
+"""Runtimes that give GPUs to containers, and the unit that writes the CDI specification."""
 
 from __future__ import annotations
 

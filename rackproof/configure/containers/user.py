@@ -1,4 +1,4 @@
-"""The unprivileged user that tries the way into shared storage: its number, its subordinate ids, its folders."""
+"""The unprivileged user that tests access to shared storage: UID, subordinate ids, folders."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rackproof.parse.sections import sections_of
 
 HOME = "/var/lib/rackproof/home"
 FOLDER = "rackproof-user"
-"""Of the user, in the root of every shared storage."""
+"""The user's folder in the root of every shared storage."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserState:
     uid: int | None
-    """Of the name; None when there is no such user."""
+    """None when there is no such user."""
     holder: str | None
-    """Who has the number."""
+    """User that has the declared UID."""
     subuid: tuple[str, ...]
-    """Lines of the name."""
+    """The user's lines of /etc/subuid."""
     subgid: tuple[str, ...]
     folders: tuple[tuple[str, str], ...]
-    """Path and number of the owner of the folders that are there."""
+    """Path and owner's UID of existing folders."""
 
 
 def state_command(inputs: ContainerInputs, folders: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def parse_state(lines: Sequence[str]) -> UserState:
 
 
 def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> tuple[str, ...]:
-    """Shell lines; none when all is there. Raises Refused."""
+    """Shell lines; none when nothing is missing. Raises Refused."""
     if state.uid is not None and state.uid != inputs.uid:
         raise Refused(
             f"user {inputs.user} has the number {state.uid} here, expected {inputs.uid}: set containers.uid to it on"
@@ -69,7 +69,7 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
         )
     for file in ranges(inputs, state):
         lines.append(
-            # Status 1: there is nobody else. Anything worse must not cost the others their numbers.
+            # grep's status 1: no other users. A worse one must not lose theirs.
             f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || [ $? -eq 1 ] || exit 1;"
             f" echo {_range(inputs)}; }} > {file}.rackproof-new"
             f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
@@ -87,7 +87,7 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
 
 
 def ranges(inputs: ContainerInputs, state: UserState) -> tuple[str, ...]:
-    """Files that lack the user's range of subordinate numbers, or have another one."""
+    """Files without the user's range of subordinate ids, or with another one."""
     held = {"/etc/subuid": state.subuid, "/etc/subgid": state.subgid}
     return tuple(file for file, have in held.items() if have != (_range(inputs),))
 

@@ -29,7 +29,7 @@ OPEN_BY_DEFAULT: Final = 560
 PROPRIETARY_UNTIL: Final = 615
 """Guide of branch 620: "Proprietary Kernel Modules Removed"."""
 DEFAULT_BRANCH: Final = 580
-"""What nobody declared: the long-term branch that knows everything from Maxwell to Blackwell."""
+"""Without a declaration: the long-term branch, which supports everything from Maxwell to Blackwell."""
 DEBIAN_BRANCH: Final = {"12": 535, "13": 550}
 """Branch of Debian's own packages (non-free of bookworm and trixie)."""
 DMABUF_KERNEL: Final = (5, 12)
@@ -44,11 +44,11 @@ SUPPORTED: Final = {
     "almalinux": ("9",),
     "ol": ("9",),
 }
-"""Operating systems whose package names are known here; of RHEL and its rebuilds the major version counts."""
+"""Operating systems whose package names are known; of RHEL and its rebuilds the major version counts."""
 
 
 class Locked(Protocol):
-    """The driver of a version set, as far as it matters here."""
+    """The driver of a version set."""
 
     @property
     def version(self) -> str: ...
@@ -67,11 +67,11 @@ class Choice:
     source: Source
     branch: int
     version: str | None
-    """To the last digit where somebody declared it: ``580.126.20``."""
+    """Complete where it is declared: ``580.126.20``."""
     flavour: Flavour
     precompiled: bool
     generations: tuple[str, ...]
-    """Of the GPUs that are there."""
+    """Of the node's GPUs."""
     switches: int
     """NVSwitches that are PCI devices."""
     fabric_manager: bool
@@ -93,16 +93,16 @@ class Choice:
 def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None = None) -> Choice:
     """The driver for the GPUs of a machine.
 
-    Raises UnsupportedGpu, one line: an operating system, a GPU or a combination that cannot work, and the way out.
+    Raises UnsupportedGpu, one line: an operating system, a GPU or a combination that cannot work, and the remedy.
     """
     _check_os(machine)
-    found = gpus(machine)
-    if not found:
+    devices = gpus(machine)
+    if not devices:
         raise UnsupportedGpu(
             f"no GPU of NVIDIA on the PCI bus, {declared.count} are declared: look at lspci -d 10de:, power and risers;"
             " a node without GPUs does not belong to the group gpu"
         )
-    kinds = generations(found, stack.generations)
+    kinds = generations(devices, stack.generations)
     switches = nvswitches(machine)
     source = _source(machine, stack, locked, declared, bool(switches) or _nvlink5(found_devices=kinds))
     branch, version = _branch(machine, declared, stack, locked, source)
@@ -113,7 +113,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | No
     precompiled = stack.precompiled or (locked is not None and locked.precompiled)
     if precompiled:
         _check_precompiled(machine, source, flavour)
-    grace = any(each.name == "Grace Blackwell" for each in kinds.values())
+    grace = any(generation.name == "Grace Blackwell" for generation in kinds.values())
     nvlink5 = _nvlink5(found_devices=kinds)
     fabric_manager = stack.fabric_manager if stack.fabric_manager is not None else bool(switches) or nvlink5
     if fabric_manager and source == "distribution" and (machine.os_id == "debian" or nvlink5):
@@ -127,7 +127,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | No
         version=version,
         flavour=flavour,
         precompiled=precompiled,
-        generations=tuple(sorted({each.name for each in kinds.values()})),
+        generations=tuple(sorted({generation.name for generation in kinds.values()})),
         switches=len(switches),
         fabric_manager=fabric_manager,
         nvlsm=fabric_manager and nvlink5,
@@ -143,7 +143,7 @@ def _nvlink5(found_devices: dict[str, Generation]) -> bool:
 def _check_os(machine: Machine) -> None:
     versions = SUPPORTED.get(machine.os_id, ())
     if machine.os_version not in versions and machine.major not in versions:
-        known = ", ".join(f"{name} {'/'.join(each)}" for name, each in SUPPORTED.items())
+        known = ", ".join(f"{name} {'/'.join(releases)}" for name, releases in SUPPORTED.items())
         raise UnsupportedGpu(f"no driver packages are known for {machine.label}; supported: {known}")
     if machine.arch not in ("x86_64", "aarch64"):
         raise UnsupportedGpu(f"no driver packages are known for {machine.arch}")
@@ -156,8 +156,8 @@ def _source(machine: Machine, stack: GpuStack, locked: Locked | None, declared: 
         return stack.source
     if locked is not None:
         return "distribution" if locked.repository == "distribution" else "cuda"
-    said = stack.driver or exact_version(declared.driver) or stack.repository
-    return "distribution" if machine.os_id == "debian" and not said and not switched else "cuda"
+    asks_for_cuda = stack.driver or exact_version(declared.driver) or stack.repository
+    return "distribution" if machine.os_id == "debian" and not asks_for_cuda and not switched else "cuda"
 
 
 def exact_version(driver: str | None) -> str | None:
@@ -168,25 +168,25 @@ def exact_version(driver: str | None) -> str | None:
 def _branch(
     machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None, source: Source
 ) -> tuple[int, str | None]:
-    said = stack.driver or (locked.version if locked else None) or exact_version(declared.driver)
+    requested = stack.driver or (locked.version if locked else None) or exact_version(declared.driver)
     promised = exact_version(declared.driver)
-    if said and promised and "." in said and said != promised:
+    if requested and promised and "." in requested and requested != promised:
         raise UnsupportedGpu(
-            f"driver {said} is to be installed ({'gpu_stack.driver' if stack.driver else 'version set'}) and"
+            f"driver {requested} is to be installed ({'gpu_stack.driver' if stack.driver else 'version set'}) and"
             f" gpu.driver of the architecture promises {promised}: make them one"
         )
-    if said and promised and "." not in said:
-        said = promised if promised.split(".")[0] == said else said
+    if requested and promised and "." not in requested:
+        requested = promised if promised.split(".")[0] == requested else requested
     own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
     oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
-    branch = int(said.split(".")[0]) if said else own or max(DEFAULT_BRANCH, _major(oldest) or 0)
+    branch = int(requested.split(".")[0]) if requested else own or max(DEFAULT_BRANCH, _major(oldest) or 0)
     if own is not None and branch != own:
         raise UnsupportedGpu(
             f"{machine.label} has drivers of branch {own} only, {branch} is asked for: gpu_stack.source: cuda"
         )
     if oldest and _numbers(oldest)[:1] > (branch,):
         raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
-    return branch, said if said and "." in said else None
+    return branch, requested if requested and "." in requested else None
 
 
 def _major(version: str) -> int | None:
@@ -201,7 +201,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _flavour(
     machine: Machine, kinds: dict[str, Generation], stack: GpuStack, declared: Gpu, branch: int, locked: Locked | None
 ) -> Flavour:
-    """Raises UnsupportedGpu where GPUs contradict each other, or what was asked for."""
+    """Raises UnsupportedGpu where GPUs need different modules, or others than requested."""
     closed = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "proprietary"), None)
     opened = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "open"), None)
     if closed and opened:
@@ -266,16 +266,16 @@ def kernel_numbers(release: str) -> tuple[int, int]:
 
 
 def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
-    """Before anything is loaded: the kernel is new enough, or RHEL's with it backported, and the modules are open.
+    """Expectation before the driver is loaded: a new enough kernel, or RHEL's with the backport, and open modules.
 
-    Whether it is really there is looked at when all of it is in force: ``install.dmabuf_problem``.
+    ``install.dmabuf_problem`` checks what is really in force.
     """
     old_rhel = machine.family == "rhel" and int(machine.major or 0) >= 9
     return flavour == "open" and (kernel_numbers(machine.kernel) >= DMABUF_KERNEL or old_rhel)
 
 
 def gpudirect_warning(machine: Machine, declared: Gpu, flavour: Flavour) -> str | None:
-    """Where nobody promises GPUDirect RDMA nothing is loaded for it: adapters reach GPU memory over DMA-BUF only."""
+    """Without a promise of GPUDirect RDMA no module is loaded for it: adapters reach GPU memory over DMA-BUF only."""
     if declared.gpudirect is not None or not machine.devices(MELLANOX) or dmabuf_usable(machine, flavour):
         return None
     return (
@@ -286,7 +286,7 @@ def gpudirect_warning(machine: Machine, declared: Gpu, flavour: Flavour) -> str 
 
 def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | None = None) -> str | None:
     """Why modules of DKMS would not load, and the choices. ``key_enrolled``: the node's own key is in the firmware's
-    list; None before anybody could ask."""
+    list; None if unknown."""
     if not machine.secure_boot or not choice.dkms or key_enrolled:
         return None
     if machine.os_id == "ubuntu":
@@ -303,14 +303,14 @@ def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | N
 
 
 def hardware_problems(machine: Machine, declared: Gpu) -> tuple[str, ...]:
-    """How the PCI bus differs from what is promised. Nothing that an installation must wait for, but somebody."""
-    found = gpus(machine)
+    """Differences between the PCI bus and the promise. They do not stop an installation."""
+    devices = gpus(machine)
     problems = []
-    if len(found) != declared.count:
-        problems.append(f"GPUs on the PCI bus: expected {declared.count}, actual {len(found)}")
+    if len(devices) != declared.count:
+        problems.append(f"GPUs on the PCI bus: expected {declared.count}, actual {len(devices)}")
     if declared.pci_ids:
-        wanted = {each.lower() for each in declared.pci_ids}
-        odd = [f"{each.ids} at {each.address}" for each in found if each.device not in wanted]
+        wanted = {pci_id.lower() for pci_id in declared.pci_ids}
+        odd = [f"{device.ids} at {device.address}" for device in devices if device.device not in wanted]
         if odd:
             problems.append(f"GPUs: expected 10de:{' or 10de:'.join(sorted(wanted))}, actual {', '.join(odd)}")
     if declared.nvswitches is not None and len(nvswitches(machine)) != declared.nvswitches:

@@ -1,6 +1,6 @@
-"""What the inventory says about the stack of GPUs, under ``gpu_stack``: how it is installed, and the site's facts.
+"""The inventory's ``gpu_stack``: how the GPU stack is installed, and what only the site knows.
 
-What is promised (driver, persistence, MIG, power limit, GPUDirect, …) stands in the architecture.
+What is promised (driver, persistence, MIG, power limit, GPUDirect, …) is in the architecture.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class GpuStack(Inputs):
     (the default of NVIDIA's own packages from then on) or DMA-BUF is promised, which only the open ones have."""
     precompiled: bool = False
     """Modules that were built and signed by the distribution (Ubuntu's archive) or the vendor (RHEL, proprietary
-    ones), instead of DKMS: what Secure Boot accepts without a key of one's own."""
+    ones), instead of DKMS; Secure Boot accepts them without an enrolled key."""
     driver: DriverVersion | None = None
     """Branch (``580``) or exact version (``580.126.20``). Default: the version set's, else the architecture's."""
     generations: dict[Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4}$")], str] = Field(default_factory=dict)
-    """PCI device id: generation, for GPUs that the kit does not know yet."""
+    """PCI device id: generation, for GPUs that the kit does not know."""
     repository: Repository | None = None
-    """Where packages come from when no version set says it: with ``source: cuda`` all of them, with ``distribution``
+    """Where packages come from without a version set: with ``source: cuda`` all of them, with ``distribution``
     what the distribution lacks (DCGM, CUDA, NCCL, GPUDirect Storage, the container toolkit), and never the driver."""
     hold: bool = True
-    """Packages that were installed with a version are held (apt-mark hold, dnf versionlock): a driver that
-    unattended upgrades move under a running one is the commonest complaint in this field."""
+    """Packages that were installed with a version are held (apt-mark hold, dnf versionlock): unattended upgrades that
+    replace a running driver are a common failure."""
     headers: tuple[Word, ...] = ()
     """Packages with the headers of the running kernel. Default: linux-headers-$(uname -r), or kernel-devel."""
     module_options: dict[Option, Plain] = Field(default_factory=dict)
     """Options of the module nvidia: ``NVreg_RestrictProfilingToAdminUsers: "0"``. Default: none, the driver's own."""
     persistenced: bool | None = None
-    """Whether nvidia-persistenced runs. Default: as the architecture promises, and on where it says nothing."""
+    """Whether nvidia-persistenced runs. Default: as the architecture promises, and on where it has no value."""
     fabric_manager: bool | None = None
-    """Default: by NVSwitches on the PCI bus, and by GPUs of boards whose switches are none of it. False where a
-    service of the site's own, or another machine, manages them."""
+    """Default: yes with NVSwitches on the PCI bus, and with GPUs whose switches are not on it (NVLink 5). False where
+    another service or another machine manages them."""
     imex: Imex = Imex()
     cuda: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] | None = None
     """CUDA toolkit, ``13.0``. Default: none; jobs bring theirs in containers."""
@@ -80,22 +80,21 @@ class GpuStack(Inputs):
     """How GPUDirect Storage reaches drives: NVIDIA's module, or the kernel's own PCI P2PDMA (local NVMe, kernel 6.2,
     driver 570, CUDA 12.8)."""
     cufile: dict[str, Any] = Field(default_factory=dict)
-    """Further sections of /etc/cufile.json, laid over the kit's: ``properties: {max_direct_io_size_kb: 16384}``."""
+    """Further sections of /etc/cufile.json, merged over the kit's: ``properties: {max_direct_io_size_kb: 16384}``."""
     nccl_conf: dict[Option, Line] = Field(default_factory=dict)
-    """Lines of /etc/nccl.conf, laid over those that follow from the architecture's fabric. An empty value takes a line
-    out."""
+    """Lines of /etc/nccl.conf; they override those derived from the architecture's fabric. An empty value removes a
+    line."""
     nccl_hca: tuple[Plain, ...] | None = None
     """RDMA devices of collectives. Default: the architecture's ports of the purpose ``compute``, so that the
     front-end's adapters are left out; without any, the fabric's."""
     reset_gpus: bool = False
-    """Whether a pending MIG mode may be brought about by a reset of idle GPUs at once. Default: by the reboot that
-    is due anyway."""
+    """Whether idle GPUs may be reset at once for a pending MIG mode. Default: no, the next reboot applies it."""
     locked_clocks_mhz: Annotated[tuple[int, ...], Field(min_length=1, max_length=2)] | None = None
     """Lowest and highest SM clock (``nvidia-smi -lgc``), MHz. Default: not locked."""
     locked_memory_clocks_mhz: Annotated[tuple[int, ...], Field(min_length=1, max_length=2)] | None = None
     """As ``nvidia-smi -lmc``, MHz. Default: not locked."""
     container_toolkit: PackageVersion | Literal["latest"] | None = None
-    """Version of the four packages of NVIDIA's container toolkit. Default: as the version set says; ``latest`` takes
+    """Version of the four packages of NVIDIA's container toolkit. Default: the version set's; ``latest`` installs
     what the repository has and holds it."""
     runtimes: tuple[Literal["docker", "containerd", "podman"], ...] = ()
     """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification. Default: that of the
@@ -105,7 +104,7 @@ class GpuStack(Inputs):
 
     @field_validator("module_options")
     @classmethod
-    def _names_of_the_module(cls, options: dict[str, str]) -> dict[str, str]:
+    def _options_of_the_module(cls, options: dict[str, str]) -> dict[str, str]:
         for name in options:
             if not name.startswith("NVreg_"):
                 raise ValueError(f"{name}: options of the module nvidia begin with NVreg_")

@@ -1,4 +1,4 @@
-"""From what is there to the declared driver: what differs. Pure; ``scripts`` brings it about."""
+"""What differs between a node and its declared driver. Pure; ``scripts`` makes the shell script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHERS: Final = ("nouveau", "nova_core")
 
 @dataclass(frozen=True, slots=True)
 class WantedDriver:
-    """The driver of one node as it shall be."""
+    """Desired driver of one node."""
 
     choice: Choice
     packages: tuple[Package, ...]
@@ -37,8 +37,7 @@ class WantedDriver:
     modules: tuple[str, ...]
     """Loaded now and at every boot."""
     release: str | None = None
-    """Kernel that the next start brings, where it is not the one that runs: modules are built for it, none is
-    loaded."""
+    """Kernel of the next boot, where it is not the running one: modules are built for it, none is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class DriverPlan:
     initramfs: bool = False
     load: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
-    """Reasons for a reboot that are known already and not marked yet."""
+    """Reasons for a reboot that are not marked yet."""
     waiting: tuple[str, ...] = ()
     """Reasons that are marked: nothing to do before the reboot."""
     fabric_unit: bool = False
@@ -63,13 +62,13 @@ class DriverPlan:
 
 
 def wanted(
-    choice: Choice, machine: Machine, found: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str, str],
-    hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True, locked: Sequence[str] = (),
-) -> WantedDriver:  # fmt: skip
-    """``locked``: packages of a version set, ``NAME VERSION``, which are installed before the driver is looked at."""
+    choice: Choice, machine: Machine, packages: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str,
+    str], hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True, locked: Sequence[str] =
+    (), ) -> WantedDriver:  # fmt: skip
+    """``locked``: packages of a version set, ``NAME VERSION``, which are installed before the driver."""
     return WantedDriver(
         choice=choice,
-        packages=tuple(found),
+        packages=tuple(packages),
         stream=names.stream(machine, choice) if streams else None,
         options=dict(options),
         stamp=stamp(files, locked),
@@ -81,26 +80,28 @@ def wanted(
 
 def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
     """sha256 over what the initial file system must have been built with: the kit's files in modprobe.d, and packages
-    that somebody else installs."""
+    that other operations install."""
     digest = hashlib.sha256()
-    for each in files:
-        if each.path.startswith("/etc/modprobe.d/"):
-            digest.update(f"{each.path}\n{each.content}\n".encode())
+    for file in files:
+        if file.path.startswith("/etc/modprobe.d/"):
+            digest.update(f"{file.path}\n{file.content}\n".encode())
     for package in sorted(locked):
         digest.update(f"{package}\n".encode())
     return digest.hexdigest()
 
 
 def plan_driver(target: WantedDriver, state: GpuState) -> DriverPlan:
-    """What has to be done, in the order of ``script``."""
+    """What to do, in the order of ``script``."""
     reasons: list[str] = []
-    missing = tuple(each for each in target.packages if not each.satisfied_by(state.packages.get(each.name)))
-    # What is missing may bring another driver: then the script compares.
+    missing = tuple(
+        package for package in target.packages if not package.satisfied_by(state.packages.get(package.name))
+    )
+    # Missing packages may change the driver: the script compares the fabric manager then.
     install = missing or _as_the_driver(target, state)
-    for each in install:
-        have = state.packages.get(each.name)
-        reasons.append(f"install {each.name} {each.version or ''}".rstrip() + (f" over {have}" if have else ""))
-    versioned = [each.name for each in target.packages if each.version is not None]
+    for package in install:
+        have = state.packages.get(package.name)
+        reasons.append(f"install {package.name} {package.version or ''}".rstrip() + (f" over {have}" if have else ""))
+    versioned = [package.name for package in target.packages if package.version is not None]
     hold = tuple(name for name in versioned if target.hold and name not in state.held)
     stream = target.stream if target.stream and target.stream != state.stream else None
     if stream:
@@ -139,7 +140,7 @@ def mismatch(loaded: str, installed: str) -> str:
 
 
 def _marks(target: WantedDriver, state: GpuState) -> list[str]:
-    """What only a reboot brings about, while all packages are there."""
+    """Reasons for a reboot, once all packages are installed."""
     marks: list[str] = []
     held = sorted({name for name in state.drivers.values() if name in OTHERS})
     if held or any(name in state.modules for name in OTHERS):
@@ -161,7 +162,7 @@ def _kind(open_: bool) -> str:
 
 
 def options_differ(options: Mapping[str, str], parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Options whose value in force is another one; those that the driver does not report are not among them."""
+    """Options whose value in force differs, as far as the driver reports them."""
     different = []
     for option, value in options.items():
         name = option.removeprefix("NVreg_")
@@ -172,14 +173,14 @@ def options_differ(options: Mapping[str, str], parameters: Mapping[str, str]) ->
 
 
 def in_force(target: WantedDriver, state: GpuState) -> bool:
-    """The declared driver is loaded, and no reboot is waited for before it can be used."""
+    """The declared driver is loaded and usable without a reboot."""
     return state.loaded is not None and not _marks(target, state) and "nvidia" in state.modules
 
 
 def dmabuf_problem(state: GpuState) -> str | None:
-    """Why adapters cannot reach GPU memory over DMA-BUF; None where kernel and driver have what it takes.
+    """Why adapters cannot reach GPU memory over DMA-BUF; None where kernel and driver support it.
 
-    Symbols and licences are no transfer: that is what the benchmark with GPU memory is for.
+    Symbols and licences prove no transfer; the benchmark with GPU memory does.
     """
     missing = []
     if not state.dmabuf:
@@ -198,14 +199,14 @@ def dmabuf_problem(state: GpuState) -> str | None:
 
 def fabric_manager(target: WantedDriver) -> Package | None:
     kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
-    return next((each for each in target.packages if each.name.startswith(kinds)), None)
+    return next((package for package in target.packages if package.name.startswith(kinds)), None)
 
 
 def _as_the_driver(target: WantedDriver, state: GpuState) -> tuple[Package, ...]:
-    """The fabric manager in the driver's version, where only a branch is declared and it has another one by now."""
-    found = fabric_manager(target)
-    have = state.packages.get(found.name) if found else None
-    if found is None or found.version is not None or have is None or state.available is None:
+    """The fabric manager in the driver's version, where only a branch is declared and the versions differ."""
+    manager = fabric_manager(target)
+    have = state.packages.get(manager.name) if manager else None
+    if manager is None or manager.version is not None or have is None or state.available is None:
         return ()
-    wanted_ = Package(found.name, f"{state.available.version}-*")
+    wanted_ = Package(manager.name, f"{state.available.version}-*")
     return () if wanted_.satisfied_by(have) else (wanted_,)

@@ -33,15 +33,38 @@ from rackproof.parse.gdscheck import parse_gdscheck
 
 @operation()
 def refused(reason: str) -> Commands:
-    """Fail on this node, with one line."""
+    """Refuse this node; the others go on.
+
+    + reason: one line
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.refused(name="Machine", reason="PCI devices could not be read")
+    """
     raise Refused(reason)
 
 
 @operation()
 def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
-    """Bring the key that a repository's lists are signed with, if its digest is the declared one."""
-    found = ask(shared_facts.FileStates, "the key of the repository", paths=[path], texts=[])
-    if path in found and found[path].sha256 == sha256:
+    """Download the key that a repository's lists are signed with; refuse another digest than the declared one.
+
+    + path: of the key on the node
+    + url: of the key
+    + sha256: of the key
+    + family: ``debian`` (apt) or ``rhel`` (dnf)
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.signing_key(
+            name="Repository key", path=KEYS["debian"], url="https://host/key.asc", sha256="…", family="debian"
+        )
+    """
+    present = ask(shared_facts.FileStates, "the key of the repository", paths=[path], texts=[])
+    if path in present and present[path].sha256 == sha256:
         host.noop(f"{path} is the declared key")
         return
     new = shlex.quote(f"{path}.new")
@@ -62,7 +85,7 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
 def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     """Install what is missing or of another version, in one transaction, and hold what has a version.
 
-    + packages: with exact versions, with a beginning (``580.126.20-*``), or at any version
+    + packages: with exact versions, with a prefix (``580.126.20-*``), or at any version
     + family: ``debian`` (apt) or ``rhel`` (dnf)
     + hold: whether packages with a version are held (apt-mark hold, dnf versionlock)
 
@@ -70,14 +93,16 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
 
     .. code:: python
 
-        operations.installed(
+        gpu.installed(
             name="Tools", packages=[Package("libnccl2", "2.28.3-1+cuda13.0")], family="debian", hold=True
         )
     """
     names = [package.name for package in packages]
-    found = ask(facts.GpuFacts, "the list of installed packages", packages_wanted=names, family=family, smi=False)
-    missing = [each for each in packages if not each.satisfied_by(found.packages.get(each.name))]
-    unheld = [each.name for each in packages if hold and each.version is not None and each.name not in found.held]
+    actual = ask(facts.GpuFacts, "the list of installed packages", packages_wanted=names, family=family, smi=False)
+    missing = [package for package in packages if not package.satisfied_by(actual.packages.get(package.name))]
+    unheld = [
+        package.name for package in packages if hold and package.version is not None and package.name not in actual.held
+    ]
     if missing or unheld:
         kept = scripts.kept_packages(missing, unheld, family)
         hold_again = scripts.held_by(missing, unheld, family, hold)
@@ -90,11 +115,21 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
 
 @operation()
 def driver(target: install.WantedDriver, machine: Machine) -> Commands:
-    """Install the driver, rebuild the initial file system, load what is not loaded, say what needs a reboot."""
-    found = _driver_state(target, machine)
-    if problem := secure_boot_problem(machine, target.choice, found.key_enrolled):
+    """Install the driver, rebuild the initial file system, load missing modules, mark what needs a reboot.
+
+    + target: desired driver (``install.WantedDriver``)
+    + machine: the node's operating system and devices
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.driver(name="Driver", target=plan.wanted(planned, entries), machine=machine)
+    """
+    actual = _driver_state(target, machine)
+    if problem := secure_boot_problem(machine, target.choice, actual.key_enrolled):
         raise Refused(problem)
-    plan = install.plan_driver(target, found)
+    plan = install.plan_driver(target, actual)
     record_reasons(plan.reasons)
     record(Change(what=mark, reboot=mark) for mark in plan.marks)
     if plan:
@@ -113,15 +148,26 @@ def _driver_state(target: install.WantedDriver, machine: Machine) -> GpuState:
 
 def _usable(target: install.WantedDriver, machine: Machine) -> bool:
     """Whether the declared driver can be used; before the run, whether it will be. Raises Unreadable."""
-    found = _driver_state(target, machine)
-    if state.is_executing or found.loaded is not None:
-        return install.in_force(target, found)
-    return not any(name in found.modules for name in install.OTHERS)
+    actual = _driver_state(target, machine)
+    if state.is_executing or actual.loaded is not None:
+        return install.in_force(target, actual)
+    return not any(name in actual.modules for name in install.OTHERS)
 
 
 @operation()
 def driver_units(wanted: Sequence[Unit], target: install.WantedDriver, machine: Machine) -> Commands:
-    """As ``operations.units``; services of a driver that waits for a reboot are enabled and start with it."""
+    """As ``operations.units``; services of a driver that waits for a reboot are enabled and start with it.
+
+    + wanted: units in the order in which they are started
+    + target: desired driver (``install.WantedDriver``)
+    + machine: the node's operating system and devices
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.driver_units(name="Services", wanted=plan.units(planned), target=target, machine=machine)
+    """
     usable = _usable(target, machine)
     units = wanted if usable else [replace(unit, running=None, proof=None) for unit in wanted]
     yield from operations.units._inner(wanted=list(units))
@@ -129,15 +175,24 @@ def driver_units(wanted: Sequence[Unit], target: install.WantedDriver, machine: 
 
 @operation()
 def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> None:
-    """Fail where DMA-BUF is promised and what is in force does not offer it. Changes nothing.
+    """Refuse a node whose kernel or loaded driver lacks DMA-BUF. Changes nothing.
 
-    Before a reboot that is waited for nobody can say: it may bring kernel, driver or network stack.
+    + target: desired driver (``install.WantedDriver``)
+    + machine: the node's operating system and devices
+
+    A node that waits for a reboot is not judged: the reboot may bring another kernel, driver or network stack.
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.gpudirect_dmabuf(name="DMA-BUF", target=target, machine=machine)
     """
-    found = _driver_state(target, machine)
-    if found.reboots or not install.in_force(target, found):
+    actual = _driver_state(target, machine)
+    if actual.reboots or not install.in_force(target, actual):
         host.noop("DMA-BUF is looked for when the driver is in force")
         return
-    problem = install.dmabuf_problem(found)
+    problem = install.dmabuf_problem(actual)
     if problem and state.is_executing:
         raise Refused(problem)
     else:
@@ -146,20 +201,30 @@ def gpudirect_dmabuf(target: install.WantedDriver, machine: Machine) -> None:
 
 @operation()
 def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
-    """Limits, clocks, ECC and MIG as declared, through the script that sets them at every boot; then read back."""
-    found = ask(facts.GpuFacts, "what GPUs are set to", packages_wanted=[], family=machine.family, smi=True)
-    if found.smi is None:
-        if found.loaded is not None and found.smi_problem and not found.reboots:
-            raise Refused(f"nvidia-smi gives no report: {found.smi_problem}")
+    """Set limits, clocks, ECC and MIG with the script that sets them at every boot, and read them back.
+
+    + wanted: settings of every GPU
+    + machine: the node's operating system and devices
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.tuned(name="Settings", wanted=planned.tuning, machine=machine)
+    """
+    actual = ask(facts.GpuFacts, "what GPUs are set to", packages_wanted=[], family=machine.family, smi=True)
+    if actual.smi is None:
+        if actual.loaded is not None and actual.smi_problem and not actual.reboots:
+            raise Refused(f"nvidia-smi gives no report: {actual.smi_problem}")
         else:
             host.noop(f"{tuning.SERVICE} sets them when the driver is loaded")
         return
-    plan = tuning.differences(wanted, found.smi, found.listed)
+    plan = tuning.differences(wanted, actual.smi, actual.listed)
     if plan.busy and plan.now:
         raise Refused(
             f"MIG cannot be changed while programs use the GPUs: {', '.join(plan.busy)}; drain the node and run again"
         )
-    new = [mark for mark in plan.pending if mark not in found.reboots]
+    new = [mark for mark in plan.pending if mark not in actual.reboots]
     record_reasons(plan.now)
     record(Change(what=mark, reboot=mark) for mark in new)
     if plan.now:
@@ -176,10 +241,10 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
 
 
 def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
-    found = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
-    if found is None or found.smi is None:
-        raise Refused(f"what GPUs are set to could not be read back: {found.smi_problem if found else 'no answer'}")
-    left = tuning.differences(wanted, found.smi, found.listed)
+    actual = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
+    if actual is None or actual.smi is None:
+        raise Refused(f"what GPUs are set to could not be read back: {actual.smi_problem if actual else 'no answer'}")
+    left = tuning.differences(wanted, actual.smi, actual.listed)
     if left.pending:
         record(Change(what=mark, reboot=mark) for mark in left.pending)
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
@@ -189,7 +254,21 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
 
 @operation()
 def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriver, machine: Machine) -> Commands:
-    """Load nvidia-fs, and fail where gdscheck does not say that every promised file system is reached directly."""
+    """Load nvidia-fs, and refuse a node where gdscheck does not report every promised file system as supported.
+
+    + declared: GPUs of the architecture
+    + stack: the inventory's ``gpu_stack``
+    + target: desired driver (``install.WantedDriver``)
+    + machine: the node's operating system and devices
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.gpudirect_storage(
+            name="GPUDirect Storage", declared=declared, stack=planned.stack, target=target, machine=machine
+        )
+    """
     usable = _usable(target, machine)
     if not usable or (not state.is_executing and host.get_fact(facts.GdsCheck) == ""):
         host.noop("gdscheck is asked when driver and GPUDirect Storage are there")
@@ -209,20 +288,30 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriv
 
 
 def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
-    said = host.get_fact(facts.GdsCheck)
-    if not said:
-        return ("gdscheck is not installed" if said == "" else "gdscheck does not answer",)
+    output = host.get_fact(facts.GdsCheck)
+    if not output:
+        return ("gdscheck is not installed" if output == "" else "gdscheck does not answer",)
     try:
-        return storage.problems(parse_gdscheck(said), declared, stack)
+        return storage.problems(parse_gdscheck(output), declared, stack)
     except ParseError as error:
         return (str(error),)
 
 
 @operation()
 def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
-    """Container runtimes hand out GPUs, and the CDI specification is that of the driver in force."""
-    found = ask(facts.Runtimes, "the container runtimes")
-    plan = runtime_plans.plan(wanted, found, installing=not state.is_executing, owned=owned)
+    """Configure container runtimes to hand out GPUs, and write the CDI specification for the driver in force.
+
+    + wanted: ``docker``, ``containerd``, …
+    + owned: runtimes whose configuration another deploy writes
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.runtimes(name="Runtimes", wanted=["containerd"], owned=[])
+    """
+    actual = ask(facts.Runtimes, "the container runtimes")
+    plan = runtime_plans.plan(wanted, actual, installing=not state.is_executing, owned=owned)
     record_reasons(plan.reasons)
     if plan:
         yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))

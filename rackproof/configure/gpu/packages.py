@@ -1,4 +1,4 @@
-"""What the parts of the stack are called, by operating system, repository and branch. Pure.
+"""Package names of the GPU stack, by operating system, repository and branch. Pure.
 
 Sources: NVIDIA's driver installation guide ("Kernel Modules", "Compute-only", the renames of Ubuntu's packages at 590),
 its Fabric Manager guide (nvlink5), the archives of Debian 12 and 13 and of Ubuntu, DCGM's and GPUDirect Storage's
@@ -33,7 +33,7 @@ TOOLKIT: Final = (
 
 
 def headers(machine: Machine, stack: GpuStack) -> tuple[Package, ...]:
-    """Of the running kernel: DKMS builds for nothing else at once."""
+    """Headers of the running kernel, for which DKMS builds first."""
     if stack.headers:
         return tuple(Package(name) for name in stack.headers)
     if machine.family == "debian":
@@ -68,7 +68,7 @@ def _debian_driver(choice: Choice) -> tuple[Package, ...]:
     if choice.source == "distribution":
         # nvidia-driver is made for desktops; nvidia-kernel-support brings the aliases and the udev rules.
         tools = _versioned(choice, (dkms, "libcuda1", "libnvidia-ml1", "nvidia-smi"))
-        # Of sources of their own, whose versions are other ones.
+        # From other source packages, with versions of their own.
         return (*tools, Package("nvidia-persistenced"), Package("nvidia-modprobe"))
     if choice.branch < COMPUTE_ONLY:
         meta = "nvidia-open" if choice.flavour == "open" else "cuda-drivers"
@@ -89,7 +89,7 @@ def _ubuntu_driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
         return _versioned(choice, (f"nvidia-headless-{branch}{open_}", f"nvidia-utils-{branch}"))
     if choice.branch >= UBUNTU_RENAMED:
         return _versioned(choice, (f"nvidia-dkms{open_}", "libnvidia-compute", "nvidia-persistenced"))
-    names = (f"nvidia-dkms-{choice.branch}{open_}", *(f"{each}-{choice.branch}" for each in _UBUNTU_TOOLS))
+    names = (f"nvidia-dkms-{choice.branch}{open_}", *(f"{tool}-{choice.branch}" for tool in _UBUNTU_TOOLS))
     return _versioned(choice, names)
 
 
@@ -109,20 +109,20 @@ def _rhel_driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
 
 
 def fabric(machine: Machine, choice: Choice) -> tuple[Package, ...]:
-    """Fabric manager, NVLSM and IMEX, as far as the hardware has need of them."""
+    """Fabric manager, NVLSM and IMEX, as the hardware needs them."""
     names: list[str] = []
     if choice.fabric_manager:
         names.append(fabric_manager_name(machine, choice))
         names.append(_nscq(machine, choice))
-    found = _versioned(choice, names)
+    packages = _versioned(choice, names)
     if choice.nvlsm:
         meta = "nvlink5" if choice.branch >= UBUNTU_RENAMED else f"nvlink5-{choice.branch}"
         # nvlsm has versions of its own.
-        found = (*found, Package("nvlsm"), *_versioned(choice, (meta,)))
+        packages = (*packages, Package("nvlsm"), *_versioned(choice, (meta,)))
     if choice.imex:
         imex = "nvidia-imex" if choice.branch >= FABRIC_MANAGER_RENAMED else f"nvidia-imex-{choice.branch}"
-        found = (*found, *_versioned(choice, (imex,)))
-    return found
+        packages = (*packages, *_versioned(choice, (imex,)))
+    return packages
 
 
 def fabric_manager_name(machine: Machine, choice: Choice) -> str:
@@ -143,22 +143,22 @@ def _nscq(machine: Machine, choice: Choice) -> str:
 def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:
     """CUDA, NCCL, DCGM, GDRCopy and GPUDirect Storage, as declared."""
     debian = machine.family == "debian"
-    found: list[Package] = []
+    packages: list[Package] = []
     if stack.cuda:
-        found.append(Package(f"cuda-toolkit-{stack.cuda.replace('.', '-')}"))
+        packages.append(Package(f"cuda-toolkit-{stack.cuda.replace('.', '-')}"))
     if stack.nccl:
         development = "libnccl-dev" if debian else "libnccl-devel"
-        found += [Package(name, stack.nccl) for name in ("libnccl2" if debian else "libnccl", development)]
+        packages += [Package(name, stack.nccl) for name in ("libnccl2" if debian else "libnccl", development)]
     if wants_dcgm(stack, declared):
         cuda = stack.dcgm_cuda or (13 if choice.branch >= CUDA13 else 12)
-        found.append(Package(f"datacenter-gpu-manager-4-cuda{cuda}"))
+        packages.append(Package(f"datacenter-gpu-manager-4-cuda{cuda}"))
     if stack.gdrcopy:
         names = ("gdrdrv-dkms", "libgdrapi", "gdrcopy") if debian else ("gdrcopy-kmod", "gdrcopy")
-        found += [Package(name) for name in names]
+        packages += [Package(name) for name in names]
     if declared.gds:
-        found += _gds(stack)
-    found += [Package(name) for name in stack.packages]
-    return tuple(found)
+        packages += _gds(stack)
+    packages += [Package(name) for name in stack.packages]
+    return tuple(packages)
 
 
 def wants_dcgm(stack: GpuStack, declared: Gpu) -> bool:
@@ -183,7 +183,7 @@ def container_toolkit(stack: GpuStack, runtimes: Iterable[str] = ()) -> tuple[Pa
 
 @dataclass(frozen=True, slots=True)
 class NodePackages:
-    """What one node gets beside its version set, in the order in which it is installed."""
+    """What one node gets beside its version set, in installation order."""
 
     headers: tuple[Package, ...]
     driver: tuple[Package, ...]
@@ -203,8 +203,10 @@ def node_packages(
     another one still runs."""
     driver_ = (*driver(machine, choice), *fabric(machine, choice))
     return NodePackages(
-        # Those of a kernel that goes are gone from many mirrors, and nothing is built for it any more.
+        # Many mirrors drop headers of a superseded kernel, and nothing is built for it any more.
         headers=headers(machine, stack) if choice.dkms and release is None else (),
         driver=driver_ if locked is None else (),
-        tools=tuple(each for each in tools(machine, choice, stack, declared) if each.name not in (locked or ())),
+        tools=tuple(
+            package for package in tools(machine, choice, stack, declared) if package.name not in (locked or ())
+        ),
     )

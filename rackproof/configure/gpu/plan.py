@@ -177,7 +177,7 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
     return install.wanted(
         choice=plan.choice,
         machine=plan.machine,
-        found=plan.driver,
+        packages=plan.driver,
         locked=[f"{package.name} {package.version}" for package in packages_here("driver")] if plan.versions else (),
         files=[entry for entry in entries if isinstance(entry, RemoteFile)],
         options=plan.options,
@@ -190,7 +190,7 @@ def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
 
 
 def modules(plan: Plan) -> tuple[str, ...]:
-    """Kernel modules that are loaded now and at every boot; nvidia-fs follows its package.
+    """Kernel modules that are loaded now and at every boot; nvidia-fs is loaded with its package.
 
     Switches behind a bridge in an adapter are managed with InfiniBand datagrams, whatever the fabric of the rack is.
     """

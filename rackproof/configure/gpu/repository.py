@@ -28,12 +28,12 @@ repository is there for the tools."""
 def entries(machine: Machine, choice: Choice, repository: Repository | None) -> tuple[RemoteFile, ...]:
     """The repository, where something comes from it, and apt's pins: the whole driver comes from one source."""
     family, cuda = machine.family, choice.source == "cuda"
-    found: list[RemoteFile] = []
+    entries_: list[RemoteFile] = []
     if repository:
         path = SOURCES[family]
         url, suite, components = repository.deb
         text = templates.text(path, url=url, suite=suite, components=" ".join(components), key=KEYS[family])
-        found.append(RemoteFile(path, text))
+        entries_.append(RemoteFile(path, text))
     if family == "debian":
         own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
         beside = repository is not None and not cuda
@@ -41,5 +41,5 @@ def entries(machine: Machine, choice: Choice, repository: Repository | None) -> 
             PINS, unwanted=own if cuda else "l=NVIDIA CUDA", version=choice.version, own_first=beside,
             driver=OWN_DRIVER_PACKAGES if beside else DRIVER_PACKAGES,
         )  # fmt: skip
-        found.append(RemoteFile(PINS, text))
-    return tuple(found)
+        entries_.append(RemoteFile(PINS, text))
+    return tuple(entries_)

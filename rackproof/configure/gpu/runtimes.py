@@ -1,6 +1,6 @@
 """NVIDIA's container toolkit in Docker, containerd and, through CDI, in everything else. Pure.
 
-What counts is what a runtime says it uses, not what a file says.
+The runtime's own report counts, not its configuration file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONFIGURED: Final[Mapping[str, tuple[Later, ...]]] = {
         Later(_OTHER_TOML.format('rp_file "$rp_f" later -'), _OTHER_TOML.format('rp_wrote "$rp_f"')),
     ),
 }
-"""What ``nvidia-ctk`` and the kit write there, for the journal."""
+"""Files that ``nvidia-ctk`` and the kit write, for the journal."""
 
 
 def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ...]:
@@ -122,21 +122,22 @@ class RuntimePlan:
 def plan(
     wanted: Sequence[str], state: RuntimeState, installing: bool = False, owned: Sequence[str] = ()
 ) -> RuntimePlan:
-    """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit come in the same run, later.
-    ``owned``: runtimes whose configuration another deploy writes, with the toolkit in it; they need a restart at most.
+    """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit are installed later in the same
+    run. ``owned``: runtimes whose configuration another deploy writes, with the toolkit in it; they need a restart at
+    most.
 
     Raises Refused, one line.
     """
     lines: list[str] = []
     reasons: list[str] = []
     configured: list[str] = []
-    found = {"docker": state.docker, "containerd": state.containerd}
+    with_gpus = {"docker": state.docker, "containerd": state.containerd}
     for name in wanted:
-        if name not in found:
+        if name not in with_gpus:
             continue  # podman and enroot read the CDI specification, or bring a hook of their own
-        if found[name] is None and not installing:
+        if with_gpus[name] is None and not installing:
             raise Refused(f"{name} is to hand out GPUs and does not answer on this node; install it first")
-        if found[name] and (name != "containerd" or state.containerd_systemd):
+        if with_gpus[name] and (name != "containerd" or state.containerd_systemd):
             continue
         reasons.append(f"{name} hands out GPUs")
         configured += [] if name in owned else [name]
@@ -151,7 +152,7 @@ def plan(
         tuple(lines),
         tuple(reasons),
         mark_lines([f"restart:{name}.service" for name in configured]),
-        tuple(each for name in configured for each in CONFIGURED[name]),
+        tuple(entry for name in configured for entry in CONFIGURED[name]),
     )
 
 
@@ -174,7 +175,7 @@ def _configure(name: str) -> list[str]:
 
 
 def _restart(name: str) -> list[str]:
-    """And see that it has taken the runtime in."""
+    """Restart it, and check that it knows the runtime."""
     proof = {
         "docker": f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'",
         "containerd": "timeout 60 containerd config dump"

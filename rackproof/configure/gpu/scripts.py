@@ -1,7 +1,7 @@
-"""Scripts that bring the declared driver about, and what of a node they change. Pure.
+"""Scripts that install and load the declared driver, and the files and holds that they change. Pure.
 
-A script decides what only the node can know once packages are there: whether the module can be loaded at once, or
-something else holds the GPUs until a reboot.
+A script decides on the node, after its packages are installed, whether the module can be loaded at once or another
+driver holds the GPUs until a reboot.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ REPLACED: Final = (
     "nvidia-*",
     "xserver-xorg-video-nvidia*",
 )
-"""NVIDIA's own packages: those of another branch or flavour are in the way of the declared ones."""
+"""NVIDIA's own packages: those of another branch or flavour conflict with the declared ones."""
 
 
 def transaction(
@@ -70,7 +70,7 @@ def transaction(
     return transaction_script(
         Transaction(
             family,
-            tuple(_repository_version(each) for each in packages),
+            tuple(_repository_version(package) for package in packages),
             hold=tuple(hold),
             removals=REPLACED,
             downgrades=tuple(downgrades),
@@ -90,20 +90,20 @@ def _repository_version(package: Package) -> Package:
 
 
 def held_by(install: Sequence[Package], hold: Sequence[str], family: str, wanted_: bool) -> tuple[str, ...]:
-    """Packages to hold behind an installation."""
+    """Packages to hold after an installation."""
     if family == "debian" or not wanted_:
         return tuple(hold)
-    # Locks on what is replaced had to go first.
-    return tuple(dict.fromkeys((*hold, *(each.name for each in install if each.version))))
+    # Locks on replaced packages were removed before.
+    return tuple(dict.fromkeys((*hold, *(package.name for package in install if package.version))))
 
 
 def kept_packages(install: Sequence[Package], hold: Sequence[str], family: str) -> tuple[str, ...]:
-    """Journal lines of the holds that ``transaction`` and ``script`` set or take away."""
+    """Journal lines of the holds that ``transaction`` and ``script`` set or remove."""
     return tuple(hold_line(name, family) for name in held_by(install, hold, family, wanted_=True))
 
 
 def kept(plan: DriverPlan, target: WantedDriver, machine: Machine) -> tuple[tuple[str, ...], tuple[Later, ...]]:
-    """What the journal needs before ``script``, and of which files only the script knows what they become."""
+    """Journal lines to write before ``script``, and files whose new content only the script knows."""
     lines = list(kept_packages(plan.install, plan.hold, machine.family))
     unknown: list[Later] = []
     if plan.install and _needs_non_free(target, machine):
@@ -124,14 +124,15 @@ def _copies_fabric_unit(plan: DriverPlan, target: WantedDriver) -> bool:
 
 
 def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Policy = STRICT) -> str:
-    """Install, hold, rebuild, load, verify. Ends with one line on stderr where what was asked for is not there."""
+    """Install, hold, rebuild, load, verify. Fails with one line on stderr where the result is not as declared."""
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
     prepare = _stream_lines(plan.stream) if plan.stream else []
     if plan.install and _needs_non_free(target, machine):
         prepare = _non_free_lines(plan.install[0].name, machine)
     hold = held_by(plan.install, plan.hold, machine.family, target.hold)
     if plan.install or prepare or hold:
-        # Where only a branch is declared, a fabric manager that moved alone goes back to the driver's version.
+        # Where only a branch is declared, a fabric manager that was upgraded alone is downgraded to the driver's
+        # version.
         manager = fabric_manager(target)
         downgrades = [manager.name] if manager and manager.version is None else []
         lines.append(transaction(plan.install, hold, machine.family, policy, prepare, downgrades))
@@ -144,8 +145,8 @@ def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Pol
 
 
 def _non_free_lines(package: str, machine: Machine) -> list[str]:
-    """Debian's driver is in components that an installation leaves out: they are taken from wherever main comes from,
-    the site's mirror as a rule."""
+    """Debian's driver is in components that a default installation leaves out: they are added from the source of main,
+    usually the site's mirror."""
     components = "contrib non-free non-free-firmware"
     paragraph = (
         f"/(^|\\n)Suites:[^\\n]*{machine.codename}/ && /(^|\\n)Components:[^\\n]*main/"
@@ -179,7 +180,7 @@ def _stream_lines(stream: str) -> list[str]:
 
 
 def _initramfs_lines(stamp_: str, machine: Machine) -> list[str]:
-    # Of all kernels: the next start may bring another one than runs.
+    # For all kernels: the next boot may start another one.
     build = "update-initramfs -u -k all" if machine.family == "debian" else "dracut --force --regenerate-all"
     return [
         f"timeout {INITRAMFS_TIMEOUT_S} {build} >/dev/null || fail 'the initial file system could not be rebuilt:"
@@ -190,7 +191,7 @@ def _initramfs_lines(stamp_: str, machine: Machine) -> list[str]:
 
 
 def _fabric_unit_lines() -> list[str]:
-    """Dependencies cannot be taken away by a drop-in: a copy of the unit without them goes before the packaged one."""
+    """A drop-in cannot remove dependencies: a copy of the unit without them overrides the packaged one."""
     return [
         f"u=$(systemctl show -P FragmentPath {FABRIC_UNIT} 2>/dev/null) || u=",
         'if [ -n "$u" ] && grep -q -E "^After=.*multi-user.target" "$u"; then',
@@ -202,14 +203,14 @@ def _fabric_unit_lines() -> list[str]:
 
 
 def _fabric_manager_lines(target: WantedDriver, machine: Machine) -> list[str]:
-    """Whichever versions a branch has brought: the fabric manager refuses NVSwitches with a driver of another one.
+    """Compare the fabric manager with the driver: it sets up no NVSwitch where their versions differ.
 
-    One that a version set brings is compared there.
+    The version set compares its own.
     """
-    found = fabric_manager(target)
-    if found is None:
+    manager = fabric_manager(target)
+    if manager is None:
         return []
-    name = shlex.quote(found.name)
+    name = shlex.quote(manager.name)
     ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
     if machine.family == "debian":
         ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
@@ -221,7 +222,7 @@ def _fabric_manager_lines(target: WantedDriver, machine: Machine) -> list[str]:
 
 
 def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> list[str]:
-    """Verify what is installed for the running kernel, and bring it into force or say what stands in the way."""
+    """Verify what is installed for the running kernel, and load it or name what prevents that."""
     choice, release = target.choice, target.release
     kernel = f"kernel {release}" if release else "the running kernel $(uname -r)"
     modinfo = f"modinfo -k {shlex.quote(release)}" if release else "modinfo"
@@ -263,7 +264,7 @@ def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> li
     lines += [
         f"mark {shlex.quote(mark)}; blocked=1"
         for mark in plan.marks
-        # Those that the lines above find out by themselves are left to them: packages may have brought another version.
+        # The lines above find these themselves: the packages may have installed another version.
         if mark != NOUVEAU and not mark.startswith("driver ") and not (release and mark == reboot_reason(release))
     ]
     lines.append('if [ -n "$blocked" ]; then exit 0; fi')

@@ -1,4 +1,4 @@
-"""What is there of the driver and its stack: one question, one answer. Pure."""
+"""State of the driver and its stack on a node: the command and its parser. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODULES: Final = (
 STAMP: Final = "/var/lib/rackproof/gpu-initramfs"
 """sha256 of what was in modprobe.d when the kit last had the initial file system rebuilt."""
 SMI_TIMEOUT_S: Final = 60
-"""nvidia-smi waits for a GPU that has fallen off the bus for ever."""
+"""nvidia-smi hangs for ever on a GPU that has fallen off the bus."""
 FABRIC_UNIT: Final = "nvidia-fabricmanager.service"
 
 _KEYS: Final = "/var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
@@ -47,7 +47,7 @@ class GpuState:
     available: KernelModule | None
     """The module nvidia that would be loaded into the running kernel."""
     packages: Mapping[str, str]
-    """Installed ones of those that were asked for, with their versions."""
+    """Installed versions of the packages that were asked about."""
     held: frozenset[str]
     stream: str | None
     """Enabled stream of RHEL's module nvidia-driver."""
@@ -56,28 +56,28 @@ class GpuState:
     devices: tuple[str, ...]
     """Below /dev: ``nvidia0``, ``nvidia-nvswitch0`` …"""
     drivers: Mapping[str, str]
-    """PCI address of NVIDIA's devices: kernel driver that has it, empty where none has."""
+    """PCI address of NVIDIA's devices: its kernel driver, empty without one."""
     stamp: str
     key_enrolled: bool | None
-    """Whether the firmware accepts the key of DKMS; None where nobody can say."""
+    """Whether the firmware accepts the key of DKMS; None where unknown."""
     fabric_after_multi_user: bool
-    """The fabric manager's unit waits for the target that waits for it."""
+    """The fabric manager's unit is ordered after multi-user.target, which waits for it."""
     pending: frozenset[str]
     smi: NvidiaSmi | None
-    """None where it was not asked, or does not answer."""
+    """None where nvidia-smi was not run, or gave no report."""
     smi_problem: str
-    """Its last words where it gives no report."""
+    """The end of its output where it gave no report."""
     listed: tuple[ListedGpu, ...]
     """``nvidia-smi -L``, with the partitions of MIG."""
 
     @property
     def reboots(self) -> tuple[str, ...]:
-        """Reasons that are waiting already."""
+        """Reasons for a reboot that are marked already."""
         return tuple(sorted(mark.removeprefix(REBOOT) for mark in self.pending if mark.startswith(REBOOT)))
 
 
 def state_command(packages: Sequence[str], family: str, smi: bool) -> str:
-    """Ask for all of it in one go; 16 sections, divided by ``--``. ``family``: debian or rhel."""
+    """One command for all of it: 16 sections, divided by ``--``. ``family``: debian or rhel."""
     return shell.script(
         __name__,
         "state",
@@ -96,7 +96,7 @@ def state_command(packages: Sequence[str], family: str, smi: bool) -> str:
 def parse_state(lines: Sequence[str]) -> GpuState:
     """Answer of ``state_command``. Raises ValueError on anything else.
 
-    A report of nvidia-smi that cannot be read is none, with its words beside: the driver may be in any state here.
+    An unreadable report of nvidia-smi is None, with its output in ``smi_problem``: the driver may be in any state here.
     """
     parts = sections_of(lines, 16)
     report, problem = _report("".join(parts[14]))
@@ -129,15 +129,15 @@ def _available(lines: Sequence[str]) -> KernelModule | None:
 
 
 def _packages(lines: Sequence[str]) -> dict[str, str]:
-    """Lines of dpkg-query have a status in front, those of rpm have none."""
-    found: dict[str, str] = {}
+    """Lines of dpkg-query begin with a status, those of rpm do not."""
+    versions: dict[str, str] = {}
     for line in lines:
         words = line.split()
         if len(words) == 3 and words[0] == "installed":
-            found[words[1]] = words[2]
+            versions[words[1]] = words[2]
         elif len(words) == 2 and not words[0].startswith(("not-", "config-", "half-", "un", "trig")):
-            found[words[0]] = words[1]
-    return found
+            versions[words[0]] = words[1]
+    return versions
 
 
 _LOCK: Final = re.compile(r"(?P<name>.+?)-(?:\d+:)?[^-]+-[^-]+$")
@@ -150,7 +150,7 @@ def _held(line: str) -> str:
 
 
 def _report(encoded: str) -> tuple[NvidiaSmi | None, str]:
-    """The report, or the last words of an nvidia-smi that gave none."""
+    """The report, or the end of nvidia-smi's output where it gave none."""
     text = base64.b64decode(encoded).decode(errors="replace") if encoded.strip() else ""
     if not text.strip():
         return None, ""

@@ -35,19 +35,19 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def problems(found: Gds, declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
+def problems(report: Gds, declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
     """Why a file system that was promised is not reached directly; empty where all are."""
     wrong = []
     for driver in declared.gds:
         name = "NVMe P2PDMA" if driver == "NVMe" and stack.gds_method == "p2pdma" else driver
-        actual = found.drivers.get(name, "not listed")
+        actual = report.drivers.get(name, "not listed")
         if actual != "Supported":
             wrong.append(f"{name}: expected Supported, actual {actual}")
-    able = sum(found.gpus.values())
+    able = sum(report.gpus.values())
     if able != declared.count:
         wrong.append(f"GPUs that support GDS: expected {declared.count}, actual {able}")
-    if found.verified is not True:
+    if report.verified is not True:
         wrong.append("gdscheck did not verify the platform")
-    if declared.gds_fallback is False and found.compat_mode is not False:
+    if declared.gds_fallback is False and report.compat_mode is not False:
         wrong.append("cuFile may copy through host memory (allow_compat_mode)")
     return tuple(wrong)

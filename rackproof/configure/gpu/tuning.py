@@ -1,7 +1,7 @@
 """What GPUs forget when their driver is unloaded: limits, clocks, MIG. Pure.
 
-One script sets all of it, at boot as now (``rackproof-gpu.service``); what the driver reports afterwards is compared
-with what was asked for. Only ECC and, on Ampere, MIG's mode outlive a reboot, and both need a reset to come into force.
+One script sets all of it, at boot and in a deploy (``rackproof-gpu.service``); the driver's report is compared with
+it afterwards. Only ECC and, on Ampere, MIG's mode outlive a reboot, and both need a reset to come into force.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIG_MARK: Final = "MIG mode of GPUs changes at the next start"
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Of every GPU of a node; None leaves a setting to the driver."""
+    """Settings of every GPU of a node; None leaves a setting to the driver."""
 
     power_limit_w: float | None = None
     application_clocks_mhz: tuple[int, int] | None = None
@@ -36,13 +36,13 @@ class Tuning:
     ecc: bool | None = None
     mig: bool | None = None
     mig_profiles: tuple[str, ...] = ()
-    """Of every GPU, in the order in which they are made: ``3g.71gb``."""
+    """On every GPU, in the order of creation: ``3g.71gb``."""
     reset: bool = False
 
     def __bool__(self) -> bool:
         return any(
-            each not in (None, ())
-            for each in (
+            setting not in (None, ())
+            for setting in (
                 self.power_limit_w, self.application_clocks_mhz, self.locked_clocks_mhz,
                 self.locked_memory_clocks_mhz, self.ecc, self.mig, self.mig_profiles,
             )
@@ -90,11 +90,11 @@ class Differences:
     pending: tuple[str, ...] = ()
     """Set, and in force after a reboot: marks."""
     busy: tuple[str, ...] = ()
-    """Programs in the way of MIG."""
+    """Programs that prevent a change of MIG."""
 
 
 def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> Differences:
-    """Compare; clocks that are locked are reported by no driver and are left to the script at boot."""
+    """Compare. No driver reports locked clocks: they are left to the script at boot."""
     now: list[str] = []
     pending: list[str] = []
     for gpu in report.gpus:
@@ -114,7 +114,7 @@ def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) 
     layout = _layout(wanted, report, listed)
     if pending and layout:
         layout = []  # partitions are made by the script at boot
-    needs_idle = any(each.startswith("MIG ") for each in now) or bool(layout)
+    needs_idle = any(difference.startswith("MIG ") for difference in now) or bool(layout)
     busy = [f"{process} on {gpu.bus_id}" for gpu in report.gpus for process in gpu.processes] if needs_idle else []
     return Differences((*now, *layout), tuple(dict.fromkeys(pending)), tuple(busy))
 
@@ -124,22 +124,22 @@ def _word(on: bool) -> str:
 
 
 def _limits(wanted: Tuning, gpu: Reported) -> list[str]:
-    found = []
+    wrong = []
     limit = gpu.power_limit_w
     if wanted.power_limit_w and limit is not None and abs(limit - wanted.power_limit_w) > POWER_TOLERANCE_W:
-        found.append(f"power limit of {gpu.bus_id}: {limit:g} W")
+        wrong.append(f"power limit of {gpu.bus_id}: {limit:g} W")
     clocks = gpu.application_clocks_mhz
     if wanted.application_clocks_mhz and clocks is not None:
         memory, sm = wanted.application_clocks_mhz
         if (clocks.memory, clocks.sm) != (memory, sm):
-            found.append(f"application clocks of {gpu.bus_id}: {clocks.memory:g},{clocks.sm:g} MHz")
-    return found
+            wrong.append(f"application clocks of {gpu.bus_id}: {clocks.memory:g},{clocks.sm:g} MHz")
+    return wrong
 
 
 def _layout(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> list[str]:
     if not wanted.mig or not wanted.mig_profiles:
         return []
-    by_uuid = {each.uuid: each for each in listed}
+    by_uuid = {listed_gpu.uuid: listed_gpu for listed_gpu in listed}
     wrong = []
     for gpu in report.gpus:
         entry = by_uuid.get(gpu.uuid or "")

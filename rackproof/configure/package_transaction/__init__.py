@@ -1,1 +1,1 @@
-"""One transaction of apt or dnf: what every installation of the kit goes through."""
+"""One transaction of apt or dnf, used by every installation of the kit."""

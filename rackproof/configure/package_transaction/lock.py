@@ -24,15 +24,16 @@ LOCKS: Final = {
         "/var/cache/dnf/download_lock.pid",
     ),
 }
-"""Locked with fcntl, so that the kernel says by whom; into files ``*.pid`` dnf writes its process id instead."""
+"""Locked with fcntl, so the kernel names the holder; dnf writes its process id into the ``*.pid`` files instead."""
 LOCKED: Final = "the package manager is locked by process"
 NO_ROOM: Final = ("No space left on device", "enough free space", "more space needed on", "MiB free")
-"""Words of the kernel, of apt, of dnf (libdnf) and of transactions for a full disk."""
+"""Messages of the kernel, apt, dnf (libdnf) and transactions about a full disk."""
 
 
 def lock_functions() -> str:
     """Shell functions: ``rp_lock_holder FILE…`` prints ``PID (COMMAND)`` of the process that holds one of the locks,
-    with exit status 1 where none is held; ``rp_wait_for_lock SECONDS FILE…`` waits, and ends the script in the end."""
+    with exit status 1 where none is held; ``rp_wait_for_lock SECONDS FILE…`` waits, and ends the script on a
+    timeout."""
     return shell.script(__name__, "lock")
 
 

@@ -1,6 +1,6 @@
 """Transactions of the package manager as values, and the shell script that carries one out. Pure.
 
-Every installation of the kit is one of these, so that apt and dnf are asked, refused and proven in one way:
+Every installation of the kit is one of these, with the same guarantees for apt and dnf:
 
 * the lock of another run is waited for, and its holder named;
 * what an interrupted run left half-configured is repaired first, or named;
@@ -34,7 +34,7 @@ CACHE: Final = "/var/cache/rackproof"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package: at any version, at exactly one, or at the newest with a beginning (``580.126.20-*``).
+    """One package: at any version, at exactly one, or at the newest with a prefix (``580.126.20-*``).
 
     An epoch counts where the version has one.
     """
@@ -94,7 +94,7 @@ class Transaction:
     """Installed before the others are resolved: they pin what those depend on."""
     files: tuple[PackageFile, ...] = ()
     built: str = ""
-    """Absolute paths of packages that lie on the node already, as shell words; they may have patterns."""
+    """Absolute paths of packages that are on the node already, as shell words or patterns."""
     hold: tuple[str, ...] = ()
     """Held at the end, at their installed versions."""
     removals: tuple[str, ...] = ()
@@ -112,8 +112,8 @@ class Transaction:
     @property
     def specs(self) -> tuple[str, ...]:
         """Shell words."""
-        named = tuple(word(each.spec) for each in self.packages)
-        return (*named, *(shlex.quote(each.path) for each in self.files), *((self.built,) if self.built else ()))
+        named = tuple(word(package.spec) for package in self.packages)
+        return (*named, *(shlex.quote(file.path) for file in self.files), *((self.built,) if self.built else ()))
 
 
 def word(text: str) -> str:
@@ -146,9 +146,13 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     lines += transaction.prepare
     if transaction.refresh:
         lines.append("rp_refresh")
-    lines += [f"rp_fetch {_words((each.url, each.sha256, each.path))}" for each in transaction.files]
+    lines += [f"rp_fetch {_words((file.url, file.sha256, file.path))}" for file in transaction.files]
     if transaction.first:
-        lines += [f"set -- {' '.join(word(each.spec) for each in transaction.first)}", install, 'rp_read_back "$@"']
+        lines += [
+            f"set -- {' '.join(word(package.spec) for package in transaction.first)}",
+            install,
+            'rp_read_back "$@"',
+        ]
     if specs:
         lines += [f"set -- {' '.join(specs)}", install]
     if specs or transaction.first:

@@ -1,7 +1,7 @@
-"""BeeGFS 7 and 8: its service builds and loads the module; mount(8) mounts with a configuration of our own.
+"""BeeGFS 7 and 8: its service builds and loads the module; mount(8) mounts with a configuration of the kit.
 
-The client falls back to TCP by itself, silently, when RDMA does not work. Where RDMA is declared that is switched
-off: a broken fabric is an error then, and not a slow file system.
+The client falls back to TCP silently when RDMA does not work. Where RDMA is declared the fallback is switched off: a
+broken fabric is an error, not a slow file system.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def configuration(named: NamedStorage) -> str:
     return f"/etc/beegfs/rackproof-{named.name}.conf"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     named.first_servers("BeeGFS is mounted from its management node")
     return (
         simple_mount(
@@ -40,9 +40,9 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
     )
 
 
-def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes | None = None) -> Client:
-    """Raises DeclarationError when nothing says how connections are authenticated."""
-    inputs = around.inputs.beegfs
+def client(named: NamedStorage, node: ClientNode, family: str, secret: bytes | None = None) -> Client:
+    """Raises DeclarationError without a shared secret, unless ``auth_disabled`` is set."""
+    inputs = node.inputs.beegfs
     if not inputs.auth and not inputs.auth_disabled:
         raise DeclarationError(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
     entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
@@ -51,15 +51,15 @@ def client(named: NamedStorage, around: ClientNode, family: str, secret: bytes |
         content = (secret or b"").decode(errors="surrogateescape")
         entries.append(RemoteFile(AUTH, content, mode="400", secret=True))
     # A client reads its configuration when it is mounted.
-    unit = mounts(named, around)[0].unit
-    entries.append(RemoteFile(configuration(named), text(named, around), restart=(unit,)))
+    unit = mounts(named, node)[0].unit
+    entries.append(RemoteFile(configuration(named), text(named, node), restart=(unit,)))
     for kind, names in (("conn-interfaces", inputs.interfaces), ("rdma-interfaces", inputs.rdma_interfaces)):
         if names:
             entries.append(RemoteFile(_list(named, kind), "\n".join(names) + "\n", restart=(unit,)))
     wanted = inputs.packages or _packages(inputs.version, named)
     steps += [
-        kernel_headers(family, "The BeeGFS client", around.policy),
-        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", around),
+        kernel_headers(family, "The BeeGFS client", node.policy),
+        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", node),
         _arguments(inputs, named.storage.transport == "rdma"),
         _build(),
         module("BeeGFS", "beegfs", f"its build said why: {LOG}"),
@@ -82,21 +82,21 @@ def _list(named: NamedStorage, kind: str) -> str:
     return f"/etc/beegfs/rackproof-{named.name}-{kind}"
 
 
-def text(named: NamedStorage, around: ClientNode) -> str:
+def text(named: NamedStorage, node: ClientNode) -> str:
     """beegfs-client.conf; keys are those of 8, and of 7.3 and later."""
-    inputs = around.inputs.beegfs
+    inputs = node.inputs.beegfs
     rdma = named.storage.transport == "rdma"
-    tos = inputs.rdma_tos if inputs.rdma_tos is not None else around.roce_tos or 0
+    tos = inputs.rdma_tos if inputs.rdma_tos is not None else node.roce_tos or 0
     host = named.first_servers("BeeGFS is mounted from its management node")[0]
     values: dict[str, object] = {
         "sysMgmtdHost": host,
         "connAuthFile": AUTH if inputs.auth else "",
-        "connDisableAuthentication": _said(not inputs.auth),
+        "connDisableAuthentication": _boolean(not inputs.auth),
         ("connClientPort" if inputs.version >= 8 else "connClientPortUDP"): inputs.client_port,
         ("connMgmtdPort" if inputs.version >= 8 else "connMgmtdPortTCP"): inputs.mgmtd_port,
         **({} if inputs.version >= 8 else {"connMgmtdPortUDP": inputs.mgmtd_port}),
-        "connUseRDMA": _said(rdma),
-        "connTCPFallbackEnabled": _said(not rdma),
+        "connUseRDMA": _boolean(rdma),
+        "connTCPFallbackEnabled": _boolean(not rdma),
         "connRDMATypeOfService": tos,
         "connRDMABufNum": inputs.rdma_buf_num,
         "connRDMABufSize": inputs.rdma_buf_size,
@@ -108,7 +108,7 @@ def text(named: NamedStorage, around: ClientNode) -> str:
     return "# Managed by rackproof.\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
-def _said(value: bool) -> str:
+def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
@@ -117,13 +117,13 @@ def _rebuild() -> str:
 
 
 def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
-    """What the module is built with. DOCA's headers where DOCA is; a path that is not there would break the build."""
+    """Build options of the module: DOCA's headers where installed; a missing path would break the build."""
     fixed = ["-j8"]
     if inputs.gds:
         fixed += [f"NVFS_INCLUDE_PATH={inputs.nvfs_source}", f"NVIDIA_INCLUDE_PATH={inputs.nvidia_source}"]
     headers = f"{inputs.ofed}/include"
-    found = f"$(! test -d {headers} || echo ' OFED_INCLUDE_PATH={headers}')" if rdma else ""
-    wanted = f'"buildArgs={" ".join(fixed)}{found}"'
+    include = f"$(! test -d {headers} || echo ' OFED_INCLUDE_PATH={headers}')" if rdma else ""
+    wanted = f'"buildArgs={" ".join(fixed)}{include}"'
     return Step(
         name="Build options of the BeeGFS client",
         holds=f'[ "$(grep ^buildArgs= {AUTOBUILD})" = {wanted} ]',
@@ -146,7 +146,7 @@ def _build() -> Step:
 
 
 def _transport(named: NamedStorage) -> Step:
-    """What the client counts of its connections; a server that nothing was asked of has none yet."""
+    """The client's connection counters; a server that was not contacted yet has none."""
     wanted = "RDMA" if named.storage.transport == "rdma" else "TCP"
     other = "TCP" if wanted == "RDMA" else "RDMA"
     touch = f"timeout -k 2 10 stat -f {shlex.quote(named.storage.mountpoint)} >/dev/null"

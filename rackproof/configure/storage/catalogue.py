@@ -1,4 +1,4 @@
-"""Which module answers for which storage: by its class, and by the name that the kernel has for it."""
+"""Which module mounts which storage: by class, and by the kernel's name of the file system."""
 
 from __future__ import annotations
 
@@ -18,63 +18,63 @@ _PARALLEL = {
     "fuse.daos": daos.mounts,
 }
 VENDORS = tuple(_PARALLEL)
-"""Those whose software comes from outside of the distribution."""
+"""File systems whose software does not come from the distribution."""
 
 Secrets = Callable[[str], bytes | None]
 """The secret of ``beegfs`` or ``cephfs``."""
 
 
-def mounts_of(named: NamedStorage, around: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
+def mounts_of(named: NamedStorage, node: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
     """Raises DeclarationError, one line, for what cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":
         return local.mounts(named)
     if storage.class_ == "nfs":
-        return nfs.mounts(named, around)
+        return nfs.mounts(named, node)
     if storage.class_ == "parallel" and storage.fstype == "ceph":
-        return cephfs.mounts(named, around, own_fsid)
+        return cephfs.mounts(named, node, own_fsid)
     if storage.class_ == "parallel" and storage.fstype in _PARALLEL:
-        return _PARALLEL[storage.fstype](named, around)
+        return _PARALLEL[storage.fstype](named, node)
     raise DeclarationError(f"{named.name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
 
 
-def asks_machine(storages: Sequence[Storage], around: ClientNode) -> bool:
-    """Whether what is needed depends on the distribution of the node."""
+def asks_machine(storages: Sequence[Storage], node: ClientNode) -> bool:
+    """Whether the client software depends on the node's distribution."""
     vendors = any(storage.class_ == "parallel" and storage.fstype in VENDORS for storage in storages)
-    return vendors or (around.inputs.nfs.driver != "kernel" and any(s.class_ == "nfs" for s in storages))
+    return vendors or (node.inputs.nfs.driver != "kernel" and any(s.class_ == "nfs" for s in storages))
 
 
 def clients_of(
-    storages: Sequence[NamedStorage], around: ClientNode, family: str, own_fsid: str | None, secrets: Secrets
+    storages: Sequence[NamedStorage], node: ClientNode, family: str, own_fsid: str | None, secrets: Secrets
 ) -> tuple[Client, ...]:
     """What the node needs for all its storage. ``family`` matters where ``asks_machine``.
 
     Raises DeclarationError when an input is missing.
     """
-    found = []
-    of_nfs = [each for each in storages if each.storage.class_ == "nfs"]
+    clients = []
+    of_nfs = [named for named in storages if named.storage.class_ == "nfs"]
     if of_nfs:
-        steps = multipath.steps(around.inputs.nfs, family, around.policy)
-        downloads = (around.inputs.nfs.bundle, around.inputs.nfs.package) if steps else ()
-        found.append(Client(install=steps, downloads=tuple(d for d in downloads if d)))
-        found.append(nfs.client(of_nfs, around))
-    for each in storages:
-        storage = each.storage
+        steps = multipath.steps(node.inputs.nfs, family, node.policy)
+        downloads = (node.inputs.nfs.bundle, node.inputs.nfs.package) if steps else ()
+        clients.append(Client(install=steps, downloads=tuple(d for d in downloads if d)))
+        clients.append(nfs.client(of_nfs, node))
+    for named in storages:
+        storage = named.storage
         if storage.class_ != "parallel":
             continue
         if storage.fstype == "ceph":
-            found.append(cephfs.client(each, around, own_fsid, None if own_fsid else secrets("cephfs")))
+            clients.append(cephfs.client(named, node, own_fsid, None if own_fsid else secrets("cephfs")))
         elif storage.fstype == "beegfs":
-            found.append(beegfs.client(each, around, family, secrets("beegfs")))
+            clients.append(beegfs.client(named, node, family, secrets("beegfs")))
         elif storage.fstype == "lustre":
-            found.append(lustre.client(each, around, family))
+            clients.append(lustre.client(named, node, family))
         elif storage.fstype == "gpfs":
-            found.append(scale.client(each, around, family))
+            clients.append(scale.client(named, node, family))
         elif storage.fstype == "wekafs":
-            found.append(weka.client(each, around, family))
+            clients.append(weka.client(named, node, family))
         elif storage.fstype == "fuse.daos":
-            found.append(daos.client(each, around, family))
-    return tuple(found)
+            clients.append(daos.client(named, node, family))
+    return tuple(clients)
 
 
 def merge_clients(clients: Sequence[Client]) -> Client:

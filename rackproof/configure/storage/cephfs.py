@@ -1,4 +1,4 @@
-"""CephFS by the kernel's client: of the architecture's own cluster, or of one that somebody else runs."""
+"""CephFS by the kernel's client: of the architecture's own cluster, or of an external one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PORT = 3300
 KEY = "storage_clients.cephfs"
 
 
-def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:
+def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:
     """``own_fsid``: of the cluster that the architecture itself has, None without one."""
-    inputs = around.inputs.cephfs
+    inputs = node.inputs.cephfs
     fsid = own_fsid or inputs.fsid
     if not fsid:
         raise DeclarationError(
@@ -30,18 +30,18 @@ def mounts(named: NamedStorage, around: ClientNode, own_fsid: str | None) -> tup
         f"mon_addr={'/'.join(f'{address}:{port}' for address in monitors)}",
         f"secretfile={CEPH_SECRET}",
         f"ms_mode={inputs.ms_mode}",
-        # A client that was away for too long is evicted; without this its mount stays broken for ever.
+        # A client that was unreachable for too long is evicted; without this its mount stays broken.
         "recover_session=clean",
         "mount_timeout=20",
     ]
     return (simple_mount(named, what=f"{user}@{fsid}.{named.storage.source}=/", kind="ceph", options=options),)
 
 
-def client(named: NamedStorage, around: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
+def client(named: NamedStorage, node: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
     if own_fsid:
         return Client(modules=("ceph",))  # its key comes from its server
-    if not around.inputs.cephfs.secret:
-        raise DeclarationError(f"{named.name}: {KEY}.secret: name where the key of {around.inputs.cephfs.user} is")
+    if not node.inputs.cephfs.secret:
+        raise DeclarationError(f"{named.name}: {KEY}.secret: name where the key of {node.inputs.cephfs.user} is")
     content = (secret or b"").decode().strip() + "\n"
     return Client(
         modules=("ceph",),

@@ -1,4 +1,4 @@
-"""What all storage clients have in common: the node at hand, and what one kind of client needs."""
+"""Types that all storage clients share: the node, and what one kind of client needs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rackproof.errors import DeclarationError
 
 @dataclass(frozen=True, slots=True)
 class ClientNode:
-    """The node that mounts, as far as storage cares."""
+    """The node that mounts."""
 
     node: str
     index: int = 0
-    """Among the nodes that mount the same: what they share is taken in turn."""
+    """Position among the nodes that mount the same storage, which spreads them over its servers."""
     addresses: tuple[str, ...] = ()
-    """Its own on the fabric, rail by rail."""
+    """The node's own on the fabric, rail by rail."""
     interfaces: tuple[str, ...] = ()
     """Names of the fabric's ports."""
     roce_tos: int | None = None
     """The fabric's type of service, where it is RoCE."""
     inputs: StorageClients = field(default_factory=StorageClients)
     locked: Mapping[str, str] = field(default_factory=dict)
-    """Packages that a version set brings, and their versions."""
+    """Packages of the version set: name to version."""
     policy: Policy = STRICT
     """What the inventory allows the package manager to do."""
 
@@ -47,17 +47,17 @@ class Client:
     modules: tuple[str, ...] = ()
     """Loaded at boot."""
     units: tuple[Unit, ...] = ()
-    """Services that the mounts stand on."""
+    """Services that the mounts need."""
     ready: tuple[Step, ...] = ()
     """After the services, before the mounts."""
     proofs: tuple[Step, ...] = ()
-    """After the mounts: that what was declared is what is used."""
+    """After the mounts: checks that the declared transport is the one in use."""
     downloads: tuple[Download, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NamedStorage:
-    """A storage and what the architecture calls it."""
+    """A storage and its name in the architecture."""
 
     name: str
     storage: Storage
@@ -75,7 +75,7 @@ class NamedStorage:
 
 
 def in_turn(servers: Sequence[str], index: int, count: int) -> tuple[str, ...]:
-    """``count`` servers for a node: the next ones in turn, begun elsewhere on every node, so that load is even."""
+    """``count`` servers for a node: round robin from a start that differs by node, so that load is even."""
     return tuple(servers[(index + k) % len(servers)] for k in range(count))
 
 

@@ -1,6 +1,6 @@
-"""DAOS: the agent, and a dfuse service of our own that lives and dies with it.
+"""DAOS: the agent, and a dfuse service that is bound to it.
 
-``source`` of the storage is ``POOL/CONTAINER``. What the data moves over is the servers' choice; the agent tells it.
+``source`` of the storage is ``POOL/CONTAINER``. The servers choose the data's transport; the agent reports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def service(named: NamedStorage) -> str:
     return f"rackproof-dfuse-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     storage = named.storage
     if storage.source.count("/") != 1:
         raise DeclarationError(
@@ -35,14 +35,14 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
         DesiredMount(
             name=named.name, what="dfuse", where=storage.mountpoint, type="fuse.daos", options=storage.options,
             fstype=storage.fstype, required=storage.options_required, forbidden=storage.options_forbidden,
-            network=True, requires=(AGENT,), timeout_s=60, service=service(named), content=_unit(named, around),
+            network=True, requires=(AGENT,), timeout_s=60, service=service(named), content=_unit(named, node),
             seen="dfuse",
         ),
     )  # fmt: skip
 
 
-def _unit(named: NamedStorage, around: ClientNode) -> str:
-    inputs = around.inputs.daos
+def _unit(named: NamedStorage, node: ClientNode) -> str:
+    inputs = node.inputs.daos
     pool, container = named.storage.source.split("/")
     words = ["--foreground"]
     if inputs.multi_user:
@@ -77,18 +77,18 @@ TimeoutSec=60
 """
 
 
-def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
-    inputs = around.inputs.daos
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
+    inputs = node.inputs.daos
     entries: list[Entry] = []
     steps: list[Step] = []
-    # A plain dfuse is for its own user; this lets others look.
+    # dfuse serves only its own user by default; this allows others.
     fuse = "# Managed by rackproof.\nuser_allow_other\n"
     entries += [
-        RemoteFile(AGENT_CONF, agent(named, around), restart=(AGENT,)),
+        RemoteFile(AGENT_CONF, agent(named, node), restart=(AGENT,)),
         RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", _limits(), restart=(AGENT,)),
         *([RemoteFile("/etc/fuse.conf", fuse)] if inputs.multi_user else []),
     ]
-    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", around)
+    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", node)
     if not inputs.insecure:
         steps.append(
             Step(
@@ -107,9 +107,9 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     )
 
 
-def agent(named: NamedStorage, around: ClientNode) -> str:
+def agent(named: NamedStorage, node: ClientNode) -> str:
     """daos_agent.yml. JSON is YAML: what needs quoting is quoted."""
-    inputs = around.inputs.daos
+    inputs = node.inputs.daos
     servers = named.first_servers("DAOS is reached over its access points")
     transport: dict[str, object] = {"allow_insecure": inputs.insecure}
     if not inputs.insecure:

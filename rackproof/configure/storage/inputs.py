@@ -1,7 +1,7 @@
 """How storage clients are set up: the mapping ``storage_clients`` in the inventory's data.
 
-*What* is mounted, from where and over which transport is the architecture's business (``storage``); here is what
-only the site knows: where vendors' files lie, what they are called, which card a client uses.
+*What* is mounted, from where and over which transport is in the architecture (``storage``); here is what only the
+site knows: where vendors' files are, their names, which NIC a client uses.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Cache(Inputs):
     tag: str = "rackproof"
     """Name of the cache in /proc/fs/fscache/caches."""
     brun: int = Field(default=25, ge=1, le=99)
-    """Blocks free above which nothing is thrown away. Defaults of all six: DeepOps, roles/cachefilesd."""
+    """Blocks free above which nothing is evicted. Defaults of all six: DeepOps, roles/cachefilesd."""
     bcull: int = Field(default=10, ge=1, le=99)
-    """Blocks free below which the oldest are thrown away."""
+    """Blocks free below which the oldest are evicted."""
     bstop: int = Field(default=3, ge=0, le=99)
     """Blocks free below which nothing more is cached."""
     frun: int = Field(default=10, ge=1, le=99)
@@ -45,7 +45,7 @@ class Nfs(Inputs):
     """NFS, by the kernel's client or by a vendor's multipath client in its place."""
 
     driver: Literal["kernel", "vastnfs", "dellnfs"] = "kernel"
-    """``vastnfs``: VAST's client; ``dellnfs``: PowerScale's multipath client. Both replace sunrpc and what is on it."""
+    """``vastnfs``: VAST's client; ``dellnfs``: PowerScale's multipath client. Both replace sunrpc and its users."""
     bundle: Download | None = None
     """Source of the vendor's client (tar), which is built for the running kernel with its own ``build.sh bin``."""
     package: Download | None = None
@@ -80,15 +80,15 @@ class Weka(Inputs):
     install_port: int = 14000
     """Port of a backend that serves ``/dist/v1/install`` (WEKA's documentation)."""
     install_sha256: str = ""
-    """Of that script; another version of the cluster has another. Look at it first, then take its sha256sum."""
+    """SHA-256 of that script, which depends on the cluster's version. Read it first, then take its sha256sum."""
     version: str = ""
-    """What ``weka version current`` must say; empty: whatever the cluster hands out."""
+    """What ``weka version current`` must print; empty: the cluster's."""
     net: tuple[str, ...] = ()
-    """Network cards of the client, each ``NAME`` or ``NAME/IP/BITS/GATEWAY``; a node's own. ``udp``: without DPDK."""
+    """NICs of the client, each ``NAME`` or ``NAME/IP/BITS/GATEWAY``; a node's own. ``udp``: without DPDK."""
     num_cores: int = Field(default=1, ge=0, le=19)
     """Cores that poll for WEKA alone; 0 goes with ``udp``."""
     cores: tuple[int, ...] = ()
-    """Instead of num_cores: these, by the kernel's numbers. Where Slurm runs they are named, and kept from its jobs
+    """Instead of num_cores: cores by the kernel's numbers. Required beside Slurm, which must not give them to jobs
     (``slurm.cpu_spec_list``)."""
     memory_mb: int | None = None
     """Huge pages of the client in MiB. None: WEKA's own 1400 a core."""
@@ -97,7 +97,7 @@ class Weka(Inputs):
     cgroups_mode: str = "force_v2"
     """WEKA_CGROUPS_MODE while installing (the same); empty: not set."""
     isolate_cpusets: bool = False
-    """WEKA takes its cores out of everybody's cpuset; Slurm's cgroups do not survive that (the same)."""
+    """WEKA removes its cores from all other cpusets, which breaks Slurm's cgroups (the same)."""
     mount_timeout_s: int = 240
     """The first mount downloads and starts the client: minutes (the same)."""
 
@@ -118,7 +118,7 @@ class Lustre(Inputs):
     """Name to exact version (empty: any). Default by family: ``kmod-lustre-client``, ``lustre-client`` (RHEL) and
     ``lustre-client-modules-KERNEL``, ``lustre-client-utils`` (Debian)."""
     source: Download | None = None
-    """Sources (tar) to build from instead: with DOCA there is no package that fits."""
+    """Sources (tar) to build from instead: for DOCA no matching package exists."""
     ofed: str = "/usr/src/ofa_kernel/default"
     """Where DOCA's kernel headers are; the build uses them when they are there (``--with-o2ib``)."""
     interfaces: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class BeeGfs(Inputs):
     """BeeGFS client 7 or 8."""
 
     version: Literal[7, 8] = 8
-    """Major version, which decides about packages and tools. Default: 8, the present one."""
+    """Major version, which determines packages and tools. Default: 8, the current one."""
     repository: Repository | None = None
     packages: dict[str, str] = Field(default_factory=dict)
     """Name to exact version. Default: 8: beegfs-client, beegfs-tools; 7: beegfs-client, beegfs-helperd, beegfs-utils;
@@ -155,7 +155,7 @@ class BeeGfs(Inputs):
     auth: SecretSource | None = None
     """The shared secret of the file system (conn.auth)."""
     auth_disabled: bool = False
-    """The file system has none. Has to be said: BeeGFS refuses to start without either."""
+    """The file system has no shared secret. Must be explicit: BeeGFS refuses to start without either."""
     mgmtd_port: int = 8008
     """Port of the management service. Default: BeeGFS's own."""
     client_port: int = 8004
@@ -194,13 +194,13 @@ class Scale(Inputs):
     """IBM's Ansible roles, core_install; the licence package of your edition."""
     join: Literal["none", "cluster", "remote"] = "none"
     """``cluster``: the nodes become members of the owning cluster; ``remote``: their own cluster, which exists, mounts
-    the file system from another; ``none``: somebody else has done that, and the node only is checked."""
+    the file system from another; ``none``: joined by other means, and the node is only checked."""
     admin_node: str = ""
     """A member of the cluster on which the node is added, reachable from it with root's ssh key."""
     remote_cluster: str = ""
     """remote: name of the owning cluster."""
     remote_contacts: tuple[str, ...] = ()
-    """remote: nodes of the owning cluster that are asked first."""
+    """remote: contact nodes of the owning cluster."""
     remote_key: Download | None = None
     """remote: the owning cluster's public key."""
     remote_device: str = ""
@@ -214,7 +214,7 @@ class Scale(Inputs):
 
 
 class CephFs(Inputs):
-    """CephFS of a cluster that is not ours; of the architecture's own cluster, everything follows from it."""
+    """CephFS of an external cluster. Everything about the architecture's own cluster is derived from it."""
 
     fsid: str = ""
     """Of the cluster (``ceph fsid``)."""
@@ -223,7 +223,7 @@ class CephFs(Inputs):
     secret: SecretSource | None = None
     """The user's key."""
     ms_mode: Literal["legacy", "crc", "secure", "prefer-crc", "prefer-secure"] = "prefer-crc"
-    """Messenger 2 with checksums, the cluster's own default; the kernel's is still messenger 1."""
+    """Messenger 2 with checksums, the cluster's default; the kernel's is messenger 1."""
 
 
 class Daos(Inputs):
@@ -237,7 +237,7 @@ class Daos(Inputs):
     system: str = "daos_server"
     """Name of the DAOS system (its own default)."""
     insecure: bool = False
-    """True: no certificates. Has to be said."""
+    """True: no certificates. Must be explicit."""
     interfaces: tuple[str, ...] = ()
     """include_fabric_ifaces: interfaces that clients may use; none: all that fit."""
     threads: int | None = Field(default=None, ge=1)

@@ -1,4 +1,4 @@
-"""Steps that bring software: downloads that are checked, signed repositories, exact packages, modules that fit."""
+"""Steps that install software: downloads that are checked, signed repositories, exact packages, modules that fit."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def downloaded(name: str, download: Download, key: str) -> Step:
 
 
 def repository(name: str, source: Repository, family: str, key: str) -> tuple[Step, ...]:
-    """A vendor's repository. It is named to the package manager after its key has been checked: one that cannot be
-    verified would stop every other installation as well."""
+    """A vendor's repository. Its file is written after its key was checked: a repository that cannot be verified would
+    stop every other installation."""
     ring = f"/etc/rackproof/keys/{name}.asc"
     if family == "rhel":
         path = f"/etc/yum.repos.d/rackproof-{name}.repo"
@@ -93,7 +93,7 @@ def installed(packages: Mapping[str, str], family: str) -> str:
 
 
 def packages(name: str, wanted: Mapping[str, str], family: str, key: str, policy: Policy = STRICT) -> Step:
-    """Exactly these versions, from repositories that are there already. Nothing else is upgraded for them."""
+    """Exactly these versions, from configured repositories. Nothing else is upgraded for them."""
     named = tuple(Package(package, version or None) for package, version in wanted.items())
     return Step(
         name=f"Packages of {name}",
@@ -105,21 +105,21 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str, policy
 
 
 def software(
-    name: str, wanted: Mapping[str, str], source: Repository | None, family: str, key: str, around: ClientNode
+    name: str, wanted: Mapping[str, str], source: Repository | None, family: str, key: str, node: ClientNode
 ) -> tuple[Step, ...]:
-    """Packages, from a vendor's repository where one is given. What a version set brings, it brings from its own
-    repositories: neither is asked for again. Raises DeclarationError where the two want different versions.
+    """Packages, from a vendor's repository where one is given. Those of the version set come from its repositories and
+    are left out. Raises DeclarationError where the two declare different versions.
     """
     for package, version in wanted.items():
-        if version and around.locked.get(package, version) != version:
+        if version and node.locked.get(package, version) != version:
             raise DeclarationError(
-                f"{key}: {package} {version}, and the version set has {around.locked[package]}: name one"
+                f"{key}: {package} {version}, and the version set has {node.locked[package]}: name one"
             )
-    left = {package: version for package, version in wanted.items() if package not in around.locked}
+    left = {package: version for package, version in wanted.items() if package not in node.locked}
     if not left:
         return ()
     where = repository(name, source, family, f"storage_clients.{name}") if source else ()
-    return (*where, packages(TITLES[name], left, family, key, around.policy))
+    return (*where, packages(TITLES[name], left, family, key, node.policy))
 
 
 def install_download(download: Download, family: str, policy: Policy = STRICT) -> str:
@@ -155,7 +155,7 @@ def kernel_headers(family: str, why: str, policy: Policy = STRICT) -> Step:
 
 
 def module(name: str, module_name: str, way_out: str) -> Step:
-    """A kernel module that was built for the running kernel, not for the one that was current when it was packaged."""
+    """Check that a kernel module is built for the running kernel, not for the one that it was packaged for."""
     return Step(
         name=f"Module {module_name}",
         holds=f'[ "$(modinfo -k "$(uname -r)" -F vermagic {module_name} | cut -d\' \' -f1)" = "$(uname -r)" ]',

@@ -1,4 +1,4 @@
-"""Lustre: packages of exactly this kernel or a build against DOCA, LNet, mounts from the management server."""
+"""Lustre: packages for exactly this kernel or a build against DOCA, LNet, mounts from the management server."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ ExecStart=-/usr/sbin/lnetctl lnet configure --all
 ExecStart=/bin/sh -c 'timeout 15 lctl list_nids | grep -q "@{network}$$"'
 TimeoutStartSec=120
 """
-"""An LNet without its network is no LNet: a mount that stands on it would wait for its servers for minutes."""
+"""The service fails without its network: a mount over LNet would wait minutes for its servers."""
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
-    network = network_name(named, around.inputs.lustre)
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
+    network = network_name(named, node.inputs.lustre)
     servers = named.first_servers("Lustre is mounted from its management server (MGS)")
     # Failover partners of one MGS; several addresses of one node would be separated by commas.
     nids = ":".join(server if "@" in server else f"{server}@{network}" for server in servers)
@@ -79,21 +79,21 @@ def network_name(named: NamedStorage, inputs: Lustre) -> str:
     return inputs.network or ("o2ib" if named.storage.transport == "rdma" else "tcp")
 
 
-def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
-    inputs = around.inputs.lustre
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
+    inputs = node.inputs.lustre
     network = network_name(named, inputs)
     entries: list[Entry] = []
     steps: list[Step] = []
-    entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, around), restart=(LNET,)))
+    entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, node), restart=(LNET,)))
     entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
-    # Not read any more; whoever does so by hand finds nothing that contradicts the module's options.
+    # No longer read at boot; emptied so that it cannot contradict the module's options.
     entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
-    steps += _software(inputs, family, around)
+    steps += _software(inputs, family, node)
     steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
     return Client(
         files=tuple(entries),
         install=tuple(steps),
-        # The file system itself would start LNet, before there is a network: its first mount loads it.
+        # The module lustre would start LNet before the network is up: the first mount loads it.
         modules=("lnet",),
         units=(Unit(LNET, proof=f"timeout -k 2 15 lctl list_nids | grep -q '@{network}$'"),),
         proofs=(_transport(named, network),) if named.storage.transport else (),
@@ -101,10 +101,10 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
     )
 
 
-def options(network: str, around: ClientNode) -> str:
+def options(network: str, node: ClientNode) -> str:
     """modprobe.d: read once, when the module is loaded."""
-    inputs = around.inputs.lustre
-    interfaces = inputs.interfaces or around.interfaces
+    inputs = node.inputs.lustre
+    interfaces = inputs.interfaces or node.interfaces
     if not interfaces:
         raise DeclarationError(f"{KEY}.interfaces: name the interfaces of LNet")
     lines = ["# Managed by rackproof.", f'options lnet networks="{network}({",".join(interfaces)})"']
@@ -120,15 +120,15 @@ def options(network: str, around: ClientNode) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
+def _software(inputs: Lustre, family: str, node: ClientNode) -> list[Step]:
     if not inputs.source:
         default = (
             {"kmod-lustre-client": "", "lustre-client": ""} if family == "rhel" else {"lustre-client-utils": ""}
         )  # fmt: skip
         wanted = inputs.packages or default
-        steps = list(software("lustre", wanted, inputs.repository, family, f"{KEY}.packages", around))
+        steps = list(software("lustre", wanted, inputs.repository, family, f"{KEY}.packages", node))
         if family != "rhel" and not inputs.packages:
-            steps.append(_modules_package(around.policy))
+            steps.append(_modules_package(node.policy))
         return steps
     unpack = shell.script(__name__, "unpack", sources=place(inputs.source))
     build = shell.script(__name__, "lustre_build", ofed=inputs.ofed, target="rpms" if family == "rhel" else "debs")
@@ -137,15 +137,15 @@ def _software(inputs: Lustre, family: str, around: ClientNode) -> list[Step]:
         fetch(inputs.source),
         unpack,
         build,
-        install_built(built, family, around.policy),
+        install_built(built, family, node.policy),
         f"mkdir -p {BUILT_STAMP.rpartition('/')[0]}",
         f"{stamp(inputs.source, inputs.ofed)} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}",
     )
     tools = dict.fromkeys(BUILD["rhel" if family == "rhel" else "debian"].split(), "")
     return [
         *(repository("lustre", inputs.repository, family, KEY) if inputs.repository else ()),
-        kernel_headers(family, "Lustre", around.policy),
-        packages("Lustre's build", tools, family, KEY, around.policy),
+        kernel_headers(family, "Lustre", node.policy),
+        packages("Lustre's build", tools, family, KEY, node.policy),
         Step(
             name="Build of Lustre",
             holds=f'[ "$({stamp(inputs.source, inputs.ofed)})" = "$(cat {BUILT_STAMP})" ]',

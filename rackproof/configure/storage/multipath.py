@@ -1,6 +1,6 @@
-"""VAST's and PowerScale's NFS clients, which take the place of the kernel's sunrpc and everything that uses it.
+"""VAST's and PowerScale's NFS clients, which replace the kernel's sunrpc and everything that uses it.
 
-They cannot be put under a mount: while anything of NFS is mounted nothing is done, and it is said what is in the way.
+They cannot be replaced under a mount: while NFS is in use the step fails and names the mount.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rackproof.errors import DeclarationError
 
 KEY = "storage_clients.nfs"
 VERSION = "/sys/module/sunrpc/parameters/nfs_bundle_version"
-"""Only theirs have it. (VAST's documentation; PowerScale's client is built from the same source.)"""
+"""Only the vendors' modules have it. (VAST's documentation; PowerScale's client is built from the same source.)"""
 STAMP = "/var/lib/rackproof"
 
 
 def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]:
-    """Raises DeclarationError when it is declared and nothing says where to get it."""
+    """Raises DeclarationError for a vendor's driver without its source."""
     driver = inputs.driver
     if driver == "kernel":
         return ()
@@ -34,7 +34,7 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
     built = _built(driver, download)
     unused = shell.script(__name__, "nfs_unused")
     loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"
-    found = [
+    steps_ = [
         Step(
             name=f"Client {driver}",
             holds=built,
@@ -61,7 +61,7 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
             f"a reboot loads {driver}",
         ),
     ]
-    return (kernel_headers(family, driver, policy), *found) if inputs.bundle else tuple(found)
+    return (kernel_headers(family, driver, policy), *steps_) if inputs.bundle else tuple(steps_)
 
 
 def _built(driver: str, download: Download) -> str:

@@ -1,7 +1,7 @@
 """NFS: several addresses of a server in turn, options of either version, local cache, slots.
 
-Of several mounts on a client the k-th goes to the k-th address, begun at another one on every node, as in Dell's
-DGX-1 system with Isilon: each node uses all, and all are used alike.
+The k-th mount of a client uses the k-th address, counted from a different one on every node, as in Dell's DGX-1 system
+with Isilon: every node uses all addresses, and load is even.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CACHE_CONF = "/etc/cachefilesd.conf"
 RDMA_PORT = 20049
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     """Raises DeclarationError when no server is known, or several mounts would be one connection."""
-    storage, inputs = named.storage, around.inputs.nfs
+    storage, inputs = named.storage, node.inputs.nfs
     servers = named.first_servers("NFS is mounted from a server")
     count = storage.mounts_per_client or 1
     if count > 1 and inputs.driver == "kernel" and len(set(servers)) > 1 and _trunks(storage):
@@ -33,17 +33,17 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
             "the kernel's client takes them for paths to one server and keeps to the first; use vers=3, or a "
             "multipath client"
         )
-    chosen = in_turn(servers, around.index, count) if storage.servers or count > 1 else servers[:1]
+    chosen = in_turn(servers, node.index, count) if storage.servers or count > 1 else servers[:1]
     return tuple(
-        _mount(named, around, where, server, servers)
+        _mount(named, node, where, server, servers)
         for where, server in zip(storage.mountpoints, chosen, strict=True)
     )  # fmt: skip
 
 
-def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, servers: Sequence[str]) -> DesiredMount:
-    storage, inputs = named.storage, around.inputs.nfs
+def _mount(named: NamedStorage, node: ClientNode, where: str, server: str, servers: Sequence[str]) -> DesiredMount:
+    storage, inputs = named.storage, node.inputs.nfs
     host = f"[{server}]" if ":" in server else server
-    # retry=0: the retry service tries again; a mount that waits by itself only keeps a boot waiting.
+    # retry=0: the retry service tries again; a mount that retries by itself delays the boot.
     extra = ["nofail", "_netdev", "retry=0"]
     if storage.transport:
         extra.append(f"proto={storage.transport}")
@@ -78,17 +78,17 @@ def _mount(named: NamedStorage, around: ClientNode, where: str, server: str, ser
 
 
 def _multipath(inputs: Nfs, storage: Storage, servers: Sequence[str]) -> list[str]:
-    found = []
+    options = []
     if (storage.mounts_per_client or 1) == 1 and len(servers) > 1:
         if inputs.remoteports == "dns":
-            found.append("remoteports=dns")
+            options.append("remoteports=dns")
         elif inputs.remoteports:
-            found.append(f"remoteports={'~'.join(servers)}")
+            options.append(f"remoteports={'~'.join(servers)}")
     if inputs.local_ports:
-        found.append(f"localports={'~'.join(inputs.local_ports)}")
+        options.append(f"localports={'~'.join(inputs.local_ports)}")
     if inputs.driver == "vastnfs":
-        found += [name for name in ("spread_reads", "spread_writes") if getattr(inputs, name)]
-    return found
+        options += [name for name in ("spread_reads", "spread_writes") if getattr(inputs, name)]
+    return options
 
 
 def _option(options: Sequence[str], key: str) -> str:
@@ -102,7 +102,7 @@ def _version(storage: Storage) -> str:
 
 
 def _trunks(storage: Storage) -> bool:
-    """Whether the kernel's client finds out that two addresses are one server: with sessions, so from 4.1 on."""
+    """Whether the kernel's client recognises two addresses as one server: with sessions, from 4.1 on."""
     version = _version(storage)
     return version in ("4.1", "4.2") or (not version and storage.fstype == "nfs4")
 
@@ -128,17 +128,17 @@ def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
     return None
 
 
-def client(named: Sequence[NamedStorage], around: ClientNode) -> Client:
-    """What all NFS mounts of a node need together."""
-    inputs = around.inputs.nfs
-    storages = [each.storage for each in named]
+def client(named: Sequence[NamedStorage], node: ClientNode) -> Client:
+    """What the NFS mounts of a node need in common."""
+    inputs = node.inputs.nfs
+    storages = [member.storage for member in named]
     entries: list[Entry] = []
     units = [Unit("nfs-client.target")]
     ready: list[Step] = []
     modules = ["rpcrdma" if s.transport == "rdma" else "nfsv3" if _version(s) == "3" else "nfsv4" for s in storages]
     locks = [s for s in storages if _version(s) == "3" and not {"nolock", "local_lock=all"} & set(s.options)]
     if locks:
-        # NFSv3 asks a daemon on the client to remember its locks.
+        # NFSv3 keeps its locks in a daemon on the client.
         units += [Unit("rpcbind.socket"), Unit("rpc-statd.service", enabled=None)]
     if inputs.statd_port or inputs.lockd_port:
         entries.append(
@@ -188,7 +188,7 @@ def _cache_files(cache: Cache) -> list[Entry]:
             f"# Managed by rackproof.\ndir {cache.directory}\ntag {cache.tag}\n{limits}",
             restart=(CACHE_UNIT,),
         ),
-        # Debian's is a script of the old kind, which cannot be enabled like a unit.
+        # Debian's package has a SysV script, which cannot be enabled like a unit.
         RemoteFile(f"/etc/systemd/system/{CACHE_UNIT}", _CACHE_SERVICE.format(cache.directory), restart=(CACHE_UNIT,)),
     ]
 
@@ -203,16 +203,16 @@ def _ports(inputs: Nfs) -> str:
 
 
 def _slots(inputs: Nfs) -> dict[str, int]:
-    found = {}
+    values = {}
     if inputs.slot_table_entries:
-        found["/proc/sys/sunrpc/tcp_max_slot_table_entries"] = inputs.slot_table_entries
+        values["/proc/sys/sunrpc/tcp_max_slot_table_entries"] = inputs.slot_table_entries
     if inputs.rdma_slot_table_entries:
-        found["/proc/sys/sunrpc/rdma_slot_table_entries"] = inputs.rdma_slot_table_entries
-    return found
+        values["/proc/sys/sunrpc/rdma_slot_table_entries"] = inputs.rdma_slot_table_entries
+    return values
 
 
 def _modprobe(inputs: Nfs) -> str:
-    """A sysctl.d file would be read before the module is there."""
+    """A sysctl.d file would be read before the module is loaded."""
     lines = ["# Managed by rackproof."]
     if inputs.slot_table_entries:
         lines.append(f"options sunrpc tcp_max_slot_table_entries={inputs.slot_table_entries}")

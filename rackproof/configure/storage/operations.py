@@ -16,23 +16,32 @@ from rackproof.errors import Refused
 
 @operation()
 def ensured(steps: Sequence[Step]) -> Commands:
-    """Make every step hold that does not. One that nothing can make hold is an error, after everything else."""
-    found = host.get_fact(Holding, steps=list(steps))
-    if found is None or len(found) != len(steps):
+    """Make every step hold, in order. One that does not hold and has no script refuses the node, after all others.
+
+    + steps: tests and scripts
+
+    **Example:**
+
+    .. code:: python
+
+        storage.ensured(name="Client software", steps=client.install)
+    """
+    holding = host.get_fact(Holding, steps=list(steps))
+    if holding is None or len(holding) != len(steps):
         raise Unreadable("what is installed for storage")
-    missing = [step for step, holds in zip(steps, found, strict=True) if not holds]
+    missing = [step for step, holds in zip(steps, holding, strict=True) if not holds]
     todo = [step for step in missing if step.script]
     record_reasons(step.name for step in todo)
-    # What is only read back in between is read back there: the script stops at it.
+    # Steps without a script before the last script are tested there: the script stops at one that does not hold.
     last = missing.index(todo[-1]) if todo else -1
     if todo:
         yield StringCommand(script_of(missing[: last + 1], journal_here()))
     hopeless = missing[last + 1 :]
     if todo and hopeless and state.is_executing:
-        # They were asked about before the others came: a module before its package.
+        # They were tested before the script ran: a module before its package.
         again = ask(Holding, "what is installed for storage", steps=hopeless)
         hopeless = [step for step, holds in zip(hopeless, again, strict=True) if not holds]
-    # Before the run what makes them hold may not have happened yet.
+    # Before the run, earlier operations that make them hold have not run.
     if hopeless and state.is_executing:
         raise Refused(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))
     elif not todo:
@@ -41,5 +50,14 @@ def ensured(steps: Sequence[Step]) -> Commands:
 
 @operation()
 def refused(reason: str) -> Commands:
-    """Fail on this node, with one line; the other nodes go on."""
+    """Refuse this node; the others go on.
+
+    + reason: one line
+
+    **Example:**
+
+    .. code:: python
+
+        storage.refused(name="Client software", reason="no client software for this system")
+    """
     raise Refused(reason)

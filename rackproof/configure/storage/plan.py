@@ -56,9 +56,9 @@ def client_here(site: Site) -> Client:
 
 
 def built_for_what_runs() -> bool:
-    """Asked during the run. False while another kernel, or other drivers of the adapters, wait for the reboot.
+    """Whether no other kernel and no other drivers of the adapters wait for the reboot. Evaluated during the run.
 
-    A vendor's client would be built for the old ones, and a node that fails here would never get to its reboot.
+    A vendor's client would be built for the old ones, and a failure would keep the node from its reboot.
     """
     marks = host.get_fact(Marks) or frozenset()
     waiting = [mark for mark in marks if mark.startswith((f"{REBOOT}kernel ", f"{REBOOT}{DRIVERS}"))]
@@ -80,10 +80,10 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
 
     Raises DeployError when an input is missing: nothing has been changed then.
     """
-    around = replace(site.storage_around, locked=dict(locked or {}))
+    node = replace(site.storage_around, locked=dict(locked or {}))
     try:
         return catalogue.merge_clients(
-            catalogue.clients_of(site.named_storage(), around, family, site.own_fsid, partial(_secret, site))
+            catalogue.clients_of(site.named_storage(), node, family, site.own_fsid, partial(_secret, site))
         )  # fmt: skip
     except (DeclarationError, InventoryError) as error:
         raise DeployError(f"{site.node.name}: {error}") from None
@@ -144,7 +144,7 @@ def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | No
 
 
 def read_ahead_steps(site: Site) -> tuple[Step, ...]:
-    """What udev does at every mount, for existing mounts."""
+    """Read-ahead of existing mounts; udev sets it for new ones."""
     if all(mount.read_ahead_kib is None for mount in site.client_mounts()):
         return ()
     return (
@@ -197,7 +197,7 @@ def units(site: Site) -> tuple[Unit, ...]:
 
 
 def kept_mounts(site: Site, names: str) -> tuple[DesiredMount, ...]:
-    """Network mounts that are kept when these are unmounted: names of storage divided by commas, or all.
+    """Network mounts that stay when the named ones are unmounted: names of storage divided by commas, or all.
 
     Raises DeployError for a storage that no node of the rack mounts.
     """

@@ -1,7 +1,7 @@
 """IBM Storage Scale: packages, the portability layer for the running kernel, membership as declared, a mount unit.
 
-Who is a member of which cluster is decided on a node that is one already (``admin_node``): every node asks it over
-the cluster's own ssh, and never makes a cluster.
+An existing member (``admin_node``) adds nodes to the cluster; every node asks it over the cluster's ssh. The kit never
+creates a cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def service(named: NamedStorage) -> str:
     return f"rackproof-gpfs-{systemd_escape(named.storage.mountpoint)}.service"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     storage = named.storage
     return (
         DesiredMount(
@@ -66,15 +66,15 @@ TimeoutSec=120
 """
 
 
-def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
-    inputs = around.inputs.scale
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
+    inputs = node.inputs.scale
     entries: list[Entry] = []
     steps: list[Step] = []
     entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
     names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
     steps += [
-        *software("scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", around),
-        kernel_headers(family, "The portability layer of Storage Scale", around.policy),
+        *software("scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", node),
+        kernel_headers(family, "The portability layer of Storage Scale", node.policy),
         Step(
             name="Portability layer of Storage Scale",
             holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',
@@ -82,7 +82,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
             " { tail -n 5 /var/log/rackproof-mmbuildgpl.log >&2; exit 1; }\ndepmod",
             otherwise="not built for the running kernel; /var/log/rackproof-mmbuildgpl.log, and IBM's list of kernels",
         ),
-        *_membership(named, around),
+        *_membership(named, node),
     ]
     return Client(
         files=tuple(entries),
@@ -97,7 +97,7 @@ def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
                 otherwise="mmgetstate does not say active: arbitrating means no quorum, down means it ended; "
                 "/var/adm/ras/mmfs.log.latest",
             ),
-            *_verbs(named, inputs, around.node),
+            *_verbs(named, inputs, node.node),
         ),
         proofs=_proofs(named),
         downloads=tuple(d for d in (inputs.repository and inputs.repository.key, inputs.remote_key) if d),
@@ -109,9 +109,9 @@ def _debian(name: str) -> str:
     return name.replace("_", "-").lower()
 
 
-def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
-    """Raises DeclarationError when joining is declared and nobody is named to ask."""
-    inputs = around.inputs.scale
+def _membership(named: NamedStorage, node: ClientNode) -> list[Step]:
+    """Raises DeclarationError when joining is declared without ``admin_node``."""
+    inputs = node.inputs.scale
     member = Step(
         name="Membership of Storage Scale",
         holds="test -s /var/mmfs/gen/mmfsNodeData",
@@ -120,11 +120,9 @@ def _membership(named: NamedStorage, around: ClientNode) -> list[Step]:
     if inputs.join == "none":
         return [member]
     if not inputs.admin_node:
-        raise DeclarationError(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {around.node}")
+        raise DeclarationError(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {node.node}")
     asked = f"timeout 300 ssh -o BatchMode=yes {shlex.quote(inputs.admin_node)} "
-    add = " && ".join(
-        (f"{BIN}/mmaddnode -N {around.node}:client", f"{BIN}/mmchlicense client --accept -N {around.node}")
-    )
+    add = " && ".join((f"{BIN}/mmaddnode -N {node.node}:client", f"{BIN}/mmchlicense client --accept -N {node.node}"))
     steps = [Step(member.name, member.holds, f"{inputs.admin_node} could not add it", asked + shlex.quote(add))]
     if inputs.join == "remote":
         steps.append(_remote(named, inputs, asked))
@@ -152,7 +150,7 @@ def _remote(named: NamedStorage, inputs: Scale, asked: str) -> Step:
 
 
 def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
-    """verbs settings, compared with what the daemon has, not with what was stored."""
+    """verbs settings, compared with the daemon's, not with the stored configuration."""
     if named.storage.transport != "rdma":
         return ()
     if not inputs.verbs_ports:
@@ -173,7 +171,7 @@ def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
         Step(
             name="RDMA of Storage Scale",
             holds=" && ".join(tests),
-            # They are read when the daemon starts; it is not stopped under a mount that somebody uses.
+            # They are read when the daemon starts; it is not stopped under a mount in use.
             script=f"timeout 120 {BIN}/mmchconfig {shlex.quote(settings)} -N {node}\n"
             f"timeout 120 {BIN}/mmshutdown -N {node}\ntimeout 60 {BIN}/mmstartup -N {node}\n"
             f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",

@@ -1,4 +1,4 @@
-"""Secrets: read on the controller, from the environment or a file that nobody else can read."""
+"""Secrets: read on the controller, from the environment or a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rackproof.errors import InventoryError
 
 
 def read_secret(secret: SecretSource, key: str) -> bytes:
-    """The content; never part of a message. A secret of a file is taken byte by byte.
+    """The secret; never part of a message. A file's content is taken unchanged.
 
-    Raises InventoryError when there is none, or when others could have read or written it.
+    Raises InventoryError when it is missing or empty, or others may read or write the file.
     """
     if secret.environment:
         value = os.environ.get(secret.environment, "")

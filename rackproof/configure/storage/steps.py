@@ -1,7 +1,7 @@
-"""Steps: something that holds on a node or does not, and what makes it hold.
+"""Steps: a test of a node, and the script that makes it pass.
 
-The test is asked first, the same for all steps in one question; what does not hold is made to, in the order of the
-steps, and tested again: a step that did what it does and did not get anywhere fails there, with its own words.
+All tests run first, in one command. The scripts of those that fail run in order, each followed by its test: a step
+that still does not hold ends the run there with its own message.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class Step:
     holds: str
     """Shell test; quick, reads only, and never looks below a mount point."""
     otherwise: str
-    """One line: what is wrong when it does not hold afterwards, and the way out."""
+    """One line: what is wrong when it does not hold afterwards, and what to do."""
     script: str = ""
-    """Shell lines that make it hold; empty: nothing can, it is only read back."""
+    """Shell lines that make it hold; empty: it is only read back."""
     writes: tuple[str, ...] = ()
-    """Configuration files that the script writes: a rollback brings them back. Software, stamps and logs stay."""
+    """Configuration files that the script writes: a rollback restores them. Software, stamps and logs stay."""
     restart: tuple[str, ...] = ()
     """Units that read those files."""
     brings: tuple[tuple[str, str], ...] = ()
-    """Packages that the script takes from repositories, with versions (empty: any): what a mirror has to have. The
+    """Packages that the script installs from repositories, with versions (empty: any), for the list of a mirror. The
     running kernel is ``$(uname -r)``, as in the script."""
 
 
 def holding_command(steps: Sequence[Step]) -> str:
-    """Ask for all steps in one go; a test that needs more than 20 seconds does not hold."""
+    """One command for all tests; one that takes more than 20 seconds does not hold."""
     lines = ["export LC_ALL=C; "]
     for number, step in enumerate(steps):
         lines.append(f"timeout -k 2 20 sh -c {shlex.quote(step.holds)} >/dev/null 2>&1; echo {number} $?; ")
@@ -43,28 +43,27 @@ def holding_command(steps: Sequence[Step]) -> str:
 
 def parse_holding(lines: Sequence[str]) -> tuple[bool, ...]:
     """Answer of ``holding_command``, in the order of the steps. Raises ValueError on anything else."""
-    found = []
+    holding = []
     for number, line in enumerate(lines):
         index, status = line.split(" ")
         if int(index) != number:
             raise ValueError(f"expected the answer to step {number}, actual {line!r}")
-        found.append(int(status) == 0)
-    return tuple(found)
+        holding.append(int(status) == 0)
+    return tuple(holding)
 
 
 KEPT_WORDS = """\
 said=$(mktemp -p /dev/shm rackproof.XXXXXX 2>/dev/null || mktemp) || exit 1
 trap 'rm -f -- "$said"' EXIT"""
-"""What a step complained of, in memory where there is some: it is wanted most when a disk is full."""
+"""Messages of a step, in memory where possible: they matter most when a disk is full."""
 
 
 def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
     """Shell script that carries steps out, and stops at the first that does not hold afterwards.
 
-    With a journal, what a step writes is kept just before it: the step before may have brought the file as its package
-    has it.
+    With a journal, the files of a step are saved just before it: an earlier step may have installed them.
     """
-    # Whoever asks a question (dpkg about a file of its own, ssh about a key) is not answered and does not wait.
+    # A program that asks a question (dpkg, ssh) reads nothing and does not wait.
     lines = ["set -u", "exec </dev/null", "export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l", KEPT_WORDS]
     if journal and any(step.writes for step in steps):
         lines.append(journal.head())
@@ -85,7 +84,7 @@ def script_of(steps: Sequence[Step], journal: Journal | None = None) -> str:
 
 
 def _why(step: Step) -> str:
-    """Shell that says what is wrong: what the package manager or the kernel complained of comes before our guess."""
+    """Shell that prints why: messages of the package manager or the kernel come before the step's own."""
     no_room = "|".join(f"*{shlex.quote(words)}*" for words in NO_ROOM)
     full = shlex.quote(f"{step.name}: a file system of this node is full, see above; make room and run again")
     locked = shlex.quote(f"{step.name}: somebody else is installing packages, see above")

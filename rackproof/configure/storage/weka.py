@@ -1,7 +1,7 @@
 """WEKA: the agent from a backend, and a stateless client that the first mount starts.
 
-A client takes cores for itself. They must be kept from Slurm (``slurm.cpu_spec_list``), or jobs share them with a loop
-that never sleeps.
+A client takes cores for itself. They must be kept from Slurm (``slurm.cpu_spec_list``), or jobs share them with a
+polling loop.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SERVICE_CONF = "/etc/wekaio/service.conf"
 KEY = "storage_clients.weka"
 
 
-def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
-    inputs = around.inputs.weka
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
+    inputs = node.inputs.weka
     backends = named.first_servers("WEKA is mounted from its backends")
-    options = [f"net={net}" for net in _net(named, around)]
+    options = [f"net={net}" for net in _net(named, node)]
     if inputs.cores:
         options += [f"core={core}" for core in inputs.cores]
     else:
@@ -44,25 +44,25 @@ def mounts(named: NamedStorage, around: ClientNode) -> tuple[DesiredMount, ...]:
             options=options,
             requires=(AGENT,),
             timeout_s=inputs.mount_timeout_s,
-            # The kernel names the file system, with or without a backend before it.
+            # The kernel shows the file system, with or without a backend in front.
             seen=rf"(.*/)?{name}",
         ),
     )
 
 
-def _net(named: NamedStorage, around: ClientNode) -> tuple[str, ...]:
-    inputs = around.inputs.weka
+def _net(named: NamedStorage, node: ClientNode) -> tuple[str, ...]:
+    inputs = node.inputs.weka
     if named.storage.transport == "rdma" and "udp" in inputs.net:
         raise DeclarationError(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
-    net = inputs.net or around.interfaces[:1]
+    net = inputs.net or node.interfaces[:1]
     if not net:
         raise DeclarationError(f"{named.name}: {KEY}.net: name the card of the client, or udp")
     return net
 
 
-def client(named: NamedStorage, around: ClientNode, family: str) -> Client:
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     """Raises DeclarationError without the checksum of the installer."""
-    inputs = around.inputs.weka
+    inputs = node.inputs.weka
     download = installer(named, inputs)
     proofs = [
         Step(

@@ -26,7 +26,7 @@ def export_paths(site: Site) -> tuple[str, ...]:
 
 
 def export_path(site: Site) -> str:
-    """Mount point of the node's drive: the exported path that all others are below.
+    """Mount point of the node's drive: the exported path that contains all others.
 
     Raises DeployError when there is none: a drive has one mount point.
     """
@@ -140,7 +140,7 @@ def files(site: Site) -> tuple[Entry, ...]:
                 paths=paths,
                 subnets=export_subnets(site),
                 options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
-                # Part of every file handle: stays the same when the drive is replaced.
+                # Part of every file handle, so it must survive a replaced drive.
                 fsids={path: number for number, path in enumerate(paths, start=1)},
             ),
             reload=("nfs-server.service",),

@@ -1,4 +1,4 @@
-"""Files of a version set: from where the set says, with the sha256 that it says, to where it says. Pure."""
+"""Files of a version set: URL, sha256 and path on the node. Pure."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class FileDigest:
 
 def placed(components: Iterable[tuple[str, Component]], mirrors: Mapping[str, str]) -> tuple[Placed, ...]:
     """Every file of these components. Raises ValueError for one without a digest: a draft's."""
-    found = []
+    files = []
     for name, component in components:
         for file in component.files:
             if file.sha256 is None:
                 raise ValueError(f"{name}: {file.path} has no sha256; nothing is installed from a draft")
-            found.append(Placed(name, file.path, file.mode, mirrored(file.url, mirrors), file.sha256))
-    return tuple(found)
+            files.append(Placed(name, file.path, file.mode, mirrored(file.url, mirrors), file.sha256))
+    return tuple(files)
 
 
 def state_command(wanted: Sequence[Placed]) -> str:
-    """Digest and mode of what is there."""
-    paths = " ".join(shlex.quote(each.path) for each in wanted)
+    """Digest and mode of existing files."""
+    paths = " ".join(shlex.quote(file.path) for file in wanted)
     return (
         f'for f in {paths}; do [ ! -f "$f" ] || [ -L "$f" ] || {{ s=$(sha256sum <"$f") && m=$(stat -c %a -- "$f") &&'
         ' echo "${s%% *} $m $f"; }; done; echo --; '
@@ -52,46 +52,47 @@ def parse_state(lines: Sequence[str]) -> dict[str, FileDigest]:
     """By path. Raises ValueError on anything else."""
     if not lines or lines[-1] != "--":
         raise ValueError("no end of the list of files")
-    found = {}
+    digests = {}
     for line in lines[:-1]:
         sha256, mode, path = line.split(maxsplit=2)
-        found[path] = FileDigest(sha256, mode)
-    return found
+        digests[path] = FileDigest(sha256, mode)
+    return digests
 
 
 def differences(wanted: Sequence[Placed], state: Mapping[str, FileDigest]) -> dict[Placed, str]:
-    """Files that are not as the set says, and what they are."""
-    found = {}
-    for each in wanted:
-        actual = state.get(each.path)
+    """Files that differ from the set, and how."""
+    wrong = {}
+    for file in wanted:
+        actual = state.get(file.path)
         if actual is None:
-            found[each] = f"{each.path}: expected sha256 {each.sha256}, actual not there"
-        elif actual.sha256 != each.sha256:
-            found[each] = f"{each.path}: expected sha256 {each.sha256}, actual {actual.sha256}"
-        elif actual.mode != each.mode:
-            found[each] = f"{each.path}: expected mode {each.mode}, actual {actual.mode}"
-    return found
+            wrong[file] = f"{file.path}: expected sha256 {file.sha256}, actual not there"
+        elif actual.sha256 != file.sha256:
+            wrong[file] = f"{file.path}: expected sha256 {file.sha256}, actual {actual.sha256}"
+        elif actual.mode != file.mode:
+            wrong[file] = f"{file.path}: expected mode {file.mode}, actual {actual.mode}"
+    return wrong
 
 
 def script(wanted: Sequence[Placed], proxy: str | None = None) -> str:
-    """Fetch each beside its place, compare, and move it there. What is not the locked file replaces nothing."""
+    """Fetch each file beside its path, compare the digest, and rename it. Another file than the locked one replaces
+    nothing."""
     lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
     if proxy:
         lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
     lines += fetch(FETCH_TIMEOUT_S)
-    for each in wanted:
-        path, url, new = shlex.quote(each.path), shlex.quote(each.url), shlex.quote(f"{each.path}.rackproof-new")
+    for file in wanted:
+        path, url, new = shlex.quote(file.path), shlex.quote(file.url), shlex.quote(f"{file.path}.rackproof-new")
         lost = shlex.quote(
-            f"{each.component}: {each.url} could not be fetched; put it on the mirror (rackproof mirror list) or mend"
+            f"{file.component}: {file.url} could not be fetched; put it on the mirror (rackproof mirror list) or mend"
             " the proxy"
         )
-        other = f"{each.component}: {each.url} is not the locked file: expected sha256 {each.sha256}, actual"
+        other = f"{file.component}: {file.url} is not the locked file: expected sha256 {file.sha256}, actual"
         lines += [
-            f"mkdir -p -- {shlex.quote(each.path.rpartition('/')[0] or '/')}",
+            f"mkdir -p -- {shlex.quote(file.path.rpartition('/')[0] or '/')}",
             f"get {url} {new} || {{ rm -f -- {new}; echo {lost} >&2; exit 1; }}",
             f"s=$(sha256sum <{new}); s=${{s%% *}}",
-            f'[ "$s" = {each.sha256} ] || {{ rm -f -- {new}; echo {shlex.quote(other)} "$s; lock the new one, or mend'
+            f'[ "$s" = {file.sha256} ] || {{ rm -f -- {new}; echo {shlex.quote(other)} "$s; lock the new one, or mend'
             ' the mirror" >&2; exit 1; }',
-            f"chmod {each.mode} -- {new} && sync -- {new} && mv -fT -- {new} {path}",
+            f"chmod {file.mode} -- {new} && sync -- {new} && mv -fT -- {new} {path}",
         ]
     return "\n".join(lines)

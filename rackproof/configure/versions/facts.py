@@ -1,4 +1,4 @@
-"""What a node has of its version set. One command, one answer each."""
+"""Facts of a version set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackproof.configure.versions import downloads, kernels, repositories, state
 
 
 class PackageStates(Answer[state.PackageState]):
-    """Versions and holds of the given packages, what is half-configured, free space."""
+    """Versions and holds of the given packages, half-configured packages, free space."""
 
     def command(self, names: Sequence[str], family: str) -> str:
         self.family = family

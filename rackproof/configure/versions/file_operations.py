@@ -16,22 +16,41 @@ from rackproof.errors import Refused
 
 @operation()
 def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -> Commands:
-    """Download what is not there as the set says. Another content than the locked one is refused."""
-    found = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
-    wrong = downloads.differences(wanted, found)
+    """Download missing and different files. Another content than the locked one is refused.
+
+    + wanted: files with URL, sha256, path and mode
+    + proxy: URL of a proxy for HTTP and HTTPS
+
+    **Example:**
+
+    .. code:: python
+
+        file_operations.placed_files(name="Files", wanted=plan.placed_files(platform, machine, inputs))
+    """
+    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    wrong = downloads.differences(wanted, present)
     if not wrong:
         host.noop(f"all {len(wanted)} files are the locked ones")
         return
     record_reasons(wrong.values())
-    kept = [file_line(each.path, each.sha256) for each in wrong]
+    kept = [file_line(file.path, file.sha256) for file in wrong]
     yield StringCommand(journal_here().before(kept, downloads.script(list(wrong), proxy)))
 
 
 @operation()
 def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> None:
-    """Every file is the locked one; anything else is an error. Changes nothing."""
-    found = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
-    wrong = downloads.differences(wanted, found)
+    """Refuse a node where a file is not the locked one. Changes nothing.
+
+    + wanted: files with URL, sha256, path and mode
+
+    **Example:**
+
+    .. code:: python
+
+        file_operations.placed_files_read_back(name="Files", wanted=files)
+    """
+    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    wrong = downloads.differences(wanted, present)
     # Before the run nothing need be there yet.
     if wrong and state.is_executing:
         raise Refused(f"not as the version set says: {'; '.join(wrong.values())}")

@@ -12,19 +12,19 @@ from rackproof.core.versions import LockedPackage
 def to_hold(
     packages: Sequence[LockedPackage], state: PackageState, family: str, all_there: bool = False
 ) -> tuple[LockedPackage, ...]:
-    """Those that are there as locked and not held. What is not there is the installation's business.
+    """Packages that are installed as locked and not held. Missing ones are left to the installation.
 
     ``all_there``: as if everything were installed as locked, as it will be at the end of a run.
     """
     return tuple(
-        each
-        for each in packages
-        if (all_there or is_installed(each, state, family)) and not is_held(each, state, family)
+        package
+        for package in packages
+        if (all_there or is_installed(package, state, family)) and not is_held(package, state, family)
     )
 
 
 def hold_script(packages: Sequence[LockedPackage], family: str, policy: Policy) -> str:
-    """Hold, read the holds again, and fail with the names of those that are not there: a hold that was written and is
-    not listed has let fabric managers drift from their drivers."""
-    names = tuple(dict.fromkeys(each.name for each in packages))
+    """Hold, read the holds again, and fail with the names of those that are missing: a hold that was set and is not
+    listed lets a fabric manager drift from its driver."""
+    names = tuple(dict.fromkeys(package.name for package in packages))
     return transaction_script(Transaction(family, hold=names, policy=policy))

@@ -16,23 +16,22 @@ class VersionInputs(Inputs):
     KEY: ClassVar = "versions"
 
     mirrors: dict[str, str] = Field(default_factory=dict)
-    """Beginning of a vendor's URL: what stands at the site in its place,
-    ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: nothing, the vendors' own hosts
-    are asked."""
+    """Prefix of a vendor's URL: its replacement at the site,
+    ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: none, packages
+    come from the vendors' hosts."""
     proxy: str | None = None
     """URL of a proxy for HTTP and HTTPS, for the package manager, for keys and for firmware images. Default: none."""
     allow_downgrade: bool = False
-    """Whether a package that is newer than the lock is replaced by the older one. Default: no; apt and dnf refuse it,
-    and so does an operator who did not say so."""
+    """Whether a package that is newer than the lock is replaced by the older one. Default: no, as apt
+    and dnf."""
     allow_removal: bool = False
-    """Whether packages that are in the way of locked ones are removed. Default: no; `apt-get -y` removes another
-    repository's driver without a word.
-    """
+    """Whether packages that conflict with locked ones are removed. Default: no; ``apt-get -y`` removes another
+    repository's driver silently."""
     hold: bool = True
     """Whether everything in the set is held afterwards (apt-mark hold, dnf versionlock). Default: yes; a fabric manager
-    that moved without its driver is the commonest complaint about peers' kits."""
+    that is upgraded without its driver sets up no NVSwitch."""
     lock_wait_s: int = Field(default=300, ge=0, le=3600)
-    """Seconds to wait for another run of the package manager. Default: 300, an update of one day."""
+    """Seconds to wait for another run of the package manager. Default: 300, enough for a daily update."""
     free_mib: int = Field(default=6144, ge=0)
     """MiB that must be free below /usr, /var and /boot (there a tenth of it for a kernel, a fortieth for anything else)
     before anything is downloaded. Default: 6 GiB, CUDA with its driver unpacked."""

@@ -41,7 +41,7 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, family:
 
     Raises NoRoom, one line, where it would not fit.
     """
-    missing = tuple(each for each in packages if not is_installed(each, state, family))
+    missing = tuple(package for package in packages if not is_installed(package, state, family))
     if not missing and not state.broken:
         return InstallPlan()
     if not missing:
@@ -53,7 +53,7 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, family:
                 f"{directory}: {state.free_mib[directory]} MiB free, {needed} wanted before packages are installed;"
                 " make room (apt-get clean, dnf clean all, old kernels), or lower versions.free_mib"
             )
-    exact = {each: Package(each.name, each.version) for each in missing}
+    exact = {package: Package(package.name, package.version) for package in missing}
     first = tuple(package for package in exact.values() if package.name.startswith(FIRST))
     rest = tuple(package for package in exact.values() if package not in first)
     return InstallPlan(
@@ -63,7 +63,7 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, family:
 
 def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Policy) -> Mapping[str, int]:
     """Free space that packages need, of the directories that were looked at."""
-    boot = BOOT_KERNEL if any(each.component == "kernel" for each in packages) else BOOT
+    boot = BOOT_KERNEL if any(package.component == "kernel" for package in packages) else BOOT
     return {path: policy.free_mib // boot if path == "/boot" else policy.free_mib for path in state.free_mib}
 
 

@@ -24,11 +24,11 @@ CHANGED: Final = "the kernel that starts is another one"
 class KernelState:
     running: str
     installed: tuple[str, ...]
-    """Releases of which there is an image below /boot, oldest first."""
+    """Releases with an image below /boot, oldest first."""
     default: str
-    """Release that the next start brings as far as the boot loader says; empty where it takes the newest."""
+    """Release that the boot loader starts next; empty where it takes the newest."""
     headers: bool
-    """Of the locked release: what modules are built with is there."""
+    """Headers of the locked release are installed."""
     dkms: tuple[Dkms, ...]
     pending: frozenset[str]
 
@@ -59,7 +59,7 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
 
 @dataclass(frozen=True, slots=True)
 class KernelPlan:
-    """Shell script, and why; empty when nothing is to be done. ``kept`` and ``later`` are for the journal."""
+    """Shell script, and why; empty when there is nothing to do. ``kept`` and ``later`` are for the journal."""
 
     script: str = ""
     changes: tuple[Change, ...] = ()
@@ -88,7 +88,7 @@ def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
-    """Make the locked kernel the one that the next start brings, and ask for that start where another one runs."""
+    """Make the locked kernel the default of the boot loader, and ask for a reboot where another one runs."""
     lines: list[str] = []
     changes: list[Change] = []
     kept: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def _grubby(release: str) -> list[str]:
 
 
 def _grub(release: str) -> list[str]:
-    """Debian's GRUB starts the newest kernel; an older one has to be named, with the submenu that it stands in."""
+    """Debian's GRUB starts the newest kernel; an older one has to be named, with its submenu."""
     entry = shlex.quote(f"gnulinux-{release}-advanced-[^']*")
     sentence = f"GRUB has no entry of kernel {release}; run update-grub and look at /boot/grub/grub.cfg"
     return [
@@ -148,7 +148,7 @@ def _grub(release: str) -> list[str]:
 
 def unbuilt(modules: Sequence[str], release: str, state: KernelState) -> tuple[str, ...]:
     """Modules that are not installed for the kernel: "added" and "built" are not enough, nothing would load them."""
-    good = {each.name for each in state.dkms if each.kernel == release and each.state == "installed"}
+    good = {module.name for module in state.dkms if module.kernel == release and module.state == "installed"}
     return tuple(name for name in modules if name not in good)
 
 
@@ -157,7 +157,7 @@ def headers_package(release: str, family: str) -> str:
 
 
 def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> KernelPlan:
-    """Build what is missing for the kernel that will run, and prove it: package scripts mask a build that failed."""
+    """Build missing modules for the kernel that will run, and check them: package scripts mask a failed build."""
     missing = unbuilt(modules, release, state)
     if not missing:
         return KernelPlan()

@@ -1,4 +1,4 @@
-"""Operations of a version set. Each reads a node, does nothing where it is as locked, and proves what it did."""
+"""Operations of a version set. Each reads a node, changes what is not as locked, and reads it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from rackproof.errors import Refused
 
 @operation()
 def identified() -> None:
-    """Fail on a node that does not say what it is: nobody can tell which packages it needs."""
+    """Refuse a node whose operating system could not be read: it decides about packages. Changes nothing.
+
+    **Example:**
+
+    .. code:: python
+
+        versions.identified(name="Operating system")
+    """
     required(machine_here(), "the operating system")
     host.noop("the node says what it is")
 
@@ -41,29 +48,29 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
 
     .. code:: python
 
-        operations.exact_packages(name="Driver", packages=locked("driver"), family="debian")
+        versions.exact_packages(name="Driver", packages=locked("driver"), family="debian")
     """
     names = [package.name for package in packages]
-    found = ask(facts.PackageStates, "the list of installed packages", names=names, family=family)
-    due = list(packages) if state.is_executing else [each for each in packages if each.name not in earlier]
+    present = ask(facts.PackageStates, "the list of installed packages", names=names, family=family)
+    due = list(packages) if state.is_executing else [package for package in packages if package.name not in earlier]
     if not due:
         host.noop(f"all {len(packages)} packages come with the operations before")
         return
-    plan = install.plan_install(due, found, family, policy_here())
+    plan = install.plan_install(due, present, family, policy_here())
     if not plan:
         host.noop(f"all {len(due)} packages are at their locked versions")
         return
-    for each in plan.packages:
-        actual = ", ".join(found.installed.get(each.name, ())) or "not installed"
-        if install.holds_some_version(each, found, family):
+    for package in plan.packages:
+        actual = ", ".join(present.installed.get(package.name, ())) or "not installed"
+        if install.holds_some_version(package, present, family):
             actual += ", held"
-        record([Change(what=each.name, why=f"{actual} -> {each.version}")])
+        record([Change(what=package.name, why=f"{actual} -> {package.version}")])
     yield StringCommand(plan.script)
 
 
 @operation()
 def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | None = None) -> Commands:
-    """Bring the keys of repositories. A key with another digest than the locked one is refused, with both digests.
+    """Download the keys of repositories; refuse another digest than the locked one, with both digests.
 
     + wanted: keys with URL, sha256 and path
     + family: ``debian`` (apt) or ``rhel`` (dnf)
@@ -73,13 +80,15 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
 
     .. code:: python
 
-        operations.signing_keys(name="Repository keys", wanted=repositories.keys(found, {}), family="debian")
+        versions.signing_keys(
+            name="Repository keys", wanted=repositories.keys(platform.repositories, {}), family="debian"
+        )
     """
-    found = ask(facts.KeyDigests, "the repositories' keys", wanted=list(wanted))
-    missing = [key for key in wanted if found.get(key.path) != key.sha256]
+    present = ask(facts.KeyDigests, "the repositories' keys", wanted=list(wanted))
+    missing = [key for key in wanted if present.get(key.path) != key.sha256]
     if missing:
         for key in missing:
-            digest = found.get(key.path)
+            digest = present.get(key.path)
             actual = f"sha256 {digest}" if digest else "not there"
             record([Change(what=f"key of {key.repository}", why=f"{actual} -> sha256 {key.sha256}")])
         kept = [file_line(key.path, key.sha256) for key in missing]
@@ -101,13 +110,15 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
 
     .. code:: python
 
-        operations.held(name="Holds", packages=locked("all"), family="rhel")
+        versions.held(name="Holds", packages=locked("all"), family="rhel")
     """
-    found = ask(facts.PackageStates, "the list of held packages", names=[each.name for each in packages], family=family)
-    missing = holds.to_hold(packages, found, family, all_there=not state.is_executing)
+    actual = ask(
+        facts.PackageStates, "the list of held packages", names=[package.name for package in packages], family=family
+    )
+    missing = holds.to_hold(packages, actual, family, all_there=not state.is_executing)
     if missing:
         record_reasons(f"hold {package.name} {package.version}" for package in missing)
-        kept = [hold_line(each.name, family) for each in missing]
+        kept = [hold_line(package.name, family) for package in missing]
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
     else:
         host.noop("everything that is installed is held")
@@ -126,22 +137,22 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 
     .. code:: python
 
-        operations.promised_held(name="Promised holds", names=["libnccl2"], family="debian")
+        versions.promised_held(name="Promised holds", names=["libnccl2"], family="debian")
     """
-    found = ask(facts.PackageStates, "the list of held packages", names=list(names), family=family)
+    actual = ask(facts.PackageStates, "the list of held packages", names=list(names), family=family)
     there = [
         LockedPackage(name, version, "system.holds")
         for name in names
-        for version in found.installed.get(name, () if state.is_executing else ("",))
+        for version in actual.installed.get(name, () if state.is_executing else ("",))
     ]
-    missing = holds.to_hold(there, found, family, all_there=True)
+    missing = holds.to_hold(there, actual, family, all_there=True)
     if missing:
-        kept = [hold_line(name, family) for name in dict.fromkeys(each.name for each in missing)]
+        kept = [hold_line(name, family) for name in dict.fromkeys(package.name for package in missing)]
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
-    absent = [name for name in names if name not in found.installed]
+    absent = [name for name in names if name not in actual.installed]
     if absent and state.is_executing:
         if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):
-            # What is installed after the reboot only must not stop the node before it.
+            # Packages that are installed after the reboot must not stop the node before it.
             note(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}")
             return
         raise Refused(
@@ -163,18 +174,18 @@ def boot_kernel(release: str, family: str) -> Commands:
 
     .. code:: python
 
-        operations.boot_kernel(name="Kernel of the next start", release="6.8.0-87-generic", family="debian")
+        versions.boot_kernel(name="Kernel of the next start", release="6.8.0-87-generic", family="debian")
     """
-    found = ask(facts.Kernels, "the installed kernels", release=release)
+    actual = ask(facts.Kernels, "the installed kernels", release=release)
     if not state.is_executing:
-        found = kernels.with_kernel(found, release)
-    plan = kernels.plan_boot(release, found, family)
+        actual = kernels.with_kernel(actual, release)
+    plan = kernels.plan_boot(release, actual, family)
     if plan:
         record(plan.changes)
         yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:
         host.noop(
-            f"kernel {release} runs" if found.running == release else f"kernel {release} comes with the next start"
+            f"kernel {release} runs" if actual.running == release else f"kernel {release} comes with the next start"
         )
 
 
@@ -191,13 +202,13 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
 
     .. code:: python
 
-        operations.dkms_modules(
+        versions.dkms_modules(
             name="Driver: modules", modules=["nvidia"], release="6.8.0-87-generic", family="debian"
         )
     """
-    found = ask(facts.Kernels, "the DKMS modules", release=release)
-    due = list(modules) if state.is_executing else [each for each in modules if each not in earlier]
-    plan = kernels.plan_dkms(due, release, found, family)
+    actual = ask(facts.Kernels, "the DKMS modules", release=release)
+    due = list(modules) if state.is_executing else [module for module in modules if module not in earlier]
+    plan = kernels.plan_dkms(due, release, actual, family)
     if plan:
         record(plan.changes)
         yield StringCommand(plan.script)
@@ -217,12 +228,15 @@ def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True)
 
     .. code:: python
 
-        operations.read_back(name="Read back", packages=locked("all"), family="debian")
+        versions.read_back(name="Read back", packages=locked("all"), family="debian")
     """
-    found = ask(
-        facts.PackageStates, "the list of installed packages", names=[each.name for each in packages], family=family
+    actual = ask(
+        facts.PackageStates,
+        "the list of installed packages",
+        names=[package.name for package in packages],
+        family=family,
     )
-    wrong = differences(packages, found, family, hold)
+    wrong = differences(packages, actual, family, hold)
     # Before the run nothing need be there yet.
     if wrong and state.is_executing:
         raise Refused(f"not as the version set says: {some(wrong, 5, '; ')}")
@@ -243,14 +257,14 @@ def modules_in_force(modules: Sequence[str], release: str) -> None:
 
     .. code:: python
 
-        operations.modules_in_force(name="Modules", modules=["nvidia"], release="6.8.0-87-generic")
+        versions.modules_in_force(name="Modules", modules=["nvidia"], release="6.8.0-87-generic")
     """
-    found = ask(facts.Kernels, "the running kernel", release=release)
-    missing = kernels.unbuilt(modules, release, found)
+    actual = ask(facts.Kernels, "the running kernel", release=release)
+    missing = kernels.unbuilt(modules, release, actual)
     if missing and state.is_executing:
         raise Refused(f"kernel {release}: DKMS modules not installed for it: {', '.join(missing)}")
-    elif found.running != release and f"reboot:{kernels.reboot_reason(release)}" not in found.pending:
+    elif actual.running != release and f"reboot:{kernels.reboot_reason(release)}" not in actual.pending:
         if state.is_executing:
-            raise Refused(f"kernel {release} is locked, {found.running} runs, and no reboot is pending")
+            raise Refused(f"kernel {release} is locked, {actual.running} runs, and no reboot is pending")
     else:
         host.noop(f"{len(modules)} DKMS modules are installed for kernel {release}")

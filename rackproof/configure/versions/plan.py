@@ -33,7 +33,7 @@ FREEZE_UNITS = {
     "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
     "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer"),
 }
-"""What upgrades packages by itself."""
+"""Units that upgrade packages unattended."""
 
 
 def why_nothing(site: Site) -> str | None:

@@ -1,4 +1,4 @@
-"""Repositories of a version set: their files, their pinned signing keys, and who may deliver which package."""
+"""Repositories of a version set: their files, their pinned signing keys, and apt's pins."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ APT_KEYRINGS: Final = "/usr/share/keyrings"
 RPM_KEYS: Final = "/etc/pki/rpm-gpg"
 PREFERENCES: Final = "/etc/apt/preferences.d/rackproof-versions.pref"
 HELD_BACK: Final = -1
-"""Priority of what must never be installed."""
+"""Priority of packages that must never be installed."""
 
 PREFERRED: Final = 1001
-"""Priority of what is installed even where something newer is there."""
+"""Priority of a version that also replaces a newer installed one."""
 CHOSEN: Final = 1000
-"""Priority of what is chosen whatever else is offered; what is installed and newer stays."""
+"""Priority of a version that is chosen over all others offered; a newer installed one stays."""
 
 DRIVER_PACKAGES: Final = (
     "nvidia-driver-*",
@@ -46,7 +46,7 @@ _RELEASES: Final = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key file on a node: where it lies, where it comes from, what it must be."""
+    """A key file on a node: path, URL and digest."""
 
     repository: str
     path: str
@@ -56,7 +56,7 @@ class Key:
 
 
 def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
-    """The URL at the site; of several beginnings that match, the longest counts."""
+    """The URL at the site; the longest matching prefix counts."""
     for beginning in sorted(mirrors, key=len, reverse=True):
         if url == beginning or url.startswith(beginning.rstrip("/") + "/"):
             return mirrors[beginning].rstrip("/") + url[len(beginning.rstrip("/")) :]
@@ -65,11 +65,11 @@ def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
 
 def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
     """Every signing key, in the order of the set. Raises ValueError for a key without a digest: a draft's."""
-    found = []
+    signing_keys = []
     for name, repository in repositories.items():
         if repository.key.sha256 is None:
             raise ValueError(f"{name}: the key has no sha256; nothing is installed from a draft")
-        found.append(
+        signing_keys.append(
             Key(
                 name,
                 key_path(name, repository),
@@ -78,7 +78,7 @@ def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> 
                 repository.key.fingerprint,
             )
         )
-    return tuple(found)
+    return tuple(signing_keys)
 
 
 def key_path(name: str, repository: Repository) -> str:
@@ -100,15 +100,17 @@ def files(
     proxy: str | None = None,
 ) -> tuple[RemoteFile, ...]:
     """Repository files, and on Debian's family the pins. Raises DeclarationError."""
-    found = [
-        _dnf_file(name, each, mirrors, proxy) if each.kind == "dnf" else _apt_file(name, each, machine, mirrors)
-        for name, each in repositories.items()
+    entries = [
+        _dnf_file(name, repository, mirrors, proxy)
+        if repository.kind == "dnf"
+        else _apt_file(name, repository, machine, mirrors)
+        for name, repository in repositories.items()
     ]
     if machine.family == "debian":
         pins = preferences(platform, repositories, machine, mirrors)
         if pins:
-            found.append(RemoteFile(PREFERENCES, pins))
-    return tuple(found)
+            entries.append(RemoteFile(PREFERENCES, pins))
+    return tuple(entries)
 
 
 def _apt_file(name: str, repository: Repository, machine: Machine, mirrors: Mapping[str, str]) -> RemoteFile:
@@ -136,7 +138,7 @@ def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], pro
         f"gpgkey=file://{key_path(name, repository)}",
         *([f"priority={repository.priority}"] if repository.priority is not None else []),
         *([f"excludepkgs={' '.join(repository.exclude)}"] if repository.exclude else []),
-        # NVIDIA's modular metadata hides exact versions behind a stream that somebody has to have chosen.
+        # NVIDIA's modular metadata hides exact versions behind a stream that has to be enabled.
         "module_hotfixes=1",
         *([f"proxy={proxy}"] if proxy else []),
     ]
@@ -146,7 +148,7 @@ def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], pro
 def preferences(
     platform: Platform, repositories: Mapping[str, Repository], machine: Machine, mirrors: Mapping[str, str]
 ) -> str:
-    """apt's pins: what never comes from where, one source for the GPU driver, and the repositories' own priorities.
+    """apt's pins: excluded packages, one source for the GPU driver, locked versions, and the repositories' priorities.
 
     Raises DeclarationError, one line.
     """
@@ -164,13 +166,13 @@ def preferences(
             stanzas.append((packages, f"release o={_RELEASES[machine.os_id]}", HELD_BACK))
         # What a driver depends on comes in its version: apt would take the newest there is, and give up.
         stanzas.append((packages, f"version {driver.version}-*", PREFERRED))
-    # Whoever asks for a package of the set by its name alone (another deploy, a dependency) gets the locked version,
-    # and not the newest, which could only be taken back by a downgrade.
+    # A package that is requested by name alone (another deploy, a dependency) comes in the locked version, not in the
+    # newest, which only a downgrade would undo.
     for _, component in platform.components.named():
         for version in dict.fromkeys(component.packages.values()):
             names = [package for package, own in component.packages.items() if own == version]
             if driver is not None and version.startswith(f"{driver.version}-"):  # pinned above
-                names = [name for name in names if not any(fnmatchcase(name, each) for each in DRIVER_PACKAGES)]
+                names = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in DRIVER_PACKAGES)]
             if names:
                 stanzas.append((" ".join(names), f"version {version}", CHOSEN))
     for name, repository in repositories.items():
@@ -191,8 +193,8 @@ def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str
     place = urlsplit(mirrored(repository.url, mirrors)).hostname or ""
     shared = [
         other
-        for other, each in repositories.items()
-        if other != name and (urlsplit(mirrored(each.url, mirrors)).hostname or "") == place
+        for other, another in repositories.items()
+        if other != name and (urlsplit(mirrored(another.url, mirrors)).hostname or "") == place
     ]
     if shared or not place:
         with_ = f"the host {place} with {', '.join(shared)}" if shared else "no host of its own"
@@ -204,7 +206,7 @@ def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str
 
 
 def keys_command(wanted: Sequence[Key]) -> str:
-    """Digests of the keys that are there."""
+    """Digests of existing keys."""
     return f"sha256sum -- {' '.join(shlex.quote(key.path) for key in wanted)} 2>/dev/null; echo --; "
 
 
@@ -216,7 +218,7 @@ def parse_keys(lines: Sequence[str]) -> dict[str, str]:
 
 
 def fetch(timeout_s: int) -> tuple[str, ...]:
-    """The shell function ``get URL PATH``, with whatever a bare node has."""
+    """The shell function ``get URL PATH``, with any downloader that a bare node has."""
     return (
         'get() { case "$1" in file://*) cp -- "${1#file://}" "$2" ;; *)',
         f'  if command -v curl >/dev/null; then curl -fsSL --max-time {timeout_s} -o "$2" -- "$1"',
@@ -227,7 +229,7 @@ def fetch(timeout_s: int) -> tuple[str, ...]:
 
 
 def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> str:
-    """Fetch every key, compare it with its digest, put it into its place; rpm learns it at once.
+    """Fetch every key, compare its digest, rename it to its path; on RHEL rpm imports it.
 
     A key that is not the locked one ends the script with both digests in one line, and nothing is replaced.
     """

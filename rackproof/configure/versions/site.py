@@ -1,4 +1,4 @@
-"""Which version set applies to the node at hand, and what of it.
+"""The version set of the current node.
 
 The deploys of other domains plan with these::
 
@@ -38,7 +38,7 @@ def version_inputs(node: Node) -> VersionInputs:
 
 
 def policy_here() -> Policy:
-    """What the inventory allows the package manager to do on the node at hand. Raises DeployError, one line."""
+    """What the inventory allows the package manager to do on the current node. Raises DeployError, one line."""
     if getattr(host, "data", None) is None:  # stand-ins of tests have none
         return STRICT
     return version_inputs(here().node).policy
@@ -53,7 +53,7 @@ def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
 
 
 def versions_here() -> VersionSet | None:
-    """The locked set that applies to the node that pyinfra is at. Raises DeployError, one line."""
+    """The locked set of the current node. Raises DeployError, one line."""
     return versions_of(here().node)
 
 
@@ -77,27 +77,28 @@ _taken: WeakKeyDictionary[State, dict[str, set[str]]] = WeakKeyDictionary()
 
 
 def taken() -> frozenset[str]:
-    """What deploys see to on the node at hand by now: packages that they asked ``locked`` for, and what they took."""
+    """What earlier deploys of this run install on the current node: packages from ``locked``, and names given to
+    ``take``."""
     return frozenset(_taken.get(host.state, {}).get(host.name, ()))
 
 
 def take(names: Iterable[str]) -> None:
-    """Note that the caller sees to these: DKMS modules as ``dkms NAME``."""
+    """Record that the caller installs these; DKMS modules are ``dkms NAME``."""
     _taken.setdefault(host.state, {}).setdefault(host.name, set()).update(names)
 
 
 def locked(part: str) -> tuple[LockedPackage, ...]:
-    """Packages of a stage or of a component for the node at hand, which the caller installs; nothing without a set.
+    """Packages of a stage or of a component for the current node, which the caller installs; nothing without a set.
 
     Raises DeployError, one line.
     """
-    found = packages_here(part)
-    take(each.name for each in found)
-    return found
+    packages = packages_here(part)
+    take(package.name for package in packages)
+    return packages
 
 
 def packages_here(part: str) -> tuple[LockedPackage, ...]:
-    """As ``locked``, for who only wants to know. Raises DeployError, one line."""
+    """As ``locked``, without recording that the caller installs them. Raises DeployError, one line."""
     versions = versions_here()
     machine = machine_here() if versions is not None else None
     if versions is None or machine is None:

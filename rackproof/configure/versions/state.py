@@ -1,4 +1,4 @@
-"""What a node has of the packages of a version set: versions, holds, what was left half-installed, free space."""
+"""State of a version set's packages on a node: versions, holds, half-configured packages, free space."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def state_command(names: Sequence[str], family: str) -> str:
         held = "apt-mark showhold 2>/dev/null"
         broken = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n' 2>/dev/null"
         broken += f" | grep -Ev '^({'|'.join(_WHOLE)}) '"
-    # An empty list of names would make the programs answer about everything, or complain.
+    # Without names the programs would list all packages, or fail.
     ask = ask if names else "true"
     return (
         f"export LC_ALL=C; {ask}; echo status $?; echo --; {held}; echo status $?; echo --; "
@@ -72,7 +72,7 @@ def parse_state(lines: Sequence[str], family: str) -> PackageState:
             installed.setdefault(words[1], []).append(words[2])
     return PackageState(
         installed={name: tuple(dict.fromkeys(versions)) for name, versions in installed.items()},
-        # Without its plugin dnf has no such command: nothing is held then, and holding says what is missing.
+        # Without its plugin dnf has no such command: nothing is held then, and ``held`` names the missing plugin.
         held=frozenset(bodies[1] if not statuses[1] else ()),
         broken=tuple(line.split()[1] for line in bodies[2]),
         free_mib={line.split()[0]: int(line.split()[1]) for line in bodies[3]},
@@ -112,11 +112,11 @@ def is_held(package: LockedPackage, state: PackageState, family: str) -> bool:
 
 def differences(packages: Iterable[LockedPackage], state: PackageState, family: str, held: bool) -> tuple[str, ...]:
     """What is not as locked, one sentence a package: ``libnccl2: expected 2.30.4-1, actual not installed``."""
-    found = []
+    wrong = []
     for package in packages:
         if not is_installed(package, state, family):
             actual = ", ".join(state.installed.get(package.name, ())) or "not installed"
-            found.append(f"{package.name}: expected {package.version}, actual {actual}")
+            wrong.append(f"{package.name}: expected {package.version}, actual {actual}")
         elif held and not is_held(package, state, family):
-            found.append(f"{package.name}: expected held, actual not held")
-    return tuple(found)
+            wrong.append(f"{package.name}: expected held, actual not held")
+    return tuple(wrong)

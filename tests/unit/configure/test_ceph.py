@@ -32,7 +32,7 @@ def test_identifiers_are_stable_and_belong_to_one_server() -> None:
 
 
 def test_clients_know_the_cluster_without_asking_it() -> None:
-    (mount,) = [each for each in site("gpu-01").client_mounts() if each.fstype == "ceph"]
+    (mount,) = [candidate for candidate in site("gpu-01").client_mounts() if candidate.fstype == "ceph"]
     assert plan().fsid in mount.what
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CONFIGURE = Path(__file__).parents[3] / "rackproof" / "configure"
-PACKAGES = ("nic", "node", "slurm")
+PACKAGES = ("containers", "gpu", "nic", "node", "slurm", "storage", "versions")
 
 
 def operations(package: str) -> list[ast.FunctionDef]:

@@ -46,14 +46,14 @@ def test_docker() -> None:
         declared(data_root="/raid/docker", storage_driver="overlay2", nvidia_runtime=True, default_runtime="nvidia"),
         ContainerInputs(registry_mirrors=("https://mirror.example",), log_max_mib=10),
     )
-    said = json.loads(text)
-    assert said["data-root"] == "/raid/docker"
-    assert said["live-restore"] is True
-    assert said["log-opts"] == {"max-file": "3", "max-size": "10m"}
-    assert said["runtimes"]["nvidia"]["path"] == "/usr/bin/nvidia-container-runtime"
-    assert said["default-runtime"] == "nvidia"
-    assert said["default-ulimits"]["memlock"]["Hard"] == -1
-    assert said["registry-mirrors"] == ["https://mirror.example"]
+    values = json.loads(text)
+    assert values["data-root"] == "/raid/docker"
+    assert values["live-restore"] is True
+    assert values["log-opts"] == {"max-file": "3", "max-size": "10m"}
+    assert values["runtimes"]["nvidia"]["path"] == "/usr/bin/nvidia-container-runtime"
+    assert values["default-runtime"] == "nvidia"
+    assert values["default-ulimits"]["memlock"]["Hard"] == -1
+    assert values["registry-mirrors"] == ["https://mirror.example"]
 
 
 def test_docker_without_gpus_names_no_runtime() -> None:
@@ -64,9 +64,9 @@ def test_containerd() -> None:
     text = daemon.containerd_toml(
         declared(runtime="containerd", data_root="/raid/containerd", nvidia_runtime=True), INPUTS
     )
-    said = tomllib.loads(text)
-    cri = said["plugins"]["io.containerd.grpc.v1.cri"]
-    assert said["root"] == "/raid/containerd"
+    values = tomllib.loads(text)
+    cri = values["plugins"]["io.containerd.grpc.v1.cri"]
+    assert values["root"] == "/raid/containerd"
     assert cri["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
     assert cri["containerd"]["runtimes"]["nvidia"]["options"]["BinaryName"] == daemon.NVIDIA_RUNTIME
     assert cri["containerd"]["default_runtime_name"] == "runc"
@@ -99,7 +99,7 @@ REPOSITORY = {
 
 
 @pytest.mark.parametrize(
-    ("runtime", "family", "said", "expected"),
+    ("runtime", "family", "plain", "expected"),
     [
         ("docker", "rhel", {}, ("docker-ce",)),
         ("containerd", "rhel", {}, ("containerd.io",)),
@@ -109,10 +109,10 @@ REPOSITORY = {
     ],
 )
 def test_packages_that_nobody_says_where_to_get(
-    runtime: str, family: str, said: dict[str, Any], expected: tuple[str, ...]
+    runtime: str, family: str, plain: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     names = daemon.packages(runtime, family)
-    assert daemon.without_source(names, family, ContainerInputs.model_validate(said)) == expected
+    assert daemon.without_source(names, family, ContainerInputs.model_validate(plain)) == expected
 
 
 def test_a_repository_without_a_digest_of_its_key() -> None:
@@ -124,7 +124,7 @@ def test_a_repository_without_a_digest_of_its_key() -> None:
 
 def installing(
     monkeypatch: pytest.MonkeyPatch,
-    said: dict[str, Any],
+    plain: dict[str, Any],
     installed: frozenset[str] = frozenset(),
     locked: tuple[LockedPackage, ...] = (),
 ) -> list[str]:
@@ -132,12 +132,12 @@ def installing(
     done: list[str] = []
     monkeypatch.setattr(deploy, "packages_here", lambda part: locked)
     monkeypatch.setattr(deploy, "stage", lambda component, title: done.append(f"stage {component}"))
-    monkeypatch.setattr(gpu_operations, "signing_key", lambda **said: done.append(f"key {said['sha256']}"))
-    monkeypatch.setattr(deploy.operations, "files", lambda **said: done.append(said["entries"][0].content))
-    monkeypatch.setattr(deploy.operations, "packages", lambda **said: done.append(" ".join(said["names"])))
+    monkeypatch.setattr(gpu_operations, "signing_key", lambda **arguments: done.append(f"key {arguments['sha256']}"))
+    monkeypatch.setattr(deploy.operations, "files", lambda **arguments: done.append(arguments["entries"][0].content))
+    monkeypatch.setattr(deploy.operations, "packages", lambda **arguments: done.append(" ".join(arguments["names"])))
     with at(StubHost({shared_facts.InstalledPackages: installed})):
         names = daemon.packages("docker", "rhel")
-        deploy._packages(with_(), names, "rhel", ContainerInputs.model_validate(said))
+        deploy._packages(with_(), names, "rhel", ContainerInputs.model_validate(plain))
     return done
 
 
@@ -214,9 +214,9 @@ def test_the_question_about_a_user_runs(tmp_path: Path) -> None:
     ended = subprocess.run(
         ["dash", "-c", user.state_command(inputs, [str(tmp_path)])], capture_output=True, text=True, timeout=30
     )
-    found = user.parse_state(ended.stdout.splitlines())
-    assert (found.uid, found.subuid) == (None, ())
-    assert found.folders == ((str(tmp_path), str(os.getuid())),)
+    state = user.parse_state(ended.stdout.splitlines())
+    assert (state.uid, state.subuid) == (None, ())
+    assert state.folders == ((str(tmp_path), str(os.getuid())),)
 
 
 def a_download(folder: Path, content: bytes = b"package") -> Download:

@@ -46,9 +46,9 @@ class FakeNode:
         for folder in ("sys/module", "proc/driver/nvidia", "etc/systemd/system", "var/lib", "etc/apt/sources.list.d"):
             (root / folder).mkdir(parents=True)
         for name in PROGRAMS:
-            found = shutil.which(name)
-            assert found, name
-            (self.bin / name).symlink_to(found)
+            program = shutil.which(name)
+            assert program, name
+            (self.bin / name).symlink_to(program)
 
     def program(self, name: str, body: str = "") -> None:
         path = self.bin / name

@@ -78,9 +78,9 @@ class GpuNode(FakeNode):
         super().__init__(root)
         self.version, self.open = version, open_
         for name in FURTHER:
-            found = shutil.which(name)
-            assert found, name
-            (self.bin / name).symlink_to(found)
+            program = shutil.which(name)
+            assert program, name
+            (self.bin / name).symlink_to(program)
         managers = stand_ins(root / "packages", f"* {version}-0ubuntu1\n")
         for name in ("apt-get", "dnf"):
             managers[name] += "case $* in *assumeno*) ;; *' install '*) : >@root@/built;; esac\n"

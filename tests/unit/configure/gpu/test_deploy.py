@@ -54,12 +54,12 @@ def without_a_version_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
-    found = read_written(PLANS / name)
-    architecture = architectures.load(str(found.architecture)).model
-    nodes = found.nodes
+    written_rack = read_written(PLANS / name)
+    architecture = architectures.load(str(written_rack.architecture)).model
+    nodes = written_rack.nodes
     if data:
         nodes = (type(nodes[0])(nodes[0].name, nodes[0].groups, {**nodes[0].data, **data}), *nodes[1:])
-    answers = found.answers["gpu-01"]
+    answers = written_rack.answers["gpu-01"]
 
     def ask(command: str) -> list[str]:
         lines = answers.run(f"{command}; echo rackproof-end", 1).stdout.decode().splitlines()
@@ -75,8 +75,8 @@ def plan(name: str, **data: object) -> tuple[Site, planning.Plan, install.Wanted
     site, machine, state = written(name, **data)
     made = planning.plan_of(site, machine)
     entries = planning.files(site, made)
-    contents = {each.path: each.content for each in entries if isinstance(each, RemoteFile)}
-    assert len(contents) + sum(isinstance(each, Absent) for each in entries) == len(entries)
+    contents = {entry.path: entry.content for entry in entries if isinstance(entry, RemoteFile)}
+    assert len(contents) + sum(isinstance(entry, Absent) for entry in entries) == len(entries)
     return site, made, planning.wanted(made, entries), contents, state
 
 
@@ -84,7 +84,7 @@ def plan(name: str, **data: object) -> tuple[Site, planning.Plan, install.Wanted
 def test_first_installation_and_then_nothing(name: str) -> None:
     _, _, target, _, bare = plan(name)
     first = install.plan_driver(target, bare)
-    assert [each.name for each in first.install] == [each.name for each in target.packages]
+    assert [package.name for package in first.install] == [package.name for package in target.packages]
     assert first.initramfs
     second = install.plan_driver(target, converged(target))
     assert not second, second.reasons
@@ -119,7 +119,9 @@ def test_every_gpu_has_to_be_registered_with_the_fabric(tmp_path: Path, states: 
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
     (proof,) = [unit.proof for unit in planning.units(made) if unit.name == "nvidia-fabricmanager.service"]
     assert proof is not None
-    report = "".join(f"    Fabric\n        State                             : {each}\n" for each in states)
+    report = "".join(
+        f"    Fabric\n        State                             : {fabric_state}\n" for fabric_state in states
+    )
     node = FakeNode(tmp_path)
     (node.root / "report").write_text(report)
     node.program("nvidia-smi", f"cat {node.root}/report")
@@ -221,7 +223,7 @@ def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distribution
         "debian13-l40s",
         gpu_stack={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"},
     )
-    driver = [each.name for each in made.driver]
+    driver = [package.name for package in made.driver]
     further = ["libnvidia-ptxjitcompiler1", "nvidia-kernel-support", "firmware-nvidia-gsp", "libc6"]
     apt = real_apt.RealApt(tmp_path)
     own = index(tmp_path, "Debian", dict.fromkeys((*driver, *further), "550.163.01-1"))
@@ -231,14 +233,14 @@ def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distribution
 
     def candidates(pins: str) -> dict[str, str]:
         (tmp_path / "etc/apt/preferences.d/60-rackproof-nvidia").write_text(pins)
-        said = apt.run(
+        answer = apt.run(
             f"apt-get -q update >/dev/null && apt-cache policy {' '.join((*driver, *further, *tools))}"
         ).stdout
-        return dict(re.findall(r"^(\S+):\n.*\n  Candidate: (\S+)$", said, re.MULTILINE))
+        return dict(re.findall(r"^(\S+):\n.*\n  Candidate: (\S+)$", answer, re.MULTILINE))
 
-    found = candidates(files[PINS])
-    assert {found[name] for name in (*driver, *further)} == {"550.163.01-1"}
-    assert {found[name] for name in tools} == {"580.126.20-1"}
+    chosen = candidates(files[PINS])
+    assert {chosen[name] for name in (*driver, *further)} == {"550.163.01-1"}
+    assert {chosen[name] for name in tools} == {"580.126.20-1"}
     assert candidates("")["nvidia-smi"] == "580.126.20-1"  # what the pins are for
     # Not even of a version that both have.
     for folder in ("Debian", "NVIDIA-CUDA"):
@@ -250,8 +252,8 @@ def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distribution
             r"^ .* Packages$", f" {digest} {len(text)} Packages", (path.parent / "Release").read_text(), flags=re.M
         )
         (path.parent / "Release").write_text(release)
-    found = candidates(files[PINS])
-    assert {found[name] for name in driver} == {"550.163.01-1"}
+    chosen = candidates(files[PINS])
+    assert {chosen[name] for name in driver} == {"550.163.01-1"}
 
 
 def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_does(
@@ -266,7 +268,7 @@ def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_
         monkeypatch.setattr(planning, "platform_here", lambda platform=platform: platform)
         _, made, target, _, _ = plan("hgx-h200-ubuntu2404-roce")
         assert target.release == waited_for
-        assert [each.name for each in made.headers] == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
+        assert [package.name for package in made.headers] == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
 
 
 def test_options_of_the_driver_follow_the_architecture() -> None:
@@ -297,7 +299,7 @@ def test_contradictions_stop_the_run(inputs: object, words: str) -> None:
 
 def test_warnings() -> None:
     _, made, _, _, _ = plan("debian13-l40s")
-    assert any("adapters cannot reach GPU memory" in each for each in planning.warnings(made))
+    assert any("adapters cannot reach GPU memory" in warning for warning in planning.warnings(made))
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
     assert planning.warnings(made) == ()
 
@@ -369,7 +371,7 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
     # The set's repositories are made with module_hotfixes: no stream is chosen on RHEL, where a mirror may have none.
     assert target.stream is None
     assert "/etc/apt/sources.list.d/rackproof-cuda.sources" not in files
-    assert not {"libnccl2", "nvidia-gds-13-0"} & {each.name for each in made.tools}
+    assert not {"libnccl2", "nvidia-gds-13-0"} & {package.name for package in made.tools}
     packages["driver"][0] = LockedPackage("nvidia-dkms-580-open", "580.126.21-0ubuntu1", "driver", "cuda")
     assert plan("hgx-h200-ubuntu2404-roce")[2].stamp != target.stamp, "another driver: another initial file system"
     packages["driver"] = packages["driver"][:1]

@@ -59,8 +59,8 @@ def test_generation_by_id(device: str, name: str) -> None:
     ],
 )  # fmt: skip
 def test_generation_by_name(model: str, name: str | None) -> None:
-    found = generation_of_model(model)
-    assert (found.name if found else None) == name
+    generation = generation_of_model(model)
+    assert (generation.name if generation else None) == name
 
 
 @pytest.mark.parametrize("device", ["0020", "1ac2", "22a3", "2b00", "4000", "ffff"])
@@ -79,10 +79,10 @@ def test_the_inventory_names_a_generation_that_is_not_in_the_table() -> None:
 @given(st.integers(0, 0xFFFF))
 def test_every_id_has_one_generation_or_is_refused(number: int) -> None:
     try:
-        found = generation_of(f"{number:04x}").name
+        generation = generation_of(f"{number:04x}").name
     except UnsupportedGpu as error:
-        found = str(error)
-    assert found in GENERATIONS or f"10de:{number:04x}: say its generation" in found
+        generation = str(error)
+    assert generation in GENERATIONS or f"10de:{number:04x}: say its generation" in generation
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_branches_that_know_it() -> None:
     ],
 )  # fmt: skip
 def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected: tuple) -> None:  # type: ignore[type-arg]
-    found = choose(machine(os, *gpus), promised(len(gpus), **declared), stack(**inputs))
-    assert (found.source, found.branch, found.version, found.flavour) == expected
+    choice = choose(machine(os, *gpus), promised(len(gpus), **declared), stack(**inputs))
+    assert (choice.source, choice.branch, choice.version, choice.flavour) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_dma_buf_needs_a_kernel_that_has_it() -> None:
 def test_services_by_hardware(
     os: str, gpus: list[str], switches: int, switch: str, expected: tuple[bool, bool, bool]
 ) -> None:
-    found = choose(machine(os, *gpus, switches=switches, switch=switch), promised(len(gpus)), stack())
-    assert (found.fabric_manager, found.nvlsm, found.imex) == expected
+    choice = choose(machine(os, *gpus, switches=switches, switch=switch), promised(len(gpus)), stack())
+    assert (choice.fabric_manager, choice.nvlsm, choice.imex) == expected
 
 
 def test_debian_alone_cannot_drive_switches() -> None:
@@ -193,8 +193,8 @@ def test_debian_alone_cannot_drive_switches() -> None:
 
 
 def test_a_version_set_decides() -> None:
-    found = choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), Lock())
-    assert (found.version, found.source, found.flavour) == ("580.126.20", "cuda", "open")
+    choice = choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), Lock())
+    assert (choice.version, choice.source, choice.flavour) == ("580.126.20", "cuda", "open")
     signed = Lock(precompiled=True, repository="distribution")
     assert choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), signed).precompiled
     with pytest.raises(UnsupportedGpu, match="for which the version set asks"):
@@ -234,12 +234,12 @@ def test_secure_boot_and_signed_modules() -> None:
 
 def test_preflight_says_everything_at_once() -> None:
     target = machine("ubuntu 24.04", *["2330"] * 7, switches=3, secure_boot=True)
-    found = preflight(target, promised(8, pci_ids=["2335"], nvswitches=4), stack())
-    assert len(found) == 4
-    assert "Secure Boot" in found[0]
-    assert found[1] == "GPUs on the PCI bus: expected 8, actual 7"
-    assert found[2].startswith("GPUs: expected 10de:2335, actual 10de:2330 at 0000:10:00.0")
-    assert found[3] == "NVSwitches: expected 4, actual 3"
+    problems = preflight(target, promised(8, pci_ids=["2335"], nvswitches=4), stack())
+    assert len(problems) == 4
+    assert "Secure Boot" in problems[0]
+    assert problems[1] == "GPUs on the PCI bus: expected 8, actual 7"
+    assert problems[2].startswith("GPUs: expected 10de:2335, actual 10de:2330 at 0000:10:00.0")
+    assert problems[3] == "NVSwitches: expected 4, actual 3"
     assert preflight(machine("ubuntu 24.04", "2335"), promised(1), stack()) == ()
 
 

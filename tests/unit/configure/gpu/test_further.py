@@ -30,8 +30,8 @@ NICS = [
 
 
 def test_collectives_leave_the_front_end_alone() -> None:
-    found = nccl.settings(ROCE, NICS, None, {})
-    assert found == {"NCCL_IB_HCA": "=mlx5_1,mlx5_4", "NCCL_IB_TC": "106", "NCCL_IB_GID_INDEX": "3"}
+    settings = nccl.settings(ROCE, NICS, None, {})
+    assert settings == {"NCCL_IB_HCA": "=mlx5_1,mlx5_4", "NCCL_IB_TC": "106", "NCCL_IB_GID_INDEX": "3"}
 
 
 def test_the_driver_s_traffic_class_goes_before_the_type_of_service() -> None:
@@ -48,15 +48,15 @@ def test_infiniband_marks_nothing_and_a_rack_without_fabric_has_no_file() -> Non
 
 
 def test_the_inventory_is_laid_over_it() -> None:
-    found = nccl.settings(ROCE, NICS, None, {"NCCL_IB_TC": "", "NCCL_CUMEM_ENABLE": "0"})
-    assert "NCCL_IB_TC" not in found
-    assert found["NCCL_CUMEM_ENABLE"] == "0"
+    settings = nccl.settings(ROCE, NICS, None, {"NCCL_IB_TC": "", "NCCL_CUMEM_ENABLE": "0"})
+    assert "NCCL_IB_TC" not in settings
+    assert settings["NCCL_CUMEM_ENABLE"] == "0"
 
 
 def test_cufile_may_not_fall_back_unless_somebody_says_so() -> None:
     stack = GpuStack(cufile={"properties": {"max_direct_io_size_kb": 16384}})
-    found = json.loads(storage.cufile(promised(8, gds="NVMe"), stack, ("10.0.0.1",)))
-    assert found["properties"] == {
+    content = json.loads(storage.cufile(promised(8, gds="NVMe"), stack, ("10.0.0.1",)))
+    assert content["properties"] == {
         "allow_compat_mode": False,
         "use_pci_p2pdma": False,
         "rdma_dev_addr_list": ["10.0.0.1"],
@@ -84,13 +84,13 @@ GDSCHECK = (ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/gdscheck.txt").r
     ],
 )  # fmt: skip
 def test_gdscheck_is_a_gate(old: str, new: str, declared: dict[str, object], problem: str | None) -> None:
-    found = storage.problems(parse_gdscheck(GDSCHECK.replace(old, new)), promised(8, **declared), GpuStack())
-    assert any(problem in each for each in found) if problem else found == ()
+    problems = storage.problems(parse_gdscheck(GDSCHECK.replace(old, new)), promised(8, **declared), GpuStack())
+    assert any(problem in line for line in problems) if problem else problems == ()
 
 
 def test_p2pdma_asks_for_its_own_line() -> None:
-    found = storage.problems(parse_gdscheck(GDSCHECK), promised(8, gds="NVMe"), GpuStack(gds_method="p2pdma"))
-    assert found == ("NVMe P2PDMA: expected Supported, actual Unsupported",)
+    problems = storage.problems(parse_gdscheck(GDSCHECK), promised(8, gds="NVMe"), GpuStack(gds_method="p2pdma"))
+    assert problems == ("NVMe P2PDMA: expected Supported, actual Unsupported",)
 
 
 V = "580.126.20"
@@ -142,9 +142,9 @@ def test_runtimes_are_asked_by_a_real_shell(tmp_path: Path) -> None:
     node.program("nvidia-ctk")
     node.file("/etc/cdi/nvidia.yaml", f"  - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.{V}\n")
     node.file("/sys/module/nvidia/version", f"{V}\n")
-    found = runtimes.parse_state(node.run(runtimes.state_command()).stdout.splitlines())
-    assert found == GOOD
+    actual = runtimes.parse_state(node.run(runtimes.state_command()).stdout.splitlines())
+    assert actual == GOOD
     for name in ("docker", "containerd", "nvidia-ctk"):
         (node.bin / name).unlink()
-    found = runtimes.parse_state(node.run(runtimes.state_command()).stdout.splitlines())
-    assert (found.docker, found.containerd, found.toolkit) == (None, None, False)
+    actual = runtimes.parse_state(node.run(runtimes.state_command()).stdout.splitlines())
+    assert (actual.docker, actual.containerd, actual.toolkit) == (None, None, False)

@@ -36,28 +36,28 @@ EMPTY = GpuState(
 def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> WantedDriver:
     stack = GpuStack.model_validate({} if target is DEBIAN else {"driver": VERSION})
     choice = choose(target, promised(1), stack)
-    found = (*packages.driver(target, choice), *packages.fabric(target, choice))
-    return install.wanted(choice, target, found, [], options, hold=True, modules=modules)
+    wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
+    return install.wanted(choice, target, wanted, [], options, hold=True, modules=modules)
 
 
 def converged(target: WantedDriver) -> GpuState:
     module = KernelModule(target.choice.version or "535.261.03", target.choice.flavour == "open")
-    versioned = [each for each in target.packages if each.version]
+    versioned = [package for package in target.packages if package.version]
     return replace(
         EMPTY,
         modules=dict.fromkeys(target.modules, module.version),
         loaded=module,
         available=module,
         parameters={"RmProfilingAdminOnly": "1", "EnableResizableBar": "0", "RegistryDwords": ""},
-        packages={each.name: (each.version or "535.261.03-1").replace("*", "1") for each in target.packages},
-        held=frozenset(each.name for each in versioned),
+        packages={package.name: (package.version or "535.261.03-1").replace("*", "1") for package in target.packages},
+        held=frozenset(package.name for package in versioned),
         stream=target.stream,
         stamp=target.stamp,
         drivers={"0000:10:00.0": "nvidia", "0000:80:00.0": "nvidia-nvswitch"},
     )
 
 
-@pytest.mark.parametrize("target", [UBUNTU, ROCKY, DEBIAN], ids=lambda each: each.os_id)
+@pytest.mark.parametrize("target", [UBUNTU, ROCKY, DEBIAN], ids=lambda system: system.os_id)
 def test_nothing_to_do_where_everything_is_there(target: Machine) -> None:
     goal = wanted(target, NVreg_RestrictProfilingToAdminUsers="1")
     plan = plan_driver(goal, converged(goal))
@@ -68,7 +68,7 @@ def test_nothing_to_do_where_everything_is_there(target: Machine) -> None:
 def test_a_bare_node_gets_everything() -> None:
     goal = wanted(ROCKY)
     plan = plan_driver(goal, EMPTY)
-    assert [each.name for each in plan.install] == [each.name for each in goal.packages]
+    assert [package.name for package in plan.install] == [package.name for package in goal.packages]
     assert plan.stream == "580-open"
     assert plan.initramfs
     assert plan.load == ("nvidia", "nvidia_uvm")
@@ -106,8 +106,8 @@ def test_another_version_is_replaced_and_holds_follow() -> None:
     there = converged(goal)
     older = {**there.packages, "nvidia-fabricmanager": "580.95.05-1"}
     plan = plan_driver(goal, replace(there, packages=older, held=frozenset()))
-    assert [each.name for each in plan.install] == ["nvidia-fabricmanager"]
-    assert set(plan.hold) == {each.name for each in goal.packages}
+    assert [package.name for package in plan.install] == ["nvidia-fabricmanager"]
+    assert set(plan.hold) == {package.name for package in goal.packages}
     assert "install nvidia-fabricmanager 580.126.20-* over 580.95.05-1" in plan.reasons
 
 
@@ -119,8 +119,8 @@ def test_a_changed_blacklist_rebuilds_the_initial_file_system() -> None:
 
 
 def test_options_that_the_driver_does_not_report_are_not_compared() -> None:
-    found = install.options_differ({"NVreg_Foo": "1", "NVreg_EnableResizableBar": "1"}, {"EnableResizableBar": "0"})
-    assert found == ("NVreg_EnableResizableBar",)
+    different = install.options_differ({"NVreg_Foo": "1", "NVreg_EnableResizableBar": "1"}, {"EnableResizableBar": "0"})
+    assert different == ("NVreg_EnableResizableBar",)
 
 
 @pytest.fixture
@@ -151,13 +151,13 @@ def first_run(target: Machine) -> str:
 def test_first_installation_on_ubuntu(node: FakeNode) -> None:
     done = node.run(first_run(UBUNTU))
     assert (done.returncode, done.stderr) == (0, "")
-    install_call = next(each for each in node.calls if " install " in each)
+    install_call = next(call for call in node.calls if " install " in call)
     assert f"nvidia-dkms-580-open={VERSION}-0ubuntu1" in install_call
     assert f"nvidia-fabricmanager={VERSION}-0ubuntu1" in install_call
-    assert any(each.startswith("apt-mark hold -- nvidia-dkms-580-open") for each in node.calls)
-    assert any(each.startswith("update-initramfs -u") for each in node.calls)
+    assert any(call.startswith("apt-mark hold -- nvidia-dkms-580-open") for call in node.calls)
+    assert any(call.startswith("update-initramfs -u") for call in node.calls)
     assert (node.root / "var/lib/rackproof/gpu-initramfs").read_text().strip() == wanted(UBUNTU).stamp
-    assert [each for each in node.calls if each.startswith("modprobe")] == ["modprobe nvidia", "modprobe nvidia-uvm"]
+    assert [call for call in node.calls if call.startswith("modprobe")] == ["modprobe nvidia", "modprobe nvidia-uvm"]
     assert node.marks == set()
 
 
@@ -165,8 +165,8 @@ def test_first_installation_on_rocky(node: FakeNode) -> None:
     done = node.run(first_run(ROCKY))
     assert (done.returncode, done.stderr) == (0, "")
     assert "dnf -y -q module enable nvidia-driver:580-open" in node.calls
-    assert any("kmod-nvidia-open-dkms-580.126.20-*" in each for each in node.calls)
-    assert any(each.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms-0:580.126") for each in node.calls)
+    assert any("kmod-nvidia-open-dkms-580.126.20-*" in call for call in node.calls)
+    assert any(call.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms-0:580.126") for call in node.calls)
     # The kernel of the next start may be another one, whose initial file system has nouveau as well.
     assert "dracut --force --regenerate-all" in node.calls
 
@@ -201,7 +201,7 @@ def test_nouveau_holds_the_gpus_until_a_reboot(node: FakeNode) -> None:
     done = node.run(first_run(UBUNTU))
     assert done.returncode == 0
     assert node.marks == {f"reboot:{NOUVEAU}"}
-    assert not [each for each in node.calls if each.startswith("modprobe")]
+    assert not [call for call in node.calls if call.startswith("modprobe")]
 
 
 def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
@@ -255,7 +255,7 @@ def test_a_locked_driver_is_let_go_before_another_version_comes_and_locked_again
     node.file("/packages/held", f"{lock}\n")
     done = node.run(script(plan, goal, ROCKY, STRICT))
     assert (done.returncode, done.stderr) == (0, "")
-    words = [each for each in node.calls if re.match("dnf .*( versionlock [ad]| -y )", each)]
+    words = [call for call in node.calls if re.match("dnf .*( versionlock [ad]| -y )", call)]
     assert words == [
         "dnf -q versionlock delete -- nvidia-driver-cuda",
         "dnf --setopt=install_weak_deps=False -q -y --allowerasing install -- nvidia-driver-cuda-580.126.20-*",
@@ -275,7 +275,7 @@ def test_versionlock_is_installed_where_dnf_has_none(node: FakeNode) -> None:
     done = node.run(first_run(ROCKY))
     assert (done.returncode, done.stderr) == (0, "")
     assert plugin.exists()
-    assert any(each.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms") for each in node.calls)
+    assert any(call.startswith("dnf -q versionlock add --raw kmod-nvidia-open-dkms") for call in node.calls)
 
 
 def test_the_package_managers_lock_is_waited_for_before_a_stream_is_chosen() -> None:
@@ -299,7 +299,7 @@ def test_a_kernel_that_the_next_start_brings_gets_the_modules_and_nothing_is_loa
     assert (done.returncode, done.stderr) == (0, "")
     mark = f"kernel {release} is locked and another one runs"
     assert node.marks == {f"reboot:{mark}"}
-    assert not [each for each in node.calls if each.startswith(("modprobe", "nvidia-smi"))]
+    assert not [call for call in node.calls if call.startswith(("modprobe", "nvidia-smi"))]
     # Until that start there is nothing to do any more.
     state = replace(converged(goal), loaded=None, available=None, modules={}, pending=frozenset({f"reboot:{mark}"}))
     again = plan_driver(goal, state)
@@ -357,7 +357,7 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     done = node.run(script(plan_driver(goal, state), goal, UBUNTU))
     assert done.returncode == 1
     assert "install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf" in done.stderr
-    assert not [each for each in node.calls if each.startswith("apt-get")]
+    assert not [call for call in node.calls if call.startswith("apt-get")]
 
 
 @pytest.mark.parametrize(
@@ -373,8 +373,8 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     node: FakeNode, target: Machine, program: str, name: str, driver: str
 ) -> None:
     choice = choose(target, promised(1), GpuStack(driver=driver))
-    found = (*packages.driver(target, choice), *packages.fabric(target, choice))
-    goal = install.wanted(choice, target, found, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
+    goal = install.wanted(choice, target, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
     text = script(plan_driver(goal, EMPTY), goal, target, STRICT)
     question = 'case "$*" in *Upstream*|*"--qf %{VERSION} --"*)'
     node.stand_in(program, f"{question} printf 580.159.03; exit;; esac")
@@ -382,7 +382,7 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     assert done.returncode == 1
     assert done.stderr.startswith(f"{name} is 580.159.03, the module nvidia is {VERSION}: without the same version")
     assert f"gpu_stack: {{driver: {VERSION}}}" in done.stderr
-    assert not [each for each in node.calls if each.startswith("modprobe")]
+    assert not [call for call in node.calls if call.startswith("modprobe")]
     node.stand_in(program, f"{question} printf {VERSION}; exit;; esac")
     done = node.run(text)
     assert (done.returncode, done.stderr) == (0, "")
@@ -390,8 +390,8 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
 
 def test_a_fabric_manager_that_has_moved_without_its_driver_is_brought_back() -> None:
     choice = choose(UBUNTU, promised(1), GpuStack(driver="580"))
-    found = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
-    goal = install.wanted(choice, UBUNTU, found, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    wanted = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
+    goal = install.wanted(choice, UBUNTU, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
     there = converged(replace(goal, choice=replace(choice, version=VERSION)))
     same = {**there.packages, "nvidia-fabricmanager": f"{VERSION}-0ubuntu1"}
     assert not plan_driver(goal, replace(there, packages=same))

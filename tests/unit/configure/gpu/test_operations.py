@@ -169,7 +169,7 @@ def test_a_driver_that_gives_no_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "executing", "refused", "noop"),
+    ("output", "state", "executing", "refused", "noop"),
     [
         (GDSCHECK, THERE, True, None, "GPUDirect Storage works: NVMe, NFS"),
         (GDSCHECK.replace("NFS                : Supported", "NFS                : compat"), THERE, True,
@@ -182,9 +182,9 @@ def test_a_driver_that_gives_no_report() -> None:
     ],
 )  # fmt: skip
 def test_gpudirect_storage_is_a_gate(
-    said: str | None, state: GpuState, executing: bool, refused: str | None, noop: str | None
+    output: str | None, state: GpuState, executing: bool, refused: str | None, noop: str | None
 ) -> None:
-    host = at(state, executing, facts={facts.GdsCheck: said})
+    host = at(state, executing, facts={facts.GdsCheck: output})
     run(
         operations.gpudirect_storage, host, declared=promised(8, gds=["NVMe", "NFS"]), stack=GpuStack(),
         target=GOAL, machine=UBUNTU,

@@ -44,7 +44,7 @@ RHEL = ["kernel-devel=5.14.0-427.13.1.el9_4", "kernel-headers"]
             f"nvidia-persistenced={V}-*"]),
         # Debian builds the daemon and nvidia-modprobe from sources of their own: they have other versions.
         ("debian 12", "1db1", {"driver": "535.247.01", "source": "distribution"}, [
-            HEADERS["debian"], *(f"{each}=535.247.01-*" for each in (
+            HEADERS["debian"], *(f"{tool}=535.247.01-*" for tool in (
                 "nvidia-kernel-dkms", "libcuda1", "libnvidia-ml1", "nvidia-smi")),
             "nvidia-persistenced", "nvidia-modprobe"]),
         ("debian 12", "1db1", {"driver": V}, [
@@ -99,7 +99,7 @@ def test_driver(os: str, gpu: str, inputs: dict[str, object], expected: list[str
 def test_fabric(os: str, gpu: str, switches: int, inputs: dict[str, object], expected: list[str]) -> None:
     with_driver = names(os, gpu, switches, **inputs)
     known = ("fabric", "nscq", "nvl", "imex")
-    assert [each for each in with_driver if any(word in each for word in known)] == expected
+    assert [name for name in with_driver if any(word in name for word in known)] == expected
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_fabric(os: str, gpu: str, switches: int, inputs: dict[str, object], exp
         ("ubuntu 24.04", {}, {"gdrcopy": True}, ["gdrdrv-dkms", "libgdrapi", "gdrcopy"]),
         ("rocky 9.4", {}, {"gdrcopy": True, "packages": ["nsight-systems"]},
          ["gdrcopy-kmod", "gdrcopy", "nsight-systems"]),
-        ("ubuntu 24.04", {}, {"container_toolkit": "1.18.0-1"}, [f"{each}=1.18.0-1" for each in packages.TOOLKIT]),
+        ("ubuntu 24.04", {}, {"container_toolkit": "1.18.0-1"}, [f"{tool}=1.18.0-1" for tool in packages.TOOLKIT]),
         ("ubuntu 24.04", {}, {"runtimes": ["docker"]}, list(packages.TOOLKIT)),
     ],
 )  # fmt: skip

@@ -60,7 +60,9 @@ def test_driver_its_services_and_its_tools(tmp_path: Path, name: str) -> None:
     assert left_alone(operations.driver_units, node.run, **services).endswith("units are as declared")
 
     packages = (*made.tools, *made.headers)
-    node.file("/packages/offered", "".join(f"{each.name} {each.version}\n" for each in packages if each.version))
+    node.file(
+        "/packages/offered", "".join(f"{package.name} {package.version}\n" for package in packages if package.version)
+    )
     tools = {"packages": packages, "family": made.machine.family, "hold": True}
     assert carried_out(operations.installed, node.run, **tools)
     assert left_alone(operations.installed, node.run, **tools) == f"all {len(packages)} packages are installed"

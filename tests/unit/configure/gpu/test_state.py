@@ -27,15 +27,15 @@ def ask(node: FakeNode, packages: tuple[str, ...] = ("nvidia-utils-580",), famil
 
 
 def test_a_bare_node_has_nothing(node: FakeNode) -> None:
-    found = ask(node)
-    assert found.loaded is None
-    assert found.available is None
-    assert not found.modules
-    assert not found.packages
-    assert found.smi is None
-    assert found.key_enrolled is None
-    assert found.stamp == ""
-    assert found.reboots == ()
+    actual = ask(node)
+    assert actual.loaded is None
+    assert actual.available is None
+    assert not actual.modules
+    assert not actual.packages
+    assert actual.smi is None
+    assert actual.key_enrolled is None
+    assert actual.stamp == ""
+    assert actual.reboots == ()
 
 
 def test_a_converged_node(node: FakeNode) -> None:
@@ -65,23 +65,23 @@ def test_a_converged_node(node: FakeNode) -> None:
         f'case "$*" in -L) echo "GPU 0: NVIDIA H200 (UUID: GPU-1)";'
         f' echo "  MIG 1g.18gb     Device  0: (UUID: MIG-1)";; *) cat {REPORT};; esac',
     )
-    found = ask(node)
-    assert found.modules == {"nvidia": "570.172.08", "nvidia_uvm": ""}
-    assert found.loaded is not None
-    assert (found.loaded.version, found.loaded.open) == ("570.172.08", True)
-    assert found.available == found.loaded
-    assert found.parameters == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1"}
-    assert found.packages == {"nvidia-utils-580": "570.172.08-0ubuntu1"}
-    assert found.held == {"nvidia-utils-580"}
-    assert set(found.devices) == {"nvidia0", "nvidia-nvswitch0"}
-    assert found.drivers == {"0000:19:00.0": "nvidia"}
-    assert found.stamp == "abc"
-    assert found.fabric_after_multi_user
-    assert found.reboots == ("driver 1 loaded, 2 installed",)
-    assert found.smi is not None
-    assert len(found.smi.gpus) == 8
-    assert found.smi.gpus[0].ecc_pending == "Enabled"
-    assert [device.profile for device in found.listed[0].mig] == ["1g.18gb"]
+    actual = ask(node)
+    assert actual.modules == {"nvidia": "570.172.08", "nvidia_uvm": ""}
+    assert actual.loaded is not None
+    assert (actual.loaded.version, actual.loaded.open) == ("570.172.08", True)
+    assert actual.available == actual.loaded
+    assert actual.parameters == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1"}
+    assert actual.packages == {"nvidia-utils-580": "570.172.08-0ubuntu1"}
+    assert actual.held == {"nvidia-utils-580"}
+    assert set(actual.devices) == {"nvidia0", "nvidia-nvswitch0"}
+    assert actual.drivers == {"0000:19:00.0": "nvidia"}
+    assert actual.stamp == "abc"
+    assert actual.fabric_after_multi_user
+    assert actual.reboots == ("driver 1 loaded, 2 installed",)
+    assert actual.smi is not None
+    assert len(actual.smi.gpus) == 8
+    assert actual.smi.gpus[0].ecc_pending == "Enabled"
+    assert [device.profile for device in actual.listed[0].mig] == ["1g.18gb"]
 
 
 def test_the_key_of_dkms(node: FakeNode) -> None:
@@ -97,25 +97,25 @@ def test_a_node_of_the_other_family(node: FakeNode) -> None:
     node.program("rpm", 'echo "nvidia-driver-cuda 580.126.20-1.el9"; echo "package nvlsm is not installed"; exit 1')
     node.program("dnf", 'echo "nvidia-driver-cuda-3:580.126.20-1.el9.*"')
     node.file("/etc/dnf/modules.d/nvidia-driver.module", "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\n")
-    found = ask(node, ("nvidia-driver-cuda", "nvlsm"), "rhel")
-    assert found.packages == {"nvidia-driver-cuda": "580.126.20-1.el9"}
-    assert found.held == {"nvidia-driver-cuda"}
-    assert found.stream == "580-open"
+    actual = ask(node, ("nvidia-driver-cuda", "nvlsm"), "rhel")
+    assert actual.packages == {"nvidia-driver-cuda": "580.126.20-1.el9"}
+    assert actual.held == {"nvidia-driver-cuda"}
+    assert actual.stream == "580-open"
 
 
 def test_nvidia_smi_that_cannot_talk_to_the_driver(node: FakeNode) -> None:
     node.program("nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
-    found = ask(node)
-    assert found.smi is None
-    assert "Driver/library version mismatch" in found.smi_problem
-    assert found.listed == ()
+    actual = ask(node)
+    assert actual.smi is None
+    assert "Driver/library version mismatch" in actual.smi_problem
+    assert actual.listed == ()
 
 
 @given(st.lists(st.text(max_size=30), max_size=40))
 def test_anything_else_is_no_answer(lines: list[str]) -> None:
     try:
-        found = parse_state(lines)
+        actual = parse_state(lines)
     except (ValueError, KeyError, IndexError):
         return
     assert lines.count("--") == 15
-    assert found.smi is None
+    assert actual.smi is None

@@ -35,8 +35,8 @@ AS_THEY_ARE = Tuning(power_limit_w=700, ecc=True, mig=False)
 
 def test_nothing_differs() -> None:
     busy = changed(processes=(Process(1, "python3"),))
-    found = differences(AS_THEY_ARE, busy, listed())
-    assert (found.now, found.pending, found.busy) == ((), (), ())
+    actual = differences(AS_THEY_ARE, busy, listed())
+    assert (actual.now, actual.pending, actual.busy) == ((), (), ())
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_what_can_be_set_at_once(wanted: Tuning, report: NvidiaSmi, now: int) ->
 
 def test_modes_that_wait_for_a_reset() -> None:
     pending = replace(REPORT, gpus=tuple(replace(gpu, ecc_pending="Disabled") for gpu in REPORT.gpus))
-    found = differences(Tuning(ecc=False), pending, listed())
-    assert (found.now, found.pending) == ((), (ECC_MARK,))
+    actual = differences(Tuning(ecc=False), pending, listed())
+    assert (actual.now, actual.pending) == ((), (ECC_MARK,))
     pending = replace(REPORT, gpus=tuple(replace(gpu, mig_pending="Enabled") for gpu in REPORT.gpus))
-    found = differences(Tuning(mig=True, mig_profiles=("1g.18gb",)), pending, listed())
-    assert (found.now, found.pending) == ((), (MIG_MARK,))
+    actual = differences(Tuning(mig=True, mig_profiles=("1g.18gb",)), pending, listed())
+    assert (actual.now, actual.pending) == ((), (MIG_MARK,))
 
 
 def test_partitions() -> None:
@@ -68,18 +68,18 @@ def test_partitions() -> None:
     wanted = Tuning(mig=True, mig_profiles=("3g.71gb", "1g.18gb"))
     assert not differences(wanted, on, listed("1g.18gb", "3g.71gb")).now
     busy = replace(on, gpus=(replace(on.gpus[0], processes=(Process(4711, "python3"),)), *on.gpus[1:]))
-    found = differences(wanted, busy, listed("1g.18gb"))
-    assert found.now[0] == f"partitions of {FIRST}: 1g.18gb"
-    assert found.busy == (f"python3 (4711) on {FIRST}",)
+    actual = differences(wanted, busy, listed("1g.18gb"))
+    assert actual.now[0] == f"partitions of {FIRST}: 1g.18gb"
+    assert actual.busy == (f"python3 (4711) on {FIRST}",)
 
 
 def test_from_architecture_and_inventory() -> None:
     clocks = {"application_sm_mhz": 1500, "memory_max_mhz": 3201}
-    found = tuning(
+    derived = tuning(
         promised(8, ecc="Enabled", mig="Enabled", mig_profiles=["3g.71gb"], power_limit_w=650, clocks=clocks),
         GpuStack(locked_memory_clocks_mhz=(3201,)),
     )
-    assert found == Tuning(650, (3201, 1500), None, (3201,), True, True, ("3g.71gb",), False)
+    assert derived == Tuning(650, (3201, 1500), None, (3201,), True, True, ("3g.71gb",), False)
     assert not tuning(promised(8), GpuStack())
 
 
@@ -115,12 +115,12 @@ def node(tmp_path: Path) -> FakeNode:
 
 def run(node: FakeNode, wanted: Tuning) -> tuple[int, str, list[str]]:
     done = node.run(templates.text(SCRIPT, tuning=wanted))
-    return done.returncode, done.stderr, [each for each in node.calls if "query" not in each and "-L" not in each]
+    return done.returncode, done.stderr, [call for call in node.calls if "query" not in call and "-L" not in call]
 
 
 def test_script_sets_what_is_declared(node: FakeNode) -> None:
-    code, said, calls = run(node, Tuning(650, (3201, 1500), (1000, 1500), (3201,), ecc=True))
-    assert (code, said) == (0, "")
+    code, stderr, calls = run(node, Tuning(650, (3201, 1500), (1000, 1500), (3201,), ecc=True))
+    assert (code, stderr) == (0, "")
     assert calls == [
         "nvidia-smi -pl 650",
         "nvidia-smi -ac 3201,1500",
@@ -138,14 +138,14 @@ def test_script_makes_partitions(node: FakeNode) -> None:
 
 def test_script_tries_everything_and_says_what_failed(node: FakeNode) -> None:
     node.file("/run/rackproof/refuse")
-    code, said, calls = run(node, Tuning(power_limit_w=900, locked_clocks_mhz=(1000,)))
+    code, stderr, calls = run(node, Tuning(power_limit_w=900, locked_clocks_mhz=(1000,)))
     assert code == 1
-    assert "nvidia-smi -pl 900: Provided power limit 900.00 W is not a valid one" in said
+    assert "nvidia-smi -pl 900: Provided power limit 900.00 W is not a valid one" in stderr
     assert "nvidia-smi -lgc 1000" in calls
 
 
 def test_script_without_gpus(node: FakeNode) -> None:
     node.program("nvidia-smi", "echo 'No devices were found'; exit 6")
-    code, said, _ = run(node, Tuning(power_limit_w=650))
+    code, stderr, _ = run(node, Tuning(power_limit_w=650))
     assert code == 1
-    assert "lists no GPU" in said
+    assert "lists no GPU" in stderr

@@ -189,8 +189,8 @@ def test_a_downgrade_is_refused_unless_the_inventory_allows_it(apt: RealApt, cal
 @every_caller
 @starting_with(a_version_that_conflicts)
 def test_a_removal_is_refused_unless_the_inventory_allows_it(apt: RealApt, caller: Caller) -> None:
-    said = refusal(install(apt, caller, "3.0-1"))
-    assert said.endswith("would remove other; remove them first, or set versions.allow_removal")
+    message = refusal(install(apt, caller, "3.0-1"))
+    assert message.endswith("would remove other; remove them first, or set versions.allow_removal")
     assert apt.installed() == {"other": "1.0-1"}
     completed = install(apt, caller, "3.0-1", replace(POLICY, allow_removal=True))
     assert completed.returncode == 0, completed.stderr
@@ -209,9 +209,9 @@ def test_a_full_disk_is_found_before_anything_is_done(apt: RealApt, caller: Call
 @pytest.mark.parametrize("caller", [of_base, *VERSIONED], ids=named)
 @starting_with(no_version)
 def test_a_missing_package_is_named(apt: RealApt, caller: Caller) -> None:
-    said = refusal(install(apt, caller))
-    assert said.startswith(f"in none of the repositories of this node: {TOOL}")
-    assert "put them on the mirror (rackproof mirror list)" in said
+    message = refusal(install(apt, caller))
+    assert message.startswith(f"in none of the repositories of this node: {TOOL}")
+    assert "put them on the mirror (rackproof mirror list)" in message
 
 
 @every_caller
@@ -243,7 +243,7 @@ def test_a_file_with_another_digest_is_not_installed(apt: RealApt, caller: Calle
     script = caller(apt, "1.0-1", POLICY).replace(CACHE, f"{apt.root}/cache")
     package = apt.root / f"repo/{TOOL}_1.0-1_all.deb"
     package.write_bytes(package.read_bytes() + b"x")
-    said = refusal(apt.run(script))
-    assert said.startswith(f"file://{package}: expected sha256 ")
-    assert said.endswith("; nothing was kept")
+    message = refusal(apt.run(script))
+    assert message.startswith(f"file://{package}: expected sha256 ")
+    assert message.endswith("; nothing was kept")
     assert apt.installed() == {}

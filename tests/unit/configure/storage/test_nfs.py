@@ -34,8 +34,8 @@ def isilon(servers: tuple[str, ...] = FOUR, **more: Any) -> NamedStorage:
     return NamedStorage("isilon", Storage.model_validate({**plain, **more}), servers)
 
 
-def at(index: int = 0, **said: Any) -> ClientNode:
-    return ClientNode("gpu-01", index, inputs=StorageClients.model_validate(said))
+def at(index: int = 0, **plain: Any) -> ClientNode:
+    return ClientNode("gpu-01", index, inputs=StorageClients.model_validate(plain))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_several_mounts_that_the_kernel_would_make_one_are_refused() -> None:
 
 
 def test_vasts_client_reads_over_all_addresses_of_one_mount() -> None:
-    said = {"nfs": {"driver": "vastnfs", "local_ports": ["rail0", "rail1"]}}
-    (mount,) = nfs.mounts(isilon(mounts_per_client=None, transport="rdma", connections=16), at(**said))
+    inputs = {"nfs": {"driver": "vastnfs", "local_ports": ["rail0", "rail1"]}}
+    (mount,) = nfs.mounts(isilon(mounts_per_client=None, transport="rdma", connections=16), at(**inputs))
     assert {
         "remoteports=10.0.0.1~10.0.0.2~10.0.0.3~10.0.0.4", "localports=rail0~rail1", "spread_reads", "spread_writes",
         "proto=rdma", "port=20049", "nconnect=16",
@@ -109,8 +109,10 @@ def test_what_is_cached_needs_fsc_in_force_a_cache_that_is_active_and_a_drive_un
 def test_slots_and_ports_are_set_where_they_are_declared() -> None:
     none = nfs.client([isilon()], at())
     assert (none.files, none.ready, none.modules) == ((), (), ("nfsv3",))
-    said = {"nfs": {"slot_table_entries": 128, "rdma_slot_table_entries": 256, "statd_port": 662, "lockd_port": 32803}}
-    client = nfs.client([isilon()], at(**said))
+    inputs = {
+        "nfs": {"slot_table_entries": 128, "rdma_slot_table_entries": 256, "statd_port": 662, "lockd_port": 32803}
+    }
+    client = nfs.client([isilon()], at(**inputs))
     files = {file.path: file.content for file in client.files if isinstance(file, RemoteFile)}
     assert "options sunrpc tcp_max_slot_table_entries=128" in files["/etc/modprobe.d/rackproof-sunrpc.conf"]
     assert "[lockd]\nport=32803\nudp-port=32803" in files["/etc/nfs.conf.d/rackproof-client.conf"]
@@ -122,12 +124,12 @@ def test_a_ceph_cluster_of_somebody_else() -> None:
         {"class": "parallel", "mountpoint": "/mnt/c", "fstype": "ceph", "source": "fs", "servers": FOUR[:2]}
     )
     other = NamedStorage("c", storage, FOUR[:2])
-    said = {"cephfs": {"fsid": "f-1", "user": "train", "secret": {"environment": "X"}, "ms_mode": "secure"}}
-    (mount,) = catalogue.mounts_of(other, at(**said))
+    inputs = {"cephfs": {"fsid": "f-1", "user": "train", "secret": {"environment": "X"}, "ms_mode": "secure"}}
+    (mount,) = catalogue.mounts_of(other, at(**inputs))
     assert mount.what == "train@f-1.fs=/"
     assert "mon_addr=10.0.0.1:3300/10.0.0.2:3300" in mount.options
     assert "ms_mode=secure" in mount.options
-    client = cephfs.client(other, at(**said), None, b"AQB==")
+    client = cephfs.client(other, at(**inputs), None, b"AQB==")
     secret = client.files[-1]
     assert isinstance(secret, RemoteFile)
     assert (secret.path, secret.content, secret.mode, secret.secret) == (
@@ -154,7 +156,7 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("plain", "complaint"),
     [
         ({"nsf": {}}, "storage_clients.nsf: no such input; did you mean 'nfs'?"),
         ({"nfs": {"bundle": {"url": "http://h/x"}}}, "storage_clients.nfs.bundle.sha256: field required"),
@@ -170,9 +172,9 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
         ({"beegfs": {"version": 9}}, "storage_clients.beegfs.version"),
     ],
 )
-def test_a_wrong_input_is_one_line_that_names_it(said: dict[str, Any], complaint: str) -> None:
+def test_a_wrong_input_is_one_line_that_names_it(plain: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InventoryError) as caught:
-        read_inputs(Node("gpu-01", ("gpu",), {StorageClients.KEY: said}), StorageClients)
+        read_inputs(Node("gpu-01", ("gpu",), {StorageClients.KEY: plain}), StorageClients)
     assert str(caught.value).startswith("gpu-01: storage_clients")
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -191,7 +193,7 @@ def test_the_addresses_of_a_role_are_those_of_all_its_nodes_and_the_second_ones_
 @given(st.lists(st.text(max_size=12), max_size=5))
 def test_an_answer_about_steps_is_whole_or_an_error(lines: list[str]) -> None:
     try:
-        found = parse_holding(lines)
+        holding = parse_holding(lines)
     except ValueError:
         return
-    assert len(found) == len(lines)
+    assert len(holding) == len(lines)

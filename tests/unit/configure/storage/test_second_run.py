@@ -259,7 +259,7 @@ def test_vasts_client_is_built_once_and_again_for_another_kernel(server: Vendor,
 
 
 @pytest.mark.parametrize(
-    ("storage", "inputs", "program", "said"),
+    ("storage", "inputs", "program", "output"),
     [
         ("lustre", {}, "lctl", IMPORTS.replace("10.0.0.1@o2ib\n", "10.0.0.1@tcp\n")),
         ("daos", {"insecure": True}, "daos_agent", "Provider: ofi+tcp;ofi_rxm"),
@@ -267,12 +267,12 @@ def test_vasts_client_is_built_once_and_again_for_another_kernel(server: Vendor,
     ],
 )
 def test_a_proof_that_does_not_hold_fails_each_run_and_changes_nothing(
-    bench: Bench, storage: str, inputs: Mapping[str, Any], program: str, said: str
+    bench: Bench, storage: str, inputs: Mapping[str, Any], program: str, output: str
 ) -> None:
     module = {"lustre": lustre, "daos": daos, "weka": weka}[storage]
     what = {"lustre": LUSTRE, "daos": DAOS, "weka": named("wekafs", "default", transport="rdma")}[storage]
     proofs: tuple[Step, ...] = module.client(what, around(**{storage: inputs}), "debian").proofs
-    bench.file("/var/lib/rackproof/said", f"{said}\n")
+    bench.file("/var/lib/rackproof/said", f"{output}\n")
     bench.program(program, "cat /var/lib/rackproof/said")
     with pytest.raises(AssertionError, match="Transport of x"):
         left_alone(ensured, bench.run, steps=proofs)

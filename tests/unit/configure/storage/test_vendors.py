@@ -30,9 +30,9 @@ def named(fstype: str, source: str, **more: Any) -> NamedStorage:
     return NamedStorage("x", Storage.model_validate({**plain, **more}), servers)
 
 
-def around(**inputs: Any) -> ClientNode:
-    said = StorageClients.model_validate(inputs)
-    return ClientNode("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=said)
+def a_node(**inputs: Any) -> ClientNode:
+    plain = StorageClients.model_validate(inputs)
+    return ClientNode("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=plain)
 
 
 WEKA = named("wekafs", "default", transport="rdma")
@@ -64,14 +64,14 @@ ALL = [
 @pytest.mark.parametrize("family", ["debian", "rhel"])
 @pytest.mark.parametrize(("storage", "inputs"), ALL)
 def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dict[str, Any], family: str) -> None:
-    (client,) = catalogue.clients_of([storage], around(**inputs), family, None, lambda kind: b"s")
+    (client,) = catalogue.clients_of([storage], a_node(**inputs), family, None, lambda kind: b"s")
     steps = (*client.install, *client.ready, *client.proofs)
     assert len(steps) >= 3
     for step in steps:
         for text in (step.holds, step.script, script_of([step])):
             assert subprocess.run(["dash", "-n", "-c", text], check=False, capture_output=True).stderr == b""
         assert "\n" not in step.otherwise
-    (mount,) = catalogue.mounts_of(storage, around(**inputs))
+    (mount,) = catalogue.mounts_of(storage, a_node(**inputs))
     assert mount.network
     assert mount.where == "/mnt/x"
     if mount.service:
@@ -101,8 +101,8 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
 )
 def test_what_is_missing_is_named_before_anything_is_touched(storage: NamedStorage, inputs: Any, says: str) -> None:
     def plan() -> None:
-        catalogue.mounts_of(storage, around(**inputs))
-        catalogue.clients_of([storage], around(**inputs), "debian", None, lambda kind: None)
+        catalogue.mounts_of(storage, a_node(**inputs))
+        catalogue.clients_of([storage], a_node(**inputs), "debian", None, lambda kind: None)
 
     with pytest.raises(DeclarationError, match=says):
         plan()
@@ -116,7 +116,7 @@ def weka_steps(server: Vendor, **more: Any) -> tuple[Step, ...]:
     installer = server.offer("/dist/v1/install", script)
     inputs = {"install_port": server.port, "install_sha256": installer.sha256, **more}
     storage = named("wekafs", "default", servers=("127.0.0.1",))
-    return weka.client(storage, around(weka=inputs), "debian").install
+    return weka.client(storage, a_node(weka=inputs), "debian").install
 
 
 def test_weka_is_installed_from_a_backend_that_says_what_was_looked_at(server: Vendor, bench: Bench) -> None:
@@ -137,7 +137,7 @@ def test_weka_twice_is_once_and_its_cores_stay_in_everybodys_cpuset(server: Vend
     installer = server.offer("/dist/v1/install", install)
     storage = named("wekafs", "default", servers=("127.0.0.1",))
     inputs = {"install_port": server.port, "install_sha256": installer.sha256}
-    steps = weka.client(storage, around(weka=inputs), "debian").install
+    steps = weka.client(storage, a_node(weka=inputs), "debian").install
     done = bench.carry_out(steps)
     assert (done.returncode, done.stdout) == (0, "mode=force_v2\n")
     assert (bench.root / "etc/wekaio/service.conf").read_text() == "[os]\nisolate_cpusets=false\n"
@@ -154,22 +154,22 @@ def test_weka_that_ends_without_an_agent_is_an_error(server: Vendor, bench: Benc
 
 def test_weka_mounts_with_cores_and_cards_and_waits_for_minutes() -> None:
     inputs = {"install_sha256": SUM, "net": ["ens1/10.0.0.21/24/10.0.0.254"], "num_cores": 2}
-    (mount,) = weka.mounts(WEKA, around(weka=inputs))
+    (mount,) = weka.mounts(WEKA, a_node(weka=inputs))
     assert mount.what == "10.0.0.1,10.0.0.2/default"
     assert {"net=ens1/10.0.0.21/24/10.0.0.254", "num_cores=2", "traces_capacity_mb=512"} <= set(mount.options)
     assert (mount.requires, mount.timeout_s) == (("weka-agent.service",), 240)
-    (mount,) = weka.mounts(WEKA, around(weka={"cores": [3, 4], "num_cores": 1}))
+    (mount,) = weka.mounts(WEKA, a_node(weka={"cores": [3, 4], "num_cores": 1}))
     assert {"core=3", "core=4", "net=rail0"} <= set(mount.options)
     assert not any(option.startswith("num_cores") for option in mount.options)
 
 
 @pytest.mark.parametrize(
-    ("said", "holds"),
+    ("output", "holds"),
     [("DPDK / RDMA", True), ("UDP", False), ("DPDK / RDMA\nUDP", False), ("", False), ("DPDK", False)],
 )
-def test_weka_without_rdma_is_found_out(bench: Bench, said: str, holds: bool) -> None:
-    (_, transport) = weka.client(WEKA, around(weka={"install_sha256": SUM}), "debian").proofs
-    bench.program("weka", f"printf '%s\\n' '{said}'")
+def test_weka_without_rdma_is_found_out(bench: Bench, output: str, holds: bool) -> None:
+    (_, transport) = weka.client(WEKA, a_node(weka={"install_sha256": SUM}), "debian").proofs
+    bench.program("weka", f"printf '%s\\n' '{output}'")
     assert bench.holding([transport]) == (holds,)
 
 
@@ -260,7 +260,7 @@ def test_vast_without_a_source_is_refused_while_planning() -> None:
 
 
 def text_of(storage: NamedStorage, **inputs: Any) -> dict[str, str]:
-    lines = beegfs.text(storage, around(beegfs=inputs)).splitlines()
+    lines = beegfs.text(storage, a_node(beegfs=inputs)).splitlines()
     return dict(line.split(" = ", 1) if not line.endswith(" =") else (line[:-2], "") for line in lines if " =" in line)
 
 
@@ -288,7 +288,7 @@ def test_what_a_version_set_brings_is_asked_of_no_other_repository(
     storage: NamedStorage, inputs: dict[str, Any], locked: list[str], family: str
 ) -> None:
     def steps(names: list[str], version: str = "1.0") -> str:
-        node = replace(around(**inputs), locked=dict.fromkeys(names, version))
+        node = replace(a_node(**inputs), locked=dict.fromkeys(names, version))
         (client,) = catalogue.clients_of([storage], node, family, None, lambda kind: b"s")
         return " ".join(step.name for step in client.install)
 
@@ -302,26 +302,26 @@ def test_what_a_version_set_brings_is_asked_of_no_other_repository(
 
 
 def test_a_version_set_and_the_inventory_that_differ_are_both_named() -> None:
-    said = around(beegfs={"auth_disabled": True, "packages": {"beegfs-client": "8.2.0"}})
+    node = a_node(beegfs={"auth_disabled": True, "packages": {"beegfs-client": "8.2.0"}})
     with pytest.raises(
         DeclarationError, match=r"packages: beegfs-client 8\.2\.0, and the version set has 8\.3\.1: name one"
     ):
-        catalogue.clients_of([BEEGFS], replace(said, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
+        catalogue.clients_of([BEEGFS], replace(node, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
 
 
 def test_beegfs_with_rdma_never_falls_back_and_is_marked() -> None:
-    said = text_of(BEEGFS, auth_disabled=True, rdma_interfaces=["rail0", "rail1"])
-    assert (said["connUseRDMA"], said["connTCPFallbackEnabled"]) == ("true", "false")
-    assert (said["sysMgmtdHost"], said["connMgmtdPort"]) == ("10.0.0.1", "8008")
-    assert said["connRDMATypeOfService"] == "106"
-    assert said["connRDMAInterfacesFile"].strip() == "/etc/beegfs/rackproof-x-rdma-interfaces"
+    text = text_of(BEEGFS, auth_disabled=True, rdma_interfaces=["rail0", "rail1"])
+    assert (text["connUseRDMA"], text["connTCPFallbackEnabled"]) == ("true", "false")
+    assert (text["sysMgmtdHost"], text["connMgmtdPort"]) == ("10.0.0.1", "8008")
+    assert text["connRDMATypeOfService"] == "106"
+    assert text["connRDMAInterfacesFile"].strip() == "/etc/beegfs/rackproof-x-rdma-interfaces"
     tcp = text_of(named("beegfs", "beegfs_nodev", transport="tcp"), auth_disabled=True, version=7)
     assert (tcp["connUseRDMA"], tcp["connTCPFallbackEnabled"], tcp["connMgmtdPortTCP"]) == ("false", "true", "8008")
 
 
 def test_the_secret_of_beegfs_is_taken_byte_by_byte_and_never_shown() -> None:
     secret = bytes(range(256))
-    client = beegfs.client(BEEGFS, around(beegfs={"auth": {"environment": "X"}}), "debian", secret)
+    client = beegfs.client(BEEGFS, a_node(beegfs={"auth": {"environment": "X"}}), "debian", secret)
     (file,) = [entry for entry in client.files if entry.path == "/etc/beegfs/conn.auth"]
     assert isinstance(file, RemoteFile)
     assert (file.secret, file.mode) == (True, "400")
@@ -337,7 +337,7 @@ NODES = "beegfs-storage-01 [ID: 11]\n   Connections: RDMA: 8 (10.0.0.1:8003);\n"
     [(NODES, True), (NODES + NODES.replace("RDMA:", "TCP:"), False), ("", False), (NODES.replace("8 (", "0 ("), False)],
 )
 def test_beegfs_over_tcp_is_found_out(bench: Bench, nodes: str, holds: bool) -> None:
-    proof = beegfs.client(BEEGFS, around(beegfs={"auth_disabled": True}), "debian").proofs
+    proof = beegfs.client(BEEGFS, a_node(beegfs={"auth_disabled": True}), "debian").proofs
     bench.file("/proc/fs/beegfs/1/meta_nodes", "")
     bench.file("/proc/fs/beegfs/1/storage_nodes", nodes)
     assert bench.holding(proof) == (holds,)
@@ -350,7 +350,7 @@ def test_the_beegfs_module_is_built_with_the_headers_that_are_there(bench: Bench
     bench.program("modinfo", "cat /var/lib/rackproof/module")
     bench.program("depmod")
     bench.file("/opt/beegfs/sbin/beegfs-client", "#!/bin/sh\necho /m/beegfs.ko >/var/lib/rackproof/module\n", 0o755)
-    steps = beegfs.client(BEEGFS, around(beegfs={"auth_disabled": True}), "debian").install
+    steps = beegfs.client(BEEGFS, a_node(beegfs={"auth_disabled": True}), "debian").install
     build = [step for step in steps if step.name.startswith("Build")]
     assert bench.carry_out(build).returncode == 0
     text = (bench.root / "etc/beegfs/beegfs-client-autobuild.conf").read_text()
@@ -363,8 +363,8 @@ def test_the_beegfs_module_is_built_with_the_headers_that_are_there(bench: Bench
 
 def test_lnet_is_set_up_by_the_options_of_its_module() -> None:
     """As packaged the service skips itself at boot, when its module is there, and reads /etc/lnet.conf only."""
-    found = lustre.client(LUSTRE, around(), "rhel")
-    (drop_in,) = [each for each in found.files if each.path == lustre.DROP_IN]
+    client = lustre.client(LUSTRE, a_node(), "rhel")
+    (drop_in,) = [file for file in client.files if file.path == lustre.DROP_IN]
     assert isinstance(drop_in, RemoteFile)
     assert "ConditionPathExists=\n" in drop_in.content
     started = [line for line in drop_in.content.splitlines() if line.startswith("ExecStart=")]
@@ -372,19 +372,19 @@ def test_lnet_is_set_up_by_the_options_of_its_module() -> None:
     assert "ExecStart=-/usr/sbin/lnetctl lnet configure --all" in started
     assert started[-1].endswith("""grep -q "@o2ib$$"'""")
     # Loaded at boot it would start LNet before the rails have their addresses.
-    assert found.modules == ("lnet",)
+    assert client.modules == ("lnet",)
 
 
 def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() -> None:
-    (mount,) = lustre.mounts(LUSTRE, around())
+    (mount,) = lustre.mounts(LUSTRE, a_node())
     assert mount.what == "10.0.0.1@o2ib:10.0.0.2@o2ib:/lfs01"
     assert mount.requires == ("lnet.service",)
-    text = lustre.options("o2ib", around())
+    text = lustre.options("o2ib", a_node())
     assert 'options lnet networks="o2ib(rail0,rail1)"' in text
     assert "peer_credits_hiw=16" in text
     assert "peer_credits=32" in text
     tcp = lustre.options(
-        "tcp", around(lustre={"interfaces": ["bond0"], "skip_mr_route_setup": True, "discovery": False})
+        "tcp", a_node(lustre={"interfaces": ["bond0"], "skip_mr_route_setup": True, "discovery": False})
     )
     assert "ko2iblnd" not in tcp
     assert "skip_mr_route_setup=1" in tcp
@@ -392,7 +392,11 @@ def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() ->
 
 
 def modules_of_lustre() -> Step:
-    (step,) = [each for each in lustre.client(LUSTRE, around(), "debian").install if each.name == "Modules of Lustre"]
+    (step,) = [
+        candidate
+        for candidate in lustre.client(LUSTRE, a_node(), "debian").install
+        if candidate.name == "Modules of Lustre"
+    ]
     return step
 
 
@@ -438,7 +442,7 @@ def test_somebody_elses_lock_is_not_taken_for_missing_modules(bench: Bench) -> N
     ],
 )
 def test_lustre_over_tcp_is_found_out(bench: Bench, connections: Sequence[str], holds: bool) -> None:
-    proofs = lustre.client(LUSTRE, around(), "rhel").proofs
+    proofs = lustre.client(LUSTRE, a_node(), "rhel").proofs
     lines = "".join(f"    current_connection: {nid}\\n" for nid in connections)
     bench.program("lctl", f"printf '{lines}'")
     assert bench.holding(proofs) == (holds,)
@@ -448,22 +452,22 @@ def test_lustre_over_tcp_is_found_out(bench: Bench, connections: Sequence[str], 
 
 
 def test_scale_must_be_a_member_or_be_told_who_adds_it() -> None:
-    client = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"]}), "rhel")
+    client = scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"]}), "rhel")
     (member,) = [step for step in client.install if step.name.startswith("Membership")]
     assert member.script == ""
     assert "declare storage_clients.scale.join and admin_node" in member.otherwise
-    asked = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"], "join": "cluster", "admin_node": "ess1"}), "rhel")
+    asked = scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"], "join": "cluster", "admin_node": "ess1"}), "rhel")
     (member,) = [step for step in asked.install if step.name.startswith("Membership")]
     assert "ssh -o BatchMode=yes ess1 " in member.script
     assert "mmaddnode -N gpu-01:client" in member.script
 
 
 @pytest.mark.parametrize(
-    ("said", "holds"), [("VERBS RDMA status: started", True), ("VERBS RDMA status: disabled", False)]
+    ("output", "holds"), [("VERBS RDMA status: started", True), ("VERBS RDMA status: disabled", False)]
 )
-def test_scale_without_rdma_is_found_out(bench: Bench, said: str, holds: bool) -> None:
-    bench.file("/usr/lpp/mmfs/bin/mmfsadm", f"#!/bin/sh\necho '{said}'\n", 0o755)
-    (_, transport) = scale.client(SCALE, around(scale={"verbs_ports": ["m/1"]}), "rhel").proofs
+def test_scale_without_rdma_is_found_out(bench: Bench, output: str, holds: bool) -> None:
+    bench.file("/usr/lpp/mmfs/bin/mmfsadm", f"#!/bin/sh\necho '{output}'\n", 0o755)
+    (_, transport) = scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"]}), "rhel").proofs
     assert bench.holding([transport]) == (holds,)
 
 
@@ -473,15 +477,15 @@ def test_scale_without_rdma_is_found_out(bench: Bench, said: str, holds: bool) -
 )
 def test_daos_over_tcp_is_found_out(bench: Bench, provider: str, holds: bool) -> None:
     bench.program("daos_agent", f"echo 'Provider: {provider}'" if provider else "exit 1")
-    assert bench.holding(daos.client(DAOS, around(), "rhel").proofs) == (holds,)
+    assert bench.holding(daos.client(DAOS, a_node(), "rhel").proofs) == (holds,)
 
 
 def test_daos_wants_certificates_or_to_be_told_that_there_are_none() -> None:
-    assert any("insecure: true" in step.otherwise for step in daos.client(DAOS, around(), "rhel").install)
-    text = daos.agent(DAOS, around(daos={"insecure": True, "interfaces": ["rail0"]}))
+    assert any("insecure: true" in step.otherwise for step in daos.client(DAOS, a_node(), "rhel").install)
+    text = daos.agent(DAOS, a_node(daos={"insecure": True, "interfaces": ["rail0"]}))
     assert 'access_points: ["10.0.0.1:10001", "10.0.0.2:10001"]' in text
     assert 'transport_config: {"allow_insecure": true}' in text
-    (mount,) = daos.mounts(DAOS, around())
+    (mount,) = daos.mounts(DAOS, a_node())
     assert "BindsTo=daos_agent.service" in (mount.content or "")
     assert "LimitMEMLOCK=infinity" in (mount.content or "")
     assert "--multi-user /mnt/x pool cont" in (mount.content or "")

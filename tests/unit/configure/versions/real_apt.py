@@ -104,8 +104,8 @@ class RealApt:
         )
 
     def installed(self) -> dict[str, str]:
-        found = self.run("dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'").stdout.splitlines()
-        return {words[1]: words[2] for words in map(str.split, found) if words[0] == "installed"}
+        lines = self.run("dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\\n'").stdout.splitlines()
+        return {words[1]: words[2] for words in map(str.split, lines) if words[0] == "installed"}
 
 
 class PreparedApt:

@@ -50,8 +50,8 @@ def test_another_version_afterwards_is_an_error(tmp_path: Path) -> None:
 def test_a_version_that_no_repository_has_is_named(tmp_path: Path) -> None:
     spec = "nvidia-open-3:580.126.20-1.el9"
     plan = f"No match for argument: {spec}\\nError: Unable to find a match: {spec}\\n"
-    said = refusal(run_with(tmp_path, script(), dnf(plan)))
-    assert said.startswith(
+    message = refusal(run_with(tmp_path, script(), dnf(plan)))
+    assert message.startswith(
         "in none of the repositories of this node: nvidia-open-3:580.126.20-1.el9; put them on the mirror"
     )
 
@@ -65,24 +65,24 @@ def test_a_version_that_no_repository_has_is_named(tmp_path: Path) -> None:
 )
 def test_nothing_goes_back_or_away_unless_that_is_declared(tmp_path: Path, title: str, option: str, says: str) -> None:
     plan = f"{title}:\\n nvidia-driver x86_64 3:590.1-1.el9 cuda 1 k\\n\\nOperation aborted.\\n"
-    said = refusal(run_with(tmp_path, script(), dnf(plan)))
-    assert said.startswith(says)
+    message = refusal(run_with(tmp_path, script(), dnf(plan)))
+    assert message.startswith(says)
     allowed = script(dataclasses.replace(POLICY, **{option: True}))
     assert run_with(tmp_path, allowed, dnf(plan)).returncode == 0
 
 
 def test_another_signature_is_refused(tmp_path: Path) -> None:
     install = "echo 'Public key for nvidia-open.rpm is not installed'; echo 'Error: GPG check FAILED'; exit 1"
-    said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
-    assert said.startswith(
+    message = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
+    assert message.startswith(
         "a repository is not signed with a key that this node trusts: Public key for nvidia-open.rpm"
     )
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     install = "echo 'installing package x needs 40MB more space on the /usr filesystem'; exit 1"
-    said = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
-    assert said.startswith("a file system of this node is full: ")
+    message = refusal(run_with(tmp_path, script(), dnf(FINE, install=install)))
+    assert message.startswith("a file system of this node is full: ")
 
 
 VERSIONLOCK = (

@@ -49,7 +49,7 @@ def test_a_file_lands_in_its_place_and_is_read_back(tmp_path: Path) -> None:
     assert Path(wanted.path).read_bytes() == CONTENT
     assert state(tmp_path, wanted) == {wanted.path: FileDigest(DIGEST, "600")}
     assert differences([wanted], state(tmp_path, wanted)) == {}
-    assert sorted(each.name for each in Path(wanted.path).parent.iterdir()) == ["licence"]
+    assert sorted(path.name for path in Path(wanted.path).parent.iterdir()) == ["licence"]
 
 
 def test_another_content_replaces_nothing(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_another_content_replaces_nothing(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"is not the locked file: expected sha256 {DIGEST}, actual" in done.stderr
     assert Path(wanted.path).read_bytes() == b"as before"
-    assert sorted(each.name for each in Path(wanted.path).parent.iterdir()) == ["licence"]
+    assert sorted(path.name for path in Path(wanted.path).parent.iterdir()) == ["licence"]
 
 
 def test_a_file_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_mode_and_content_are_compared(tmp_path: Path) -> None:
 
 
 def component(**changes: Any) -> Component:
-    said = {"url": "https://vendor.example/f/licence", "sha256": DIGEST, "path": "/etc/vendor/licence", **changes}
-    return Component.model_validate({"version": "1", "files": [said]})
+    plain = {"url": "https://vendor.example/f/licence", "sha256": DIGEST, "path": "/etc/vendor/licence", **changes}
+    return Component.model_validate({"version": "1", "files": [plain]})
 
 
 def test_files_come_from_the_sites_mirror() -> None:
-    (found,) = placed([("cuda", component())], {"https://vendor.example": "http://mirror.site/v"})
-    assert found == Placed("cuda", "/etc/vendor/licence", "644", "http://mirror.site/v/f/licence", DIGEST)
+    (file,) = placed([("cuda", component())], {"https://vendor.example": "http://mirror.site/v"})
+    assert file == Placed("cuda", "/etc/vendor/licence", "644", "http://mirror.site/v/f/licence", DIGEST)
     with pytest.raises(ValueError, match="cuda: /etc/vendor/licence has no sha256; nothing is installed from a draft"):
         placed([("cuda", component(sha256=None))], {})
 
@@ -102,8 +102,8 @@ def test_two_components_with_one_place_are_refused() -> None:
         Platform(components=Components(cuda=component(), nccl=component()))
 
 
-def at_node(tmp_path: Path, operation: Any, found: Any, executing: bool = True, **more: Any) -> tuple[Any, StubHost]:
-    stub = StubHost({facts.PlacedFiles: found}, executing=executing)
+def at_node(tmp_path: Path, operation: Any, present: Any, executing: bool = True, **more: Any) -> tuple[Any, StubHost]:
+    stub = StubHost({facts.PlacedFiles: present}, executing=executing)
     return run(operation, stub, wanted=[file(tmp_path)], **more), stub
 
 

@@ -34,7 +34,7 @@ def locked(**versions: str) -> tuple[LockedPackage, ...]:
 
 
 def state_of(apt: RealApt, packages: tuple[LockedPackage, ...]) -> PackageState:
-    answer = apt.run(state_command([each.name for each in packages], "debian"))
+    answer = apt.run(state_command([package.name for package in packages], "debian"))
     return parse_state(answer.stdout.splitlines(), "debian")
 
 
@@ -94,9 +94,9 @@ def test_a_hold_that_is_not_listed_afterwards_fails(apt: RealApt) -> None:
 
 
 def test_a_package_that_no_repository_has_is_named(apt: RealApt) -> None:
-    said = refusal(install(apt, locked(libnccl2="9.9-9", nvidia_open="1.0-1")))
-    assert said.startswith("in none of the repositories of this node: libnccl2=9.9-9")
-    assert "mirror" in said
+    message = refusal(install(apt, locked(libnccl2="9.9-9", nvidia_open="1.0-1")))
+    assert message.startswith("in none of the repositories of this node: libnccl2=9.9-9")
+    assert "mirror" in message
     assert apt.installed() == {}
 
 
@@ -111,8 +111,8 @@ def test_what_the_mirror_lost_is_installed_already_and_needs_no_mirror(apt: Real
 
 def test_a_downgrade_is_refused_unless_it_is_declared(apt: RealApt) -> None:
     install(apt, locked(libnccl2="2.0-1"))
-    said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("newer than declared: libnccl2 (installed: 2.0-1)")
+    message = refusal(install(apt, locked(libnccl2="1.0-1")))
+    assert message.startswith("newer than declared: libnccl2 (installed: 2.0-1)")
     assert apt.installed() == {"libnccl2": "2.0-1"}
     done = install(apt, locked(libnccl2="1.0-1"), dataclasses.replace(POLICY, allow_downgrade=True))
     assert done.returncode == 0, done.stderr
@@ -122,8 +122,8 @@ def test_a_downgrade_is_refused_unless_it_is_declared(apt: RealApt) -> None:
 def test_nothing_is_removed_for_it_unless_that_is_declared(apt: RealApt) -> None:
     install(apt, locked(nvidia_open="1.0-1"))
     apt.publish("cuda-drivers", "1.0-1", "Conflicts: nvidia-open\n")
-    said = refusal(install(apt, locked(cuda_drivers="1.0-1")))
-    assert "would remove nvidia-open" in said
+    message = refusal(install(apt, locked(cuda_drivers="1.0-1")))
+    assert "would remove nvidia-open" in message
     assert apt.installed() == {"nvidia-open": "1.0-1"}
     done = install(apt, locked(cuda_drivers="1.0-1"), dataclasses.replace(POLICY, allow_removal=True))
     assert done.returncode == 0, done.stderr
@@ -144,8 +144,8 @@ def test_the_next_run_mends_a_half_configured_package(apt: RealApt) -> None:
 def test_a_half_configured_package_that_cannot_be_mended_is_named(apt: RealApt) -> None:
     apt.publish("nvidia-dkms", "1.0-1", postinst="exit 1")
     install(apt, locked(nvidia_dkms="1.0-1"))
-    said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("half-configured, and cannot be repaired: nvidia-dkms")
+    message = refusal(install(apt, locked(libnccl2="1.0-1")))
+    assert message.startswith("half-configured, and cannot be repaired: nvidia-dkms")
 
 
 def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealApt) -> None:
@@ -174,9 +174,9 @@ def test_a_disk_that_fills_up_on_the_way_is_named(apt: RealApt) -> None:
     )
     (apt.root / "bin/apt-get").chmod(0o755)
     apt.run("/usr/bin/apt-get -q update")
-    said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert said.startswith("a file system of this node is full: ")
-    assert "/usr" in said or "/ " in said
+    message = refusal(install(apt, locked(libnccl2="1.0-1")))
+    assert message.startswith("a file system of this node is full: ")
+    assert "/usr" in message or "/ " in message
 
 
 def test_lists_signed_with_another_key_are_refused(apt: RealApt) -> None:
@@ -185,9 +185,9 @@ def test_lists_signed_with_another_key_are_refused(apt: RealApt) -> None:
         " NO_PUBKEY A4B469963BF863CC'; exit 100\n"
     )
     (apt.root / "bin/apt-get").chmod(0o755)
-    said = refusal(install(apt, locked(libnccl2="1.0-1")))
-    assert "not signed with a key that this node trusts" in said
-    assert "A4B469963BF863CC" in said
+    message = refusal(install(apt, locked(libnccl2="1.0-1")))
+    assert "not signed with a key that this node trusts" in message
+    assert "A4B469963BF863CC" in message
 
 
 @pytest.mark.parametrize(

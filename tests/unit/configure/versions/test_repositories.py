@@ -86,22 +86,22 @@ def test_a_changed_key_is_refused_with_both_digests_and_the_old_one_stays(tmp_pa
     good = key(tmp_path, ARMOURED)
     run_with(tmp_path, keys_script([good], "debian"), {})
     changed_key = key(tmp_path, ARMOURED + b"other\n", good.sha256)
-    said = refusal(run_with(tmp_path, keys_script([changed_key], "debian"), {}))
-    assert said.startswith("cuda: the repository key has changed: expected sha256 " + good.sha256)
-    assert hashlib.sha256(ARMOURED + b"other\n").hexdigest() in said
+    message = refusal(run_with(tmp_path, keys_script([changed_key], "debian"), {}))
+    assert message.startswith("cuda: the repository key has changed: expected sha256 " + good.sha256)
+    assert hashlib.sha256(ARMOURED + b"other\n").hexdigest() in message
     assert [path.name for path in (tmp_path / "keyrings").iterdir()] == ["rackproof-cuda.asc"]
     assert (tmp_path / "keyrings/rackproof-cuda.asc").read_bytes() == ARMOURED
 
 
 def test_a_page_in_place_of_a_key_is_named(tmp_path: Path) -> None:
-    said = refusal(run_with(tmp_path, keys_script([key(tmp_path, b"<html>")], "debian"), {}))
-    assert "is no armoured key" in said
+    message = refusal(run_with(tmp_path, keys_script([key(tmp_path, b"<html>")], "debian"), {}))
+    assert "is no armoured key" in message
 
 
 def test_a_key_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
     gone = Key("cuda", f"{tmp_path}/k.asc", f"file://{tmp_path}/none", "a" * 64)
-    said = refusal(run_with(tmp_path, keys_script([gone], "debian"), {}))
-    assert "could not be fetched" in said
+    message = refusal(run_with(tmp_path, keys_script([gone], "debian"), {}))
+    assert "could not be fetched" in message
 
 
 def test_a_draft_installs_nothing() -> None:
@@ -121,8 +121,8 @@ def test_who_holds_the_package_managers_lock_is_named(tmp_path: Path) -> None:
             assert holder.stdout is not None
             holder.stdout.readline()
             script = "\n".join(["set -eu", lock_functions(), *lock_lines("debian", 1, files=[str(lock)])])
-            said = refusal(run_with(tmp_path, script, {}))
+            message = refusal(run_with(tmp_path, script, {}))
         finally:
             holder.terminate()
-    assert said.startswith(f"the package manager is locked by process {holder.pid} ({sys.executable} -c ")
+    assert message.startswith(f"the package manager is locked by process {holder.pid} ({sys.executable} -c ")
     assert run_with(tmp_path, script, {}).returncode == 0
