@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from rackproof.core.plan import Change
+
 CLOCK_SOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 """The kernel takes any name here without a word, and stays with its own choice when it does not have or trust it."""
 
@@ -60,6 +62,13 @@ class Setting:
     path: str
     actual: str | None
     expected: str
+
+    @property
+    def change(self) -> Change:
+        key = self.path.removeprefix("/proc/sys/")
+        if key != self.path:
+            key = key.replace(".", "\0").replace("/", ".").replace("\0", "/")
+        return Change(what=key, why=f"{self.actual or 'absent'} becomes {self.expected}")
 
 
 def plan_values(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
+from rackproof.core.plan import Change
 from rackproof.core.port_names import rail_alias
 from rackproof.errors import Refused
 from rackproof.parse.netdev import parse_ip
@@ -122,6 +123,10 @@ class PortChange:
     link: Link
     rename: bool
     reasons: tuple[str, ...]
+
+    @property
+    def change(self) -> Change:
+        return Change(what=self.port.name, why="; ".join(self.reasons))
 
 
 def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChange, ...]:

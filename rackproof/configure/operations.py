@@ -43,6 +43,7 @@ def packages(names: Sequence[str], family: str = "debian") -> Commands:
     installed = ask(facts.InstalledPackages, "the list of installed packages", packages_wanted=names, family=family)
     missing = [name for name in names if name not in installed]
     if missing:
+        record(Change(what=name, why="not installed") for name in missing)
         yield StringCommand(package_plans.install_script(missing, family, policy_here()))
     else:
         host.noop(f"all {len(names)} packages are installed")
@@ -106,6 +107,7 @@ def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Com
     actual = ask(facts.KernelValues, "the kernel's values", sysctl=list(sysctl), patterns=list(patterns))
     plan = kernel.plan_values(sysctl, patterns, actual)
     if plan:
+        record(setting.change for setting in plan)
         kept = [value_line(setting.path, setting.expected) for setting in plan]
         yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
     else:
@@ -125,8 +127,8 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
 
         operations.units(name="Units", wanted=[Unit("chrony.service")])
     """
-    found = ask(facts.UnitStates, "the state of the units", wanted=list(wanted), manager=list(manager or {}))
-    plan = unit_plans.plan_units(wanted, found, manager)
+    states = ask(facts.UnitStates, "the state of the units", wanted=list(wanted), manager=list(manager or {}))
+    plan = unit_plans.plan_units(wanted, states, manager)
     if not plan:
         host.noop(f"all {len(wanted)} units are as declared")
         return
@@ -144,8 +146,7 @@ def time_followed() -> Commands:
 
         operations.time_followed(name="Clock")
     """
-    found = ask(facts.Synchronised, "the state of chrony")
-    if found:
+    if ask(facts.Synchronised, "the state of chrony"):
         host.noop("the clock follows a time source")
     else:
         yield StringCommand(clock.wait_script())
@@ -166,6 +167,7 @@ def ports(wanted: Sequence[network_plans.Port]) -> Commands:
     links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     changes = network_plans.plan_ports(wanted, links)
     if changes:
+        record(port.change for port in changes)
         yield StringCommand(network_plans.apply_script(changes))
     else:
         host.noop("all fabric ports are as declared")
@@ -203,11 +205,13 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
 
         operations.filesystem(name="Scratch", drive=Drive("/dev/nvme0n1", "scratch", "xfs"))
     """
-    found = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)
-    if drive_plans.needs_mkfs(drive, found):
-        yield StringCommand(drive_plans.mkfs_script(drive, drive_plans.usable_device(drive.device, found)))
+    actual = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)
+    if drive_plans.needs_mkfs(drive, actual):
+        device = drive_plans.usable_device(drive.device, actual)
+        record([Change(what=device, why=f"blank, becomes {drive.fstype} '{drive.label}'")])
+        yield StringCommand(drive_plans.mkfs_script(drive, device))
     else:
-        host.noop(f"{found.devices[0]} carries {drive.fstype} '{drive.label}'")
+        host.noop(f"{actual.devices[0]} carries {drive.fstype} '{drive.label}'")
 
 
 def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
@@ -240,9 +244,9 @@ def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) 
     # The kernel may have mounted something else than it was asked for.
     table = host.get_fact(facts.MountTable) or mount_plans.Table()
     wrong = [
-        f"{mount.where}: {'; '.join(found)}"
+        f"{mount.where}: {'; '.join(differences)}"
         for mount, _ in plan.changes
-        if (found := mount_plans.mount_differences(mount, table.mounted.get(mount.where), table.transports))
+        if (differences := mount_plans.mount_differences(mount, table.mounted.get(mount.where), table.transports))
     ]
     if wrong:
         raise Refused(" | ".join(wrong))
@@ -282,12 +286,13 @@ def ceph_cluster(plan: ceph.CephPlan) -> Commands:
 
         operations.ceph_cluster(name="Cluster", plan=cluster_plan(here()))
     """
-    found = ask(facts.CephState, "the state of Ceph")
-    if ceph.is_set_up(plan, found):
+    actual = ask(facts.CephState, "the state of Ceph")
+    if ceph.is_set_up(plan, actual):
         host.noop(f"Ceph cluster {plan.fsid} is there")
         return
     drive = ask(facts.DriveState, f"the drive {plan.drive}", device=plan.drive)
-    ceph.check_drive(plan, found, drive)
+    ceph.check_drive(plan, actual, drive)
+    record([Change(what=f"Ceph cluster {plan.fsid}", why="not set up")])
     yield StringCommand(ceph.bootstrap_command(plan.drive, drive))
 
 
@@ -312,9 +317,9 @@ def programs(names: Sequence[str]) -> None:
 
         operations.programs(name="Programs", names=["fio", "iperf3"])
     """
-    found = ask(facts.Programs, "the programs on PATH", programs=names)
-    missing = [name for name in names if name not in found]
-    # Before the run the packages may be missing still, and the programs with them.
+    present = ask(facts.Programs, "the programs on PATH", programs=names)
+    missing = [name for name in names if name not in present]
+    # While planning, the packages with these programs may not be installed yet.
     if missing and state.is_executing:
         raise Refused(f"not on PATH: {', '.join(missing)}; add their package to the architecture")
     else:

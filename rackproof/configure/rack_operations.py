@@ -22,8 +22,9 @@ from pyinfra.context import host, inventory
 
 from rackproof.configure import facts, mounts, trust
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile, block_of
-from rackproof.configure.operation import Commands, note, operation, required
+from rackproof.configure.operation import Commands, note, operation, record, required
 from rackproof.configure.operations import file_states, write_files
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
 T = TypeVar("T")
@@ -88,6 +89,7 @@ def own_key() -> Commands:
     node = inventory.get_host(host.name)
     identity = required(ask_node(node, "identity", _identity), "the node's ssh keys")
     if identity.user_key is None:
+        record([Change(what=trust.PRIVATE_KEY, why="absent")])
         yield StringCommand(trust.keygen_script(host.name))
         forget(node, "identity")
     else:

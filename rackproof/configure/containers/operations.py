@@ -11,10 +11,11 @@ from rackproof.configure.containers import bridge, facts, user
 from rackproof.configure.containers import downloads as plans
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.inputs import Download
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, operation, record
 from rackproof.configure.rollback.journal import later
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.versions.site import policy_here
+from rackproof.core.plan import Change
 
 
 @operation()
@@ -35,6 +36,7 @@ def downloads(wanted: Sequence[Download], family: str) -> Commands:
     installed = ask(facts.Installed, "the list of installed downloads")
     missing = plans.missing(wanted, installed)
     if missing:
+        record(Change(what=download.url, why="not installed") for download in missing)
         yield StringCommand(plans.install_script(missing, family, policy_here()))
     else:
         host.noop(f"all {len(wanted)} downloads are installed")
@@ -56,6 +58,7 @@ def container_user(inputs: ContainerInputs, folders: Sequence[str]) -> Commands:
     actual = ask(facts.ContainerUser, f"the user {inputs.user}", inputs=inputs, folders=tuple(folders))
     lines = user.plan(inputs, folders, actual)
     if lines:
+        record(user.changes(inputs, folders, actual))
         ranges = [later(path) for path in user.ranges(inputs, actual)]
         yield StringCommand(journal_here().before((), "\n".join(("set -eu", *lines)), ranges))
     else:
@@ -78,4 +81,5 @@ def host_root(mountpoints: tuple[str, ...]) -> Commands:
     if complete:
         host.noop("the root is there")
     else:
+        record([Change(what=bridge.ROOT, why="absent or incomplete")])
         yield StringCommand(bridge.root_script(mountpoints))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.sections import sections_of
 
@@ -84,6 +85,21 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
                 " >&2; exit 1; }"
             )
     return tuple(lines)
+
+
+def changes(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> list[Change]:
+    """What ``plan`` changes."""
+    account = [Change(what=f"user {inputs.user}", why="no such user")] if state.uid is None else []
+    owners = dict(state.folders)
+    return [
+        *account,
+        *(Change(what=file, why=f"not the range {_range(inputs)}") for file in ranges(inputs, state)),
+        *(
+            Change(what=folder, why=f"owner {owners[folder]} becomes {inputs.uid}" if folder in owners else "absent")
+            for folder in folders
+            if owners.get(folder) != str(inputs.uid)
+        ),
+    ]
 
 
 def ranges(inputs: ContainerInputs, state: UserState) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ from rackproof.configure.driver_swap import gpu_users
 from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.pending import pending_swaps_here
 from rackproof.configure.machine import machine_here
-from rackproof.configure.operation import Commands, Unreadable, ask, operation, required
+from rackproof.configure.operation import Commands, Unreadable, ask, operation, record, required
 from rackproof.configure.reboot import drain
 from rackproof.configure.site import Site
+from rackproof.core.plan import Change
+from rackproof.core.wording import some
 from rackproof.errors import Refused
 
 WHY = "driver or network stack is exchanged"
@@ -47,6 +49,7 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
             host.noop("Slurm does not know the node" if found.node is None else "the node is drained")
         return
     before = found.node
+    record([Change(what=f"{host.name} in Slurm", why=f"drained: {some(due, gpu_users.SHOWN)}")])
     yield StringCommand(drain.withdraw_script(host.name, WHY))
     if not host.state.is_executing:
         return

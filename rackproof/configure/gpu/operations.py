@@ -67,6 +67,7 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
     if path in present and present[path].sha256 == sha256:
         host.noop(f"{path} is the declared key")
         return
+    record([Change(what=path, why="another key" if path in found else "absent")])
     new = shlex.quote(f"{path}.new")
     if family == "debian":
         fetch = f"/usr/lib/apt/apt-helper download-file {shlex.quote(url)} {new} SHA256:{sha256} >&2"
@@ -104,6 +105,14 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
         package.name for package in packages if hold and package.version is not None and package.name not in actual.held
     ]
     if missing or unheld:
+        record(
+            Change(
+                what=package.spec,
+                why=f"installed: {found.packages[package.name]}" if package.name in found.packages else "not installed",
+            )
+            for package in missing
+        )
+        record_reasons(f"hold {name}" for name in unheld)
         kept = scripts.kept_packages(missing, unheld, family)
         hold_again = scripts.held_by(missing, unheld, family, hold)
         yield StringCommand(
@@ -278,6 +287,7 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriv
         host.noop(f"GPUDirect Storage works: {', '.join(declared.gds)}")
         return
     if stack.gds_method == "nvidia-fs":
+        record([Change(what="module nvidia-fs", why="; ".join(wrong))])
         yield StringCommand(
             "[ -d /sys/module/nvidia_fs ] || timeout 120 modprobe nvidia-fs || { echo 'nvidia-fs cannot be loaded:"
             " it must be built for the running kernel and the loaded driver (dkms status)' >&2; exit 1; }"

@@ -7,7 +7,8 @@ from pyinfra.context import host
 
 from rackproof.configure.health_check import facts
 from rackproof.configure.health_check.kit import Kit, install_script, standard_input
-from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.operation import Commands, ask, operation, record
+from rackproof.core.plan import Change
 
 
 @operation()
@@ -22,9 +23,10 @@ def kit(wanted: Kit) -> Commands:
 
         operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
     """
-    found = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
-    if found == wanted.stamp:
+    installed = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
+    if installed == wanted.stamp:
         host.noop("the kit is installed")
     else:
-        # pip may take many minutes on a slow node; it has a limit of its own in the script.
+        record([Change(what=wanted.inputs.directory, why="another version" if installed else "not installed")])
+        # pip may take many minutes on a slow node; the script limits it.
         yield StringCommand(install_script(wanted), _stdin=standard_input(wanted), _timeout=1900)

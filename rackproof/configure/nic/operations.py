@@ -137,6 +137,7 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
         host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
+        record(port.change for port in changes)
         yield StringCommand(network.apply_script(changes, manager))
     else:
         host.noop("all ports are as declared")
@@ -161,6 +162,7 @@ def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
     elif state.is_executing and (waiting := _reboots()):
         host.noop(f"values of ports wait for the reboot ({', '.join(waiting)})")
     else:
+        record(setting.change for setting in plan)
         kept = [value_line(setting.path, setting.expected) for setting in plan]
         yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
 
@@ -435,4 +437,5 @@ def zero_link_counters(names: Sequence[str]) -> Commands:
     if baseline_kept:
         host.noop("link counters began at zero in this boot")
     else:
+        record([Change(what="baseline of link counters", why="none since boot")])
         yield StringCommand(baseline.script(names))

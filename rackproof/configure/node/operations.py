@@ -27,6 +27,7 @@ from rackproof.configure.rollback.journal import (
     unit_line,
 )
 from rackproof.configure.rollback.run import journal_here
+from rackproof.core.plan import Change
 
 TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
 """Where tuned-adm writes down what was chosen."""
@@ -123,6 +124,7 @@ def scratch(array: arrays.Scratch) -> Commands:
     drives = ask(facts.ScratchArray, "the scratch drives", array=array)
     steps = arrays.plan(array, drives)
     if steps:
+        record([Change(what=array.array, why=", ".join(steps))])
         yield StringCommand(arrays.script(array, steps, drives))
     else:
         host.noop(f"{array.array} carries {array.fstype} '{array.label}'")

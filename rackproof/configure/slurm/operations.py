@@ -17,13 +17,14 @@ from pyinfra.context import host, inventory
 from rackproof import shell
 from rackproof.configure import rack_operations
 from rackproof.configure.files import PENDING, Entry, RemoteFile
-from rackproof.configure.operation import Commands, ask, note, operation, required
+from rackproof.configure.operation import Commands, ask, note, operation, record, required
 from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
+from rackproof.core.plan import Change
 from rackproof.core.secret import Secret
 from rackproof.errors import Refused
 from rackproof.remote.pyinfra_recording import RecordingConnector
@@ -88,9 +89,11 @@ def make_munge_key() -> Commands:
     """
     seen = required(look(host.name), "the state of Slurm")
     if seen.state.key is None:
+        record([Change(what=KEY, why="absent")])
         yield StringCommand(_key_script(("munge.service",), new=True))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
     elif seen.state.key[1:] != ("400", "munge"):
+        record([Change(what=KEY, why=f"mode and owner {' '.join(seen.state.key[1:])}, expected 400 munge")])
         script = f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}"
         yield StringCommand(journal_here().before([file_line(KEY, "same", secret=True)], script))
     else:
@@ -121,12 +124,14 @@ def bring_munge_key(controller: str) -> Commands:
             host.noop("the munge key is the controller's")
         else:
             # Planned: the same run makes the key.
+            record([Change(what=KEY, why=f"not the key of {controller}")])
             yield StringCommand(_key_script(("munge.service",)), _stdin="")
         return
     wanted = (hashlib.sha256(base64.b64decode(secret)).hexdigest(), "400", "munge")
     if seen.state.key == wanted:
         host.noop("the munge key is the controller's")
         return
+    record([Change(what=KEY, why=f"not the key of {controller}")])
     yield StringCommand(
         _key_script(("munge.service", "slurmd.service")),
         _stdin=f"{secret}\n",
@@ -262,4 +267,5 @@ def registered(node: str) -> Commands:
     if not registration_state.changed:
         host.noop("nothing of Slurm was changed")
     else:
+        record([Change(what=f"{node} in Slurm", why="its configuration changed; it registers again")])
         yield StringCommand(registration.settle_script(node))

@@ -147,7 +147,9 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
     ]
     missing = holds.to_hold(there, actual, family, all_there=True)
     if missing:
-        kept = [hold_line(name, family) for name in dict.fromkeys(package.name for package in missing)]
+        unheld = list(dict.fromkeys(package.name for package in missing))
+        record_reasons(f"hold {name}" for name in unheld)
+        kept = [hold_line(name, family) for name in unheld]
         yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
     absent = [name for name in names if name not in actual.installed]
     if absent and state.is_executing:

@@ -42,6 +42,12 @@ def test_every_node_is_planned_to_its_end(plans: dict[str, RackPlan], name: str)
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_a_change(plans: dict[str, RackPlan], name: str) -> None:
+    silent = {operation.name for node in plans[name].nodes for operation in node.changing if not operation.changes}
+    assert silent <= {"Base | Time"}  # waits for a time source
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_nodes_alike_are_planned_alike(plans: dict[str, RackPlan], name: str) -> None:
     """But for what only one node of a rack does: Slurm's controller is the first of them."""
     first, *others = plans[name].nodes
