@@ -74,27 +74,27 @@ def parse_state(lines: Sequence[str]) -> DriveState:
 
     Raises ValueError on a line that is none of its.
     """
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals:
             raise ValueError(f"not about a drive: {line!r}")
-        found.setdefault(key, []).append(value.strip())
+        values.setdefault(key, []).append(value.strip())
     return DriveState(
-        devices=tuple(found.get("device", ())),
-        name=_first(found, "name"),
-        kind=_first(found, "kind"),
-        type=_first(found, "type"),
-        label=_first(found, "label"),
-        holders=tuple(found.get("holder", ())),
-        mounted=tuple(found.get("mounted", ())),
-        signatures=tuple(found.get("signature", ())),
-        zero="zero" in found,
+        devices=tuple(values.get("device", ())),
+        name=_first(values, "name"),
+        kind=_first(values, "kind"),
+        type=_first(values, "type"),
+        label=_first(values, "label"),
+        holders=tuple(values.get("holder", ())),
+        mounted=tuple(values.get("mounted", ())),
+        signatures=tuple(values.get("signature", ())),
+        zero="zero" in values,
     )
 
 
-def _first(found: dict[str, list[str]], key: str) -> str:
-    return found.get(key, [""])[0]
+def _first(values: dict[str, list[str]], key: str) -> str:
+    return values.get(key, [""])[0]
 
 
 class ForeignDrive(Refused):
@@ -107,8 +107,8 @@ def usable_device(device: str, state: DriveState) -> str:
     Raises ForeignDrive when it names none, several, or something that is not a whole drive.
     """
     if len(state.devices) != 1:
-        found = ", ".join(state.devices) or "none"
-        raise ForeignDrive(f"{device}: expected exactly one drive, actual {found}; correct the inventory")
+        actual = ", ".join(state.devices) or "none"
+        raise ForeignDrive(f"{device}: expected exactly one drive, actual {actual}; correct the inventory")
     if state.kind != "disk":
         raise ForeignDrive(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}; correct the inventory")
     return state.devices[0]
@@ -120,13 +120,13 @@ def is_blank(state: DriveState) -> bool:
 
 def describe(state: DriveState) -> str:
     """What is on a drive, in words."""
-    found = [f"{state.type} '{state.label}'" if state.type else ""]
-    found += [f"signature {name}" for name in state.signatures if name != state.type]
-    found += [f"holds {name}" for name in state.holders]
-    found += [f"mounted on {where}" for where in state.mounted]
-    if not state.zero and not any(found):
-        found.append("data without a known signature")
-    return ", ".join(part for part in found if part) or "nothing"
+    contents = [f"{state.type} '{state.label}'" if state.type else ""]
+    contents += [f"signature {name}" for name in state.signatures if name != state.type]
+    contents += [f"holds {name}" for name in state.holders]
+    contents += [f"mounted on {where}" for where in state.mounted]
+    if not state.zero and not any(contents):
+        contents.append("data without a known signature")
+    return ", ".join(part for part in contents if part) or "nothing"
 
 
 def needs_mkfs(drive: Drive, state: DriveState) -> bool:

@@ -229,9 +229,9 @@ class AskAhead:
         self.round_trips += 1
         logger.debug("%s: asking %d questions together", self._host.name, len(commands))
         script = batch.script(commands, limit).decode()
-        status, said = self._on_node(StringCommand("sh -s | base64"), **{**arguments, "_stdin": script})
+        status, command_output = self._on_node(StringCommand("sh -s | base64"), **{**arguments, "_stdin": script})
         arrived = time.monotonic()
-        answer = _decoded(said.stdout_lines) if status else b""
+        answer = _decoded(command_output.stdout_lines) if status else b""
         self._known.clear()
         for result in batch.unpack(self._host.name, commands, limit, answer):
             if result.elapsed_s > limit / 2:
@@ -239,8 +239,8 @@ class AskAhead:
             output = _output(result.stdout, result.stderr) if result.rc == 0 else None
             if output is not None:
                 self._known[_key(result.command, arguments)] = _Known(output, epoch, arrived)
-        mine = self._waiting(command, arguments)
-        return mine.output if mine else None
+        waiting = self._waiting(command, arguments)
+        return waiting.output if waiting else None
 
     def _expected(self, command: str) -> list[str]:
         """The question, and those that nodes of this kind were asked after it.
@@ -253,7 +253,7 @@ class AskAhead:
         self._seen = self._run.changes
         listed = self._run.cache.commands(self._run.nodes[self._host.name])
         done = self._asked[self._state.current_stage]
-        after = [each for each in listed if each not in done]
+        after = [question for question in listed if question not in done]
         return [str(command), *after[: self._window - 1]]
 
 
@@ -267,11 +267,11 @@ def ask_ahead(state: State, host: Host) -> None:
     run = _runs[state] = _Run(command_cache.load(_subject()))
     if run.cache.note:
         logger.debug(run.cache.note)
-    for each in host.inventory:
+    for other in host.inventory:
         # All of them at once: a change is a change of the run, whether its node was asked anything or not.
-        run.nodes[each.name] = Node(each.name, tuple(group for group in each.groups if group != "all"))
-        if isinstance(each.connector, SSHConnector):
-            each.connector = cast(BaseConnector, AskAhead(each.connector, state, each, run))
+        run.nodes[other.name] = Node(other.name, tuple(group for group in other.groups if group != "all"))
+        if isinstance(other.connector, SSHConnector):
+            other.connector = cast(BaseConnector, AskAhead(other.connector, state, other, run))
 
 
 def _notice_loss(connector: BaseConnector) -> None:

@@ -313,7 +313,7 @@ def archive(plan: FilePlan) -> str:
 
 def changes(plan: FilePlan, states: Mapping[str, FileState], shown: bool = False) -> list[Change]:
     """What the plan changes, by path. ``shown``: with the differences of contents; a secret is only named."""
-    found = [
+    all_changes = [
         Change(
             what=file.path,
             why="content" if file.path in states else "new",
@@ -323,9 +323,9 @@ def changes(plan: FilePlan, states: Mapping[str, FileState], shown: bool = False
         for file, content in plan.writes
     ]
     entries: list[RemoteFile | RemoteDirectory] = [*plan.directories, *plan.attributes]
-    found += [Change(what=e.path, why=f"mode {e.mode}, owner {e.owner}:{e.group}") for e in entries]
-    found += [Change(what=absent.path, why="removed", reboot=absent.reboot) for absent in plan.removals]
-    return sorted(found, key=lambda change: change.what)
+    all_changes += [Change(what=e.path, why=f"mode {e.mode}, owner {e.owner}:{e.group}") for e in entries]
+    all_changes += [Change(what=absent.path, why="removed", reboot=absent.reboot) for absent in plan.removals]
+    return sorted(all_changes, key=lambda change: change.what)
 
 
 def _difference(file: RemoteFile, content: str, state: FileState | None) -> tuple[str, ...]:

@@ -30,9 +30,9 @@ _OFF = frozenset({"forceoff", "notsupported", "notimplemented"})
 """What a processor's smt/control says where ``off`` is true, and more than true."""
 
 
-def in_force(found: str | None, expected: str) -> bool:
+def in_force(actual: str | None, expected: str) -> bool:
     """Whether a value is the one that is expected, or as good."""
-    return found == expected or (expected == "off" and found in _OFF)
+    return actual == expected or (expected == "off" and actual in _OFF)
 
 
 def values_command(sysctl: Sequence[str], patterns: Sequence[str]) -> str:
@@ -82,10 +82,10 @@ def plan_values(
     """
     keys = {sysctl_path(key): normal(value) for key, value in sysctl.items()}
     first = [
-        Setting(path, found, normal(value))
+        Setting(path, current, normal(value))
         for pattern, value in patterns.items()
-        for path, found in sorted(actual.items())
-        if path not in keys and fnmatchcase(path, pattern) and not in_force(found, normal(value))
+        for path, current in sorted(actual.items())
+        if path not in keys and fnmatchcase(path, pattern) and not in_force(current, normal(value))
     ]
     then = [
         Setting(path, actual.get(path), value) for path, value in keys.items() if first or actual.get(path) != value

@@ -127,7 +127,7 @@ def _inside(annotation: Any) -> tuple[str, type[BaseModel] | None]:
         return f"[]{place}", model
     if origin is Annotated:
         return _inside(inside[0])
-    return next((found for each in inside if (found := _inside(each))[1]), ("", None))
+    return next((inner for argument in inside if (inner := _inside(argument))[1]), ("", None))
 
 
 def _type(field: FieldInfo) -> str:
@@ -142,9 +142,9 @@ def _named(annotation: Any) -> str:
     if origin is Literal:
         return " | ".join(map(repr, inside))
     if origin in (Union, UnionType):
-        return " | ".join("None" if each is type(None) else _named(each) for each in inside)
+        return " | ".join("None" if argument is type(None) else _named(argument) for argument in inside)
     if inside:
-        names = ", ".join("..." if each is Ellipsis else _named(each) for each in inside)
+        names = ", ".join("..." if argument is Ellipsis else _named(argument) for argument in inside)
         return f"{origin.__name__ if origin else annotation}[{names}]"
     return str(getattr(annotation, "__name__", annotation))
 

@@ -17,10 +17,10 @@ def machine_here() -> Machine | None:
     """The machine that pyinfra is at; None when it could not be read. A reboot is followed by ``forget_machine``."""
     known = _machines.setdefault(host.state, {})
     if host.name not in known:
-        found = host.get_fact(facts.MachineFacts)
-        if found is None:
+        answer = host.get_fact(facts.MachineFacts)
+        if answer is None:
             return None
-        known[host.name] = found
+        known[host.name] = answer
     return known[host.name]
 
 

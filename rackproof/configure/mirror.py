@@ -70,8 +70,8 @@ class Target:
         """Packages and versions of the version set's stage."""
         if self.versions is None:
             return {}
-        found = stage_components(self.versions, stage, self.machine, self.site.node.groups)
-        return {package: version for _, each in found for package, version in each.packages.items()}
+        components = stage_components(self.versions, stage, self.machine, self.site.node.groups)
+        return {package: version for _, component in components for package, version in component.packages.items()}
 
     @property
     def kernel(self) -> str | None:
@@ -163,10 +163,10 @@ def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuStack)
         return
     locked = {**target.locked("gpu"), **(target.locked("gds") if declared.gds else {})} if component else None
     kernel = components.kernel.version if components and components.kernel else machine.kernel
-    found = gpu.node_packages(
+    planned = gpu.node_packages(
         machine, choice, stack, declared, locked, None if kernel == machine.kernel else kernel
     )  # fmt: skip
-    yield from _listed(target, (*found.headers, *found.driver, *found.tools))
+    yield from _listed(target, (*planned.headers, *planned.driver, *planned.tools))
     if choice.dkms and target.family == "rhel":
         yield from target.named(("dkms",), "gpu_stack", "EPEL")
     if choice.source == "distribution" and machine.os_id == "debian":
@@ -187,10 +187,10 @@ def _of_unknown_gpus(target: Target) -> Iterator[MirrorItem]:
 
 def _listed(target: Target, packages: Iterable[Package]) -> Iterator[MirrorItem]:
     locked = target.locked()
-    for each in packages:
-        if each.name not in locked:
+    for package in packages:
+        if package.name not in locked:
             yield MirrorItem(
-                "package", each.name, target.platform, each.version or "", needed_by="gpu_stack"
+                "package", package.name, target.platform, package.version or "", needed_by="gpu_stack"
             )  # fmt: skip
 
 
@@ -254,9 +254,11 @@ def _of_health_check(target: Target) -> Iterator[MirrorItem]:
         return
     yield from target.named(kit.packages(given, target.family), "health_check")
     where = given.wheelhouse or "the package index"
-    for each in kit.wheels():
-        for file, sha256 in each.wheels:
-            yield MirrorItem("wheel", file, "", each.version, where, given.index_url or "", sha256, "health_check")
+    for requirement in kit.wheels():
+        for file, sha256 in requirement.wheels:
+            yield MirrorItem(
+                "wheel", file, "", requirement.version, where, given.index_url or "", sha256, "health_check"
+            )
 
 
 def items_of(
@@ -315,8 +317,8 @@ def items_of_rack(
     seen = set()
     for node in rack.nodes:
         architecture, versions, machine = architecture_of(node), versions_of(node), machine_of(node)
-        said = {key: node.data[key] for key in (*INPUTS, *FURTHER) if key in node.data}
-        like = (id(architecture), id(versions), node.groups, machine, json.dumps(said, sort_keys=True, default=str))
+        inputs = {key: node.data[key] for key in (*INPUTS, *FURTHER) if key in node.data}
+        like = (id(architecture), id(versions), node.groups, machine, json.dumps(inputs, sort_keys=True, default=str))
         if like not in seen:
             seen.add(like)
             yield from items_of(architecture, node, versions, rack, machine)

@@ -180,20 +180,20 @@ def in_use(wanted: Sequence[Port], links: Sequence[Link]) -> str | None:
 def find_link(port: Port, links: Sequence[Link]) -> Link:
     """The interface of a port. Raises PortProblem when there is not exactly one."""
     what = f"MAC address {port.mac}" if port.mac else f"path {port.path}"
-    found = [
+    matching = [
         link
         for link in links
         if (same_mac(link.mac, port.mac) and not link.upper if port.mac else link.path == port.path)
     ]
     # A bridge on top of the port shows the same MAC address: the declared name tells them apart.
-    if len(found) > 1 and any(link.name == port.name for link in found):
-        found = [link for link in found if link.name == port.name]
-    if len(found) != 1:
+    if len(matching) > 1 and any(link.name == port.name for link in matching):
+        matching = [link for link in matching if link.name == port.name]
+    if len(matching) != 1:
         present = ", ".join(f"{link.name} {link.mac if port.mac else link.path}" for link in links)
         raise PortProblem(
-            f"{port.name}: expected one NIC with {what}, actual {len(found)}; present: {present or 'none'}"
+            f"{port.name}: expected one NIC with {what}, actual {len(matching)}; present: {present or 'none'}"
         )
-    return found[0]
+    return matching[0]
 
 
 def words_of(ports: Sequence[Port], links: Sequence[Link]) -> dict[str, list[str]]:

@@ -46,9 +46,9 @@ class Listener(logging.Handler):
         if isinstance(value, str):
             return self.shown(value)
         if isinstance(value, dict):
-            return {key: self.without_secrets(each) for key, each in value.items()}
+            return {key: self.without_secrets(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.without_secrets(each) for each in value]
+            return [self.without_secrets(item) for item in value]
         return value
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -160,17 +160,17 @@ def _secrets(data: Any) -> tuple[str, ...]:
     """Every secret in the inventory's data, long ones first."""
     from rackproof.core.secret import Secret
 
-    found: set[str] = set()
+    secrets: set[str] = set()
     waiting = [data]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Secret):
-            found.add(str(each))
-        elif isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple):
-            waiting.extend(each)
-    return tuple(sorted(found, key=len, reverse=True))
+        value = waiting.pop()
+        if isinstance(value, Secret):
+            secrets.add(str(value))
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[str, list[dict[str, Any]]]:
@@ -178,16 +178,16 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
     from pyinfra.context import ctx_host, ctx_state
 
     order = state.get_op_order()
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_node: dict[str, list[dict[str, Any]]] = {}
 
     def look(host: Any) -> None:
-        mine = found.setdefault(host.name, [])
+        planned = by_node.setdefault(host.name, [])
         with ctx_state.use(state), ctx_host.use(host):
             for op_hash in order:
                 if op_hash not in state.ops[host] or host in state.failed_hosts:
                     continue
                 operation = _operation(state, host, op_hash, listener)
-                mine.append(operation)
+                planned.append(operation)
                 if operation.get("refused"):
                     return  # a run ends here for this node
 
@@ -196,7 +196,7 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
         greenlet.join()
     for greenlet in greenlets:
         greenlet.get()  # raises what was raised in it
-    return found
+    return by_node
 
 
 def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[str, Any]:
@@ -231,8 +231,8 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
 
     lost = None
     if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
-        said = [listener.shown(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
-        lost = said[-1].replace("[Errno None] ", "") if said else "not reached"
+        messages = [listener.shown(" ".join(text.split())) for text in listener.errors.get(host.name, [])]
+        lost = messages[-1].replace("[Errno None] ", "") if messages else "not reached"
     return {
         "node": host.name,
         "groups": _groups(source, host),

@@ -1,6 +1,6 @@
-"""Operations of one node that need the answer of another: who it is, or the key of a file system.
+"""Operations of one node that need the answer of another: its ssh keys, or the key of a file system.
 
-Answers are asked for when they are needed, once per node and run, over the connections that the run already has.
+Each node is asked once in a run, when its answer is needed, over the run's own connection.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _runs: WeakKeyDictionary[State, _Answers] = WeakKeyDictionary()
 
 
 def _key(other: Host, what: str) -> _Key:
-    # What was read while planning is old news when the plan is carried out.
+    # Answers from planning are not reused when the plan is carried out.
     return bool(other.state.is_executing), other.name, what
 
 
 def forget(other: Host, what: str) -> None:
-    """The answer is old news: whoever asks next asks the node."""
+    """Drop the cached answer: the next question goes to the node."""
     _runs.setdefault(other.state, _Answers()).known.pop(_key(other, what), None)
 
 
@@ -85,7 +85,14 @@ def _identity(other: Host) -> trust.Identity | None:
 
 @operation()
 def own_key() -> Commands:
-    """Make this node's own ssh key pair when root has none."""
+    """Make an ssh key pair for root when there is none.
+
+    **Example:**
+
+    .. code:: python
+
+        rack_operations.own_key(name="Key of root")
+    """
     node = inventory.get_host(host.name)
     identity = required(ask_node(node, "identity", _identity), "the node's ssh keys")
     if identity.user_key is None:
@@ -98,10 +105,18 @@ def own_key() -> Commands:
 
 @operation()
 def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> Commands:
-    """Know every node's host key; on nodes that run MPI, let root of every other one in.
+    """Write the host keys of all nodes to ssh_known_hosts; let root of the other MPI nodes log in to an MPI node.
 
-    ``names``: every node of the rack and its further names. A node that does not answer keeps what the others
-    already know of it, and is missing from them (with a warning) when they know nothing.
+    + names: further names of every node of the rack
+    + mpi_nodes: nodes that run MPI
+
+    Keys of a node that does not answer stay as they are on the others; without any there is a warning.
+
+    **Example:**
+
+    .. code:: python
+
+        rack_operations.ssh_trust(name="Trust", names={"gpu-01": ["10.61.0.1"]}, mpi_nodes=["gpu-01"])
     """
     member = host.name in mpi_nodes
     entries: list[Entry] = [RemoteFile(trust.KNOWN_HOSTS, "", block=True)]
@@ -111,7 +126,7 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
             RemoteFile(trust.AUTHORIZED_KEYS, "", mode="600", block=True),
         ]
     states = file_states(entries, "the ssh files")
-    present = {path: block_of(found.text or "") for path, found in states.items()}
+    present = {path: block_of(file_state.text or "") for path, file_state in states.items()}
     identities = {}
     for name in names:
         identity = ask_node(inventory.get_host(name), "identity", _identity)
@@ -141,7 +156,16 @@ def _secret(server: Host) -> str | None:
 
 @operation()
 def ceph_secret(server: str) -> Commands:
-    """Bring the client key of the Ceph file system from its server; readable by root only, never shown."""
+    """Copy the client key of the Ceph file system from its server; readable by root only, never shown.
+
+    + server: node of the cluster
+
+    **Example:**
+
+    .. code:: python
+
+        rack_operations.ceph_secret(name="Client key", server="storage-01")
+    """
     content = ask_node(inventory.get_host(server), "ceph secret", _secret)
     if content is None:
         entry = RemoteFile(mounts.CEPH_SECRET, "", mode="600", secret=True)

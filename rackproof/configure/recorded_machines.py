@@ -43,5 +43,5 @@ def machine_like(node: Node, rack: Rack, machines: dict[str, Machine]) -> Machin
     if node.name in machines:
         return machines[node.name]
     return next(
-        (machines[each.name] for each in rack.nodes if each.groups == node.groups and each.name in machines), None
+        (machines[other.name] for other in rack.nodes if other.groups == node.groups and other.name in machines), None
     )

@@ -82,11 +82,11 @@ def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | 
     """The model below some fields; None where that is not a plain mapping of fields."""
     for name in path:
         field = model.model_fields.get(name)
-        named = [each for each in (field.annotation, *get_args(field.annotation)) if isclass(each)] if field else []
-        found = next((each for each in named if issubclass(each, BaseModel)), None)
-        if found is None:
+        named = [part for part in (field.annotation, *get_args(field.annotation)) if isclass(part)] if field else []
+        inner = next((part for part in named if issubclass(part, BaseModel)), None)
+        if inner is None:
             return None
-        model = found
+        model = inner
     return model
 
 

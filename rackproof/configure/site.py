@@ -80,10 +80,10 @@ class Site:
 
     def served(self, class_: str) -> dict[str, Storage]:
         """Storage of a class that this node serves."""
-        found = self.architecture.storage.items()
+        storages = self.architecture.storage.items()
         return {
             name: storage
-            for name, storage in found
+            for name, storage in storages
             if storage.class_ == class_ and self.first(storage.server_role) == self.node
         }
 
@@ -156,12 +156,14 @@ class Site:
         """
         around, fsid = self.storage_around, self.own_fsid
         try:
-            found = [mount for named in self.named_storage() for mount in catalogue.mounts_of(named, around, fsid)]
+            client_mounts = [
+                mount for named in self.named_storage() for mount in catalogue.mounts_of(named, around, fsid)
+            ]
         except DeclarationError as error:
             raise DeployError(f"{self.node.name}: {error}") from None
-        if conflict := shared_transport(found):
+        if conflict := shared_transport(client_mounts):
             raise DeployError(f"{self.node.name}: {conflict}")
-        return tuple(found)
+        return tuple(client_mounts)
 
     def fabric_addresses(self) -> dict[str, tuple[str, ...]]:
         """Every node of the rack and its addresses, rail by rail, in inventory order."""
@@ -203,7 +205,7 @@ def _architecture(identifier: str) -> Architecture:
 def rack_of(source: Inventory) -> Rack:
     """pyinfra's inventory as a Rack, in inventory order."""
     nodes = tuple(
-        Node(each.name, tuple(group for group in each.groups if group != "all"), _data(each)) for each in source
+        Node(other.name, tuple(group for group in other.groups if group != "all"), _data(other)) for other in source
     )
     return Rack("inventory", nodes)
 
@@ -213,8 +215,8 @@ def settings_of(node: Node, architecture: Architecture) -> NodeSettings:
     return node_settings(node, architecture.rails, on_fabric(architecture, node.groups))
 
 
-def _data(each: Host) -> dict[str, Any]:
-    return dict(each.data.dict())  # type: ignore[no-untyped-call]
+def _data(other: Host) -> dict[str, Any]:
+    return dict(other.data.dict())  # type: ignore[no-untyped-call]
 
 
 _sites: WeakKeyDictionary[Inventory, dict[str, Site]] = WeakKeyDictionary()

@@ -70,18 +70,18 @@ def parse_use(lines: Sequence[str]) -> Use:
 def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | None:
     """What speaks against the exchange of ``due``, and the way out. ``drains``: the deploy takes the node out of Slurm
     itself; else it must be out already."""
-    found = []
+    obstacles = []
     if use.programs:
-        found.append(f"programs on the GPUs: {some(use.programs, SHOWN)}")
+        obstacles.append(f"programs on the GPUs: {some(use.programs, SHOWN)}")
     if use.jobs:
-        found.append(f"Slurm's jobs {some(use.jobs, SHOWN)}")
+        obstacles.append(f"Slurm's jobs {some(use.jobs, SHOWN)}")
     if not use.jobs_known:
-        found.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
+        obstacles.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
     if not drains and use.node is not None and not use.node.withdrawn:
-        found.append("not drained in Slurm, whose next job would meet two versions")
-    if not found:
+        obstacles.append("not drained in Slurm, whose next job would meet two versions")
+    if not obstacles:
         return None
     return (
-        f"GPUs and network: expected nobody at work while {some(due, SHOWN)}, actual {'; '.join(found)}",
+        f"GPUs and network: expected nobody at work while {some(due, SHOWN)}, actual {'; '.join(obstacles)}",
         "drain the node (scontrol update NodeName=… State=DRAIN Reason=…), let it become idle, and run again",
     )

@@ -38,17 +38,17 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     if not due:
         host.noop("neither driver nor network stack is exchanged")
         return
-    found = ask(DriverUse, "who works with the driver", node=host.name)
+    use = ask(DriverUse, "who works with the driver", node=host.name)
     # What the health check drained it may give back at any moment.
-    if found.node is None or found.node.by_deploy or ("DRAIN" in found.node.states and not found.node.ours):
+    if use.node is None or use.node.by_deploy or ("DRAIN" in use.node.states and not use.node.ours):
         # Without a controller's word a node that runs slurmd has jobs that nobody knows.
-        refused = None if accepted else gpu_users.obstacle(found, due, drains=True)
+        refused = None if accepted else gpu_users.obstacle(use, due, drains=True)
         if refused:
             raise Refused("; ".join(refused))
         else:
-            host.noop("Slurm does not know the node" if found.node is None else "the node is drained")
+            host.noop("Slurm does not know the node" if use.node is None else "the node is drained")
         return
-    before = found.node
+    before = use.node
     record([Change(what=f"{host.name} in Slurm", why=f"drained: {some(due, gpu_users.SHOWN)}")])
     yield StringCommand(drain.withdraw_script(host.name, WHY))
     if not host.state.is_executing:

@@ -39,17 +39,17 @@ def has_adapters(site: Site) -> bool:
 def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: str) -> tuple[str, ...]:
     """Of a version set."""
     return tuple(
-        _becomes(each.name, " ".join(state.installed.get(each.name, ())), each.version)
-        for each in wanted
-        if not is_installed(each, state, family)
+        _becomes(package.name, " ".join(state.installed.get(package.name, ())), package.version)
+        for package in wanted
+        if not is_installed(package, state, family)
     )
 
 
 def of_driver(target: install.WantedDriver, state: GpuState) -> tuple[str, ...]:
     """Without a version set."""
     return tuple(
-        _becomes(each.name, state.packages.get(each.name, ""), each.version or "what the repository has")
-        for each in install.plan_driver(target, state).install
+        _becomes(package.name, state.packages.get(package.name, ""), package.version or "what the repository has")
+        for package in install.plan_driver(target, state).install
     )
 
 
@@ -78,33 +78,33 @@ def pending_swaps(
     """
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
-    found: list[str] = []
+    swaps: list[str] = []
     if locked := (*packages_here("network"), *packages_here("driver")):
         if installed is None:
             return None
-        found += of_packages(locked, installed, machine.family)
+        swaps += of_packages(locked, installed, machine.family)
     platform = platform_here()
     if platform is None or platform.components.driver is None:
         release = platform.components.kernel.version if platform and platform.components.kernel else machine.kernel
         target = _target(site, machine, None if release == machine.kernel else release)
         if target is not None:
-            names = [each.name for each in target.packages]
+            names = [package.name for package in target.packages]
             state = host.get_fact(GpuFacts, packages_wanted=names, family=machine.family, smi=False)
             if state is None:
                 return None
-            found += of_driver(target, state)
+            swaps += of_driver(target, state)
     if has_adapters(site) and (declared := declared_here()).drivers:
         if drivers is None:
             return None
-        found += of_network(declared, drivers)
-    return tuple(found)
+        swaps += of_network(declared, drivers)
+    return tuple(swaps)
 
 
 def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
     """As ``pending_swaps``, with its questions."""
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
-    names = [each.name for each in packages_here("all")]
+    names = [package.name for package in packages_here("all")]
     installed = host.get_fact(PackageStates, names=names, family=machine.family) if names else None
     return pending_swaps(site, machine, installed, host.get_fact(AskStack) if has_adapters(site) else None)
 
@@ -115,11 +115,13 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     if declared is None:
         return None
     try:
-        said = read_inputs(site.node, GpuStack)
-        choice = choose(machine, declared, said)
+        inputs = read_inputs(site.node, GpuStack)
+        choice = choose(machine, declared, inputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     except UnsupportedGpu:
         return None  # a check of its own
-    found = packages.node_packages(machine, choice, said, declared, None, release).driver
-    return install.wanted(choice, machine, found, files=(), options={}, hold=False, modules=(), release=release)
+    driver_packages = packages.node_packages(machine, choice, inputs, declared, None, release).driver
+    return install.wanted(
+        choice, machine, driver_packages, files=(), options={}, hold=False, modules=(), release=release
+    )

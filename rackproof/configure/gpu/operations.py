@@ -67,7 +67,7 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
     if path in present and present[path].sha256 == sha256:
         host.noop(f"{path} is the declared key")
         return
-    record([Change(what=path, why="another key" if path in found else "absent")])
+    record([Change(what=path, why="another key" if path in present else "absent")])
     new = shlex.quote(f"{path}.new")
     if family == "debian":
         fetch = f"/usr/lib/apt/apt-helper download-file {shlex.quote(url)} {new} SHA256:{sha256} >&2"
@@ -108,7 +108,7 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
         record(
             Change(
                 what=package.spec,
-                why=f"installed: {found.packages[package.name]}" if package.name in found.packages else "not installed",
+                why=f"installed: {actual.packages[package.name]}" if package.name in actual.packages else "not installed",
             )
             for package in missing
         )

@@ -54,8 +54,8 @@ class Kit:
     @property
     def stamp(self) -> str:
         """Changes with everything that an installation depends on."""
-        said = json.dumps([hashlib.sha256(self.archive).hexdigest(), self.requirements, self.inputs.python])
-        return hashlib.sha256(said.encode()).hexdigest()
+        content = json.dumps([hashlib.sha256(self.archive).hexdigest(), self.requirements, self.inputs.python])
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def dependencies(self) -> str:
@@ -116,7 +116,7 @@ def wheels() -> tuple[Pinned, ...]:
 
 def requirements() -> tuple[str, ...]:
     """The same as lines for pip. Raises InventoryError."""
-    return tuple(each.line for each in wheels())
+    return tuple(requirement.line for requirement in wheels())
 
 
 def packages(inputs: HealthInputs, family: str) -> tuple[str, ...]:
@@ -169,18 +169,18 @@ def rack_file(rack: Rack, architecture: str) -> str:
 
 
 def _data(node: Node) -> dict[str, Any]:
-    found = {key: _plain(node, key) for key in DATA_KEYS if key in node.data}
+    data = {key: _plain(node, key) for key in DATA_KEYS if key in node.data}
     try:
         names = names_by_purpose(node.data)
     except ValueError:
-        return found  # checks say what is wrong with nic_ports
-    return found | ({"nic_ports": {purpose: list(each) for purpose, each in names.items()}} if names else {})
+        return data  # checks say what is wrong with nic_ports
+    return data | ({"nic_ports": {purpose: list(ports) for purpose, ports in names.items()}} if names else {})
 
 
 def _plain(node: Node, key: str) -> Any:
     value = node.data[key]
     if key == "containers" and isinstance(value, dict):
-        value = {each: value[each] for each in ("user", "image") if each in value}
+        value = {key_kept: value[key_kept] for key_kept in ("user", "image") if key_kept in value}
     try:
         return json.loads(json.dumps(value))
     except TypeError:

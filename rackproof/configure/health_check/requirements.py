@@ -51,8 +51,8 @@ def pinned(lock: str, without: Collection[str] = ()) -> tuple[Pinned, ...]:
     """
     try:
         packages = tomllib.loads(lock)["package"]
-        by_key: dict[Key, Mapping[str, Any]] = {(each["name"], each["version"]): each for each in packages}
-        own = next(each for each in packages if each["name"] == KIT)
+        by_key: dict[Key, Mapping[str, Any]] = {(package["name"], package["version"]): package for package in packages}
+        own = next(package for package in packages if package["name"] == KIT)
         conditions = _conditions(own, by_key, without)
     except (KeyError, StopIteration, tomllib.TOMLDecodeError) as error:
         raise InventoryError(f"{LOCK}: not the lock file of this kit ({error}); uv lock writes it anew") from None
@@ -68,26 +68,26 @@ def _conditions(
     own: Mapping[str, Any], by_key: Mapping[Key, Mapping[str, Any]], without: Collection[str]
 ) -> dict[Key, set[frozenset[str]]]:
     """By package: the markers on each way to it; an empty way needs it always."""
-    found: dict[Key, set[frozenset[str]]] = {}
-    todo = [(each, frozenset[str]()) for each in _wanted(own) if each["name"] not in without]
+    markers: dict[Key, set[frozenset[str]]] = {}
+    todo = [(dependency, frozenset[str]()) for dependency in _wanted(own) if dependency["name"] not in without]
     while todo:
         wanted, before = todo.pop()
         way = before | {wanted["marker"]} if "marker" in wanted else before
         key = wanted["name"], wanted.get("version") or _only_version(wanted["name"], by_key)
-        known = found.setdefault(key, set())
+        known = markers.setdefault(key, set())
         if any(other <= way for other in known):
             continue
         known.add(way)
         package = by_key[key]
         extras = [item for extra in wanted.get("extra", ()) for item in package["optional-dependencies"][extra]]
-        todo += [(each, way) for each in (*_wanted(package), *extras)]
-    return found
+        todo += [(dependency, way) for dependency in (*_wanted(package), *extras)]
+    return markers
 
 
 def _wanted(package: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for each in package.get("dependencies", ()):
-        if each.get("marker") != NOT_HERE:
-            yield each
+    for dependency in package.get("dependencies", ()):
+        if dependency.get("marker") != NOT_HERE:
+            yield dependency
 
 
 def _only_version(name: str, by_key: Mapping[Key, Mapping[str, Any]]) -> str:
@@ -100,14 +100,14 @@ def _only_version(name: str, by_key: Mapping[Key, Mapping[str, Any]]) -> str:
 def _pinned(package: Mapping[str, Any], ways: Collection[frozenset[str]]) -> Pinned:
     name, version = package["name"], package["version"]
     named = (
-        (each["url"].rpartition("/")[2], each["hash"].removeprefix("sha256:")) for each in package.get("wheels", ())
+        (wheel["url"].rpartition("/")[2], wheel["hash"].removeprefix("sha256:")) for wheel in package.get("wheels", ())
     )
     wheels = tuple(sorted((file, digest) for file, digest in named if fits(file)))
     if not wheels:
         raise InventoryError(
             f"{LOCK}: {name} {version} has no wheel for {' or '.join(MACHINES)}; nodes compile nothing"
         )
-    marker = " or ".join(sorted(" and ".join(f"({each})" for each in sorted(way)) for way in ways))
+    marker = " or ".join(sorted(" and ".join(f"({condition})" for condition in sorted(way)) for way in ways))
     return Pinned(name, version, "" if frozenset() in ways else marker, wheels)
 
 

@@ -61,16 +61,16 @@ class ForeignAhead(Foreign):
 
 def claimed(claims: Claims) -> list[Problem]:
     """Drives that must not be written to."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for drive in claims.drives:
         state = host.get_fact(DriveAhead, device=drive.device)
-        found += [unread(f"drive {drive.device}")] if state is None else checks.drive_problems(drive, state)
+        problems += [unread(f"drive {drive.device}")] if state is None else checks.drive_problems(drive, state)
     if array := claims.scratch:
         members = host.get_fact(ScratchAhead, array=array)
-        found += [unread("scratch drives")] if members is None else checks.scratch_problems(array, members)
+        problems += [unread("scratch drives")] if members is None else checks.scratch_problems(array, members)
     if plan := claims.ceph:
-        found += _of_ceph(plan)
-    return found
+        problems += _of_ceph(plan)
+    return problems
 
 
 def _of_ceph(plan: CephPlan) -> list[Problem]:
@@ -88,13 +88,15 @@ def of_ports(declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[
 
     ``named``: the inventory's own kinds of adapters.
     """
-    ports = [each.port for each in declared]
+    ports = [declared_port.port for declared_port in declared]
     if not ports:
         return []
     links = host.get_fact(LinksAhead, with_paths=any(port.path for port in ports))
     if links is None:
         return [unread("network interfaces")]
     others = checks.other_port_problems(declared, machine, named, links)
-    found = host.get_fact(ForeignAhead, names=words_of(ports, links))
-    foreign = [unread("files of other network services")] if found is None else checks.port_problems(found)
+    foreign_files = host.get_fact(ForeignAhead, names=words_of(ports, links))
+    foreign = (
+        [unread("files of other network services")] if foreign_files is None else checks.port_problems(foreign_files)
+    )
     return [*others, *foreign]

@@ -28,10 +28,10 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
     clients = read_inputs(node, StorageClients)
     nic_stack = read_inputs(node, NicStack)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
-    mounted = [each for role in node.groups for each in architecture.client_storage(role).values()]
+    mounted = [storage for role in node.groups for storage in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
     cmdline = (*given.kernel_arguments, *proposed)
-    weka = clients.weka if any(each.fstype == "wekafs" for each in mounted) else None
+    weka = clients.weka if any(storage.fstype == "wekafs" for storage in mounted) else None
     slurm = architecture.slurm
     works = slurm is not None and slurm.set_up_on(node.groups)
     return Choices(
@@ -39,9 +39,9 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         driver_options={key: str(value) for key, value in stack.module_options.items()},
         nccl={key: str(value) for key, value in stack.nccl_conf.items()},
         switch_cnp_dscp=nic_stack.switch_cnp_dscp,
-        gds=any(asked.get(each.fstype, False) for each in mounted),
+        gds=any(asked.get(storage.fstype, False) for storage in mounted),
         secure_boot=machine.secure_boot if machine is not None else None,
-        nfs_driver=clients.nfs.driver if any(each.class_ == "nfs" for each in mounted) else None,
+        nfs_driver=clients.nfs.driver if any(storage.class_ == "nfs" for storage in mounted) else None,
         virtualised=given.passthrough or any(word.startswith("vfio-pci.ids=") for word in cmdline),
         weka_cores=(len(weka.cores) or weka.num_cores) if weka else 0,
         weka_cores_named=bool(weka and weka.cores),
@@ -64,5 +64,9 @@ def conflict_problems(architecture: Architecture, components: Components | None,
 
 def contradiction_problems(versions: VersionSet) -> Iterator[Problem]:
     """What no node can have, whatever it is: the set contradicts itself."""
-    for each in contradictions(versions):
-        yield Problem(CONTRADICTION, f"versions_lock: {each.platform}: {each.key}: {each.message}", each.way_out)
+    for contradiction in contradictions(versions):
+        yield Problem(
+            CONTRADICTION,
+            f"versions_lock: {contradiction.platform}: {contradiction.key}: {contradiction.message}",
+            contradiction.way_out,
+        )

@@ -81,12 +81,16 @@ def os_problems(machine: Machine) -> Iterator[Problem]:
 
 def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterator[Problem]:
     declared = architecture.system.secure_boot
-    said = {True: "on", False: "off", None: "unknown (the firmware has no variable SecureBoot, or efivarfs is missing)"}
+    state_names = {
+        True: "on",
+        False: "off",
+        None: "unknown (the firmware has no variable SecureBoot, or efivarfs is missing)",
+    }
     if declared is False and machine.efi and machine.secure_boot is not False:
-        what = f"Secure Boot: the architecture expects it off, actual {said[machine.secure_boot]}"
+        what = f"Secure Boot: the architecture expects it off, actual {state_names[machine.secure_boot]}"
         yield Problem("boot.secure_boot", what, "switch it off in the firmware's setup, or correct system.secure_boot")
     elif declared is True and not machine.secure_boot:
-        actual = said[machine.secure_boot] if machine.efi else "no EFI firmware"
+        actual = state_names[machine.secure_boot] if machine.efi else "no EFI firmware"
         what = f"Secure Boot: the architecture expects it on, actual {actual}"
         yield Problem("boot.secure_boot", what, "switch it on in the firmware's setup, or correct system.secure_boot")
 
@@ -109,14 +113,14 @@ def nic_problems(
 ) -> Iterator[Problem]:
     """Adapters of the fabric and those whose slots the architecture names. ``named``: the inventory's own kinds."""
     try:
-        found = adapters(machine, named)
+        known = adapters(machine, named)
     except UnknownAdapter as error:
         yield Problem("nic.unknown", str(error))
         return
     paths = tuple(map(str, node.data.get("fabric_paths") or ()))
-    if problem := missing_rails(paths, machine, found):
+    if problem := missing_rails(paths, machine, known):
         yield Problem("nic.rails", problem)
-    kinds = {adapter.slot: adapter.kind for adapter in found}
+    kinds = {adapter.slot: adapter.kind for adapter in known}
     present = {device.address for device in machine.pci if device.kind.startswith("02")}
     for role in node.groups:
         expected = architecture.roles.get(role)
@@ -179,23 +183,23 @@ def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) ->
         yield Problem(FOREIGN_DRIVE, str(error))
 
 
-def port_problems(found: Sequence[tuple[str, str]]) -> Iterator[Problem]:
+def port_problems(foreign: Sequence[tuple[str, str]]) -> Iterator[Problem]:
     """Ports that files of another tool speak of, too."""
-    if text := foreign_problem(found):
+    if text := foreign_problem(foreign):
         yield Problem(FOREIGN_PORT, text)
 
 
 def other_port_problems(
-    found: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str], links: Sequence[Link]
+    declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str], links: Sequence[Link]
 ) -> Iterator[Problem]:
     """Ports that are no rails: without an adapter, or in use under another name. ``named``: as ``nic_problems``."""
     try:
-        missing = missing_adapters(adapter_paths(found), "nic_stack.ports", machine, adapters(machine, named))
+        missing = missing_adapters(adapter_paths(declared), "nic_stack.ports", machine, adapters(machine, named))
     except UnknownAdapter:
         missing = None  # a check of its own
     if missing:
         yield Problem(MISSING_PORT, missing)
-    if text := in_use([each.port for each in found if not each.rail], links):
+    if text := in_use([declared_port.port for declared_port in declared if not declared_port.rail], links):
         yield Problem(PORT_IN_USE, text)
 
 

@@ -81,11 +81,11 @@ class Security(facts.Answer[security.SecurityState]):
 def preflight_inputs(site: Site) -> PreflightInputs:
     """The inventory's ``preflight``. Raises DeployError, one line."""
     try:
-        found = read_inputs(site.node, PreflightInputs)
-        check_accepted(found.accept, RULES)
+        inputs = read_inputs(site.node, PreflightInputs)
+        check_accepted(inputs.accept, RULES)
     except InventoryError as error:
         raise DeployError(str(error)) from None
-    return found
+    return inputs
 
 
 def read_all_inputs(site: Site) -> None:
@@ -104,9 +104,9 @@ def of_rack(site: Site) -> tuple[Problem, ...]:
     """Contradictions of the inventory, looked for once a run."""
     inventory: Inventory = host.inventory
     if inventory not in _rack_problems:
-        servers = {address: name for name, each in site.architecture.storage.items() for address in each.servers}
-        found = (*rack_problems(site.rack, site.architecture), *overlapping_storage(servers, site.rack))
-        _rack_problems[inventory] = found
+        servers = {address: name for name, storage in site.architecture.storage.items() for address in storage.servers}
+        problems = (*rack_problems(site.rack, site.architecture), *overlapping_storage(servers, site.rack))
+        _rack_problems[inventory] = problems
     return _rack_problems[inventory]
 
 
@@ -148,47 +148,47 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
     """What the operating system keeps from the rack. Raises DeployError."""
     if machine is None or not security.concerned(machine, site.architecture, site.node):
         return ()
-    found = host.get_fact(Security)
-    if found is None:
+    answer = host.get_fact(Security)
+    if answer is None:
         return (unread("SELinux, firewalld and AppArmor"),)
     try:
         slurm = read_inputs(site.node, SlurmInputs)
     except InventoryError as error:
         raise DeployError(str(error)) from None
     ports = declared_here().addressed() if pending.has_adapters(site) else site.ports
-    return tuple(security.problems(found, site.architecture, site.node, ports, slurm))
+    return tuple(security.problems(answer, site.architecture, site.node, ports, slurm))
 
 
 def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Problem]:
     """What operations in the middle of a deploy would stop at, asked with their own questions."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if machine is None or machine.family not in ("debian", "rhel"):
-        return found
-    found += claimed(claims)
+        return problems
+    problems += claimed(claims)
     packages = packages_here("all")
     state: PackageState | None = None
     drivers: Drivers | None = None
     if packages:
         policy = version_inputs(site.node).policy
-        state = host.get_fact(PackageStates, names=[each.name for each in packages], family=machine.family)
-        found += (
+        state = host.get_fact(PackageStates, names=[package.name for package in packages], family=machine.family)
+        problems += (
             [unread("installed packages")]
             if state is None
             else node_checks.room_problems(packages, state, machine.family, policy)
         )
     if pending.has_adapters(site):
         declared = declared_here()
-        found += of_ports(declared.ports, machine, declared.stack.adapters)
+        problems += of_ports(declared.ports, machine, declared.stack.adapters)
         if declared.drivers:
             drivers = host.get_fact(StackState)
-            found += (
+            problems += (
                 [unread("drivers of the adapters")]
                 if drivers is None
                 else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
             )
-    if any(each.id == UNREAD for each in found):
-        return found
-    return [*found, *_busy(site, pending.pending_swaps(site, machine, state, drivers))]
+    if any(problem.id == UNREAD for problem in problems):
+        return problems
+    return [*problems, *_busy(site, pending.pending_swaps(site, machine, state, drivers))]
 
 
 def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
@@ -198,45 +198,45 @@ def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
     use = host.get_fact(DriverUse, node=site.node.name)
     if use is None:
         return [unread("programs and jobs that use the GPUs")]
-    found = obstacle(use, due, site.in_slurm)
-    return [Problem(BUSY, *found)] if found else []
+    busy = obstacle(use, due, site.in_slurm)
+    return [Problem(BUSY, *busy)] if busy else []
 
 
 def judged(
     site: Site, given: PreflightInputs, machine: Machine | None, state: NodeState | None, mounts: Sequence[DesiredMount]
 ) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if machine is None:
-        found.append(unread("operating system and PCI devices"))
+        problems.append(unread("operating system and PCI devices"))
     else:
-        found += node_checks.os_problems(machine)
-        found += node_checks.secure_boot_problems(machine, site.architecture)
-        found += _hardware(site, machine)
+        problems += node_checks.os_problems(machine)
+        problems += node_checks.secure_boot_problems(machine, site.architecture)
+        problems += _hardware(site, machine)
     if state is None:
-        found.append(unread("name, clock, free space, package manager and mounts"))
+        problems.append(unread("name, clock, free space, package manager and mounts"))
     else:
         now = None if site.node.data.get(RECORDED) else time.time()
-        found += node_checks.state_problems(site.node.name, state, given, now)
-        found += node_checks.mount_problems(mounts, state)
+        problems += node_checks.state_problems(site.node.name, state, given, now)
+        problems += node_checks.mount_problems(mounts, state)
         own = (this_run(), take_over_of(site.node.data.get(TAKE_OVER)))
-        found += node_checks.run_problems(state, own)
-    return found
+        problems += node_checks.run_problems(state, own)
+    return problems
 
 
 def _hardware(site: Site, machine: Machine) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     try:
         if declared := site.real_gpus:
             stack = read_inputs(site.node, GpuStack)
             platform = platform_here()
             locked = cast("LockedDriver | None", platform.components.driver if platform else None)
-            found += node_checks.gpu_problems(machine, declared, stack, locked)
+            problems += node_checks.gpu_problems(machine, declared, stack, locked)
         if pending.has_adapters(site):
             nic_stack = read_inputs(site.node, NicStack)
-            found += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
+            problems += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
     except InventoryError as error:
         raise DeployError(str(error)) from None
-    return found
+    return problems
 
 
 _said: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
@@ -248,19 +248,19 @@ def _checked_only(site: Site) -> tuple[str, ...]:
     system, groups = site.architecture.system, site.node.groups
     machine, platform = machine_here(), platform_here()
     components = stage_components(platform, "all", machine, groups) if platform and machine else ()
-    files = {file.path for _, each in components for file in each.files}
-    dkms = {name for _, each in components for name in each.dkms}
+    files = {file.path for _, component in components for file in component.files}
+    dkms = {name for _, component in components for name in component.dkms}
     if site.real_gpus:
         dkms.add("nvidia")
-    line = checked_only(system, {each.name for each in packages_here("all")}, files, dkms)
+    line = checked_only(system, {package.name for package in packages_here("all")}, files, dkms)
     return (line,) if line else ()
 
 
 def _once(lines: Sequence[str]) -> list[str]:
     """Those that no node of this run has said yet."""
-    said = _said.setdefault(host.state, set())
-    new = [line for line in lines if line not in said]
-    said.update(new)
+    shown = _said.setdefault(host.state, set())
+    new = [line for line in lines if line not in shown]
+    shown.update(new)
     return new
 
 

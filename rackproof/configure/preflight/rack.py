@@ -38,14 +38,14 @@ OF_STACK = {"fabric_addresses": ("address",), "fabric_macs": ("mac", "macs")}
 
 def _values(node: Node, key: str) -> tuple[str, ...]:
     """Of the rails, and of the node's other ports."""
-    found = _listed(node.data.get(key))
+    values = _listed(node.data.get(key))
     stack = node.data.get("nic_stack")
     for kind in ("ports", "bonds", "vlans"):
         named = stack.get(kind) if isinstance(stack, Mapping) else None
-        for each in named.values() if isinstance(named, Mapping) else ():
-            for own in OF_STACK.get(key, ()) if isinstance(each, Mapping) else ():
-                found += _listed(each.get(own))
-    return tuple(str(each).split("/")[0].lower() for each in found)
+        for inputs in named.values() if isinstance(named, Mapping) else ():
+            for own in OF_STACK.get(key, ()) if isinstance(inputs, Mapping) else ():
+                values += _listed(inputs.get(own))
+    return tuple(str(value).split("/")[0].lower() for value in values)
 
 
 def _listed(value: object) -> list[object]:

@@ -95,7 +95,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Reasons not to begin, of what the node answered. ``ports``: those of the fabric."""
     yield from _firewall(state, ports, listening(architecture, node, slurm))
-    mounted = [each for role in node.groups for each in architecture.client_storage(role).items()]
+    mounted = [item for role in node.groups for item in architecture.client_storage(role).items()]
     lustre = dict.fromkeys(name for name, storage in mounted if storage.fstype == "lustre")
     if state.enforcing and lustre:
         yield Problem(
@@ -118,23 +118,23 @@ def problems(
 
 def listening(architecture: Architecture, node: Node, slurm: SlurmInputs) -> tuple[str, ...]:
     """What of this node other nodes must reach, in the words of a firewall."""
-    found: list[str] = []
+    closed_ports: list[str] = []
     declared, groups = architecture.slurm, set(node.groups)
     if declared and declared.controller_role in groups:
-        found.append(f"slurmctld TCP {slurm.controller_port}")
+        closed_ports.append(f"slurmctld TCP {slurm.controller_port}")
     if declared and groups & set(declared.roles):
-        found.append(f"slurmd TCP {slurm.node_port}, and of srun any")
+        closed_ports.append(f"slurmd TCP {slurm.node_port}, and of srun any")
     if architecture.system.time.server_role in groups:
-        found.append("chrony UDP 123")
+        closed_ports.append("chrony UDP 123")
     for storage in architecture.storage.values():
         kind = "nfs" if storage.class_ == "nfs" else storage.fstype
         if storage.server_role in groups and kind in SERVED:
-            found.append(SERVED[kind])
+            closed_ports.append(SERVED[kind])
         if groups & set(storage.client_roles) and kind in CALLED:
-            found.append(CALLED[kind])
+            closed_ports.append(CALLED[kind])
     if architecture.fabric is not None:
-        found.append(BETWEEN)
-    return tuple(dict.fromkeys(found))
+        closed_ports.append(BETWEEN)
+    return tuple(dict.fromkeys(closed_ports))
 
 
 def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]) -> Iterator[Problem]:
@@ -146,7 +146,9 @@ def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]
     if not closed and (ports or state.default_zone == "trusted" or own.sources or own.interfaces):
         return
     names = ", ".join(closed) or "its network"
-    networks = " ".join(dict.fromkeys(f"--add-source={each}" for each in closed.values())) or "--add-source=NETWORK"
+    networks = (
+        " ".join(dict.fromkeys(f"--add-source={network}" for network in closed.values())) or "--add-source=NETWORK"
+    )
     yield Problem(
         "host.firewall",
         f"firewalld: expected inactive, or {names} in its zone trusted, actual active with the default zone"

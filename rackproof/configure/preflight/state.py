@@ -96,5 +96,5 @@ def _free(line: str) -> tuple[str, int | None]:
 
 def _scheduled(line: str) -> str:
     """``MODE=reboot USEC=1732…`` as a few words."""
-    found = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    return found.get("MODE", "shutdown") if found else ""
+    values = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return values.get("MODE", "shutdown") if values else ""

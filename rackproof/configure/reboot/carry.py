@@ -86,10 +86,10 @@ class Reboot:
 
     def is_drained(self) -> bool:
         """By the kit. Raises NotRebooted where nobody can say."""
-        found = self._node()
-        if found is None:
+        slurm_state = self._node()
+        if slurm_state is None:
             raise NotRebooted("Slurm's controller does not answer about this node: is it still drained?")
-        return found.ours
+        return slurm_state.ours
 
     def is_withdrawn(self) -> bool:
         """By the kit, before it exchanged a driver: the node itself knows. Raises NotRebooted as ``is_drained``."""
@@ -114,29 +114,29 @@ class Reboot:
     # Slurm
 
     def _node(self) -> drain.DrainState | None:
-        good, said = self.line.ask(drain.show_command(self.node), drain.COMMAND_S + 10)
-        return drain.parse_node(said) if good else None
+        good, output = self.line.ask(drain.show_command(self.node), drain.COMMAND_S + 10)
+        return drain.parse_node(output) if good else None
 
     def _drain(self) -> None:
-        found = self._node()
-        if found is None:
+        slurm_state = self._node()
+        if slurm_state is None:
             raise NotRebooted(
                 "not rebooted: Slurm's controller does not answer about this node, and its jobs are not known;"
                 " start slurmctld, or take the node out of the architecture's slurm.roles"
             )
-        if found.ours or not found.withdrawn:
+        if slurm_state.ours or not slurm_state.withdrawn:
             self.withdrawn, _ = self.line.ask(f"[ -e {drain.WITHDRAWN} ]", drain.COMMAND_S)
-            good, said = self.line.ask(drain.drain_command(self.node, "; ".join(self.why)), drain.COMMAND_S + 10)
+            good, output = self.line.ask(drain.drain_command(self.node, "; ".join(self.why)), drain.COMMAND_S + 10)
             if not good:
-                raise NotRebooted(f"not rebooted: Slurm does not drain the node: {said or 'no answer'}")
+                raise NotRebooted(f"not rebooted: Slurm does not drain the node: {output or 'no answer'}")
             self.drained = True
         else:
-            self.say(f"drained by somebody else ({found.reason or 'no reason given'}), stays so after the reboot")
+            self.say(f"drained by somebody else ({slurm_state.reason or 'no reason given'}), stays so after the reboot")
         deadline = self.clock.now() + self.inputs.drain_limit_s
         told = False
         while True:
-            good, said = self.line.ask(drain.jobs_command(self.node), drain.COMMAND_S + 10)
-            jobs = said.split() if good else None
+            good, output = self.line.ask(drain.jobs_command(self.node), drain.COMMAND_S + 10)
+            jobs = output.split() if good else None
             if jobs == []:
                 return
             if self.clock.now() >= deadline:
@@ -160,17 +160,17 @@ class Reboot:
     def _give_back(self) -> None:
         if self.health_check and self.inputs.health_check:
             limit = self.inputs.health_limit_s
-            good, said = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
+            good, output = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
             if not good:
-                last = said.strip().splitlines()[-1:] or ["no answer"]
+                last = output.strip().splitlines()[-1:] or ["no answer"]
                 raise NotRebooted(
                     f"{self._before}{self.health_check} finds fault: {last[0]}; it stays drained in Slurm"
                 )
-        good, said = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
-        found = self._node()
+        good, output = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
+        slurm_state = self._node()
         # A node that has just registered may be taken back by slurmctld itself; resuming it again is an error then.
-        if not good and (found is None or found.withdrawn):
-            raise NotRebooted(f"{self._before}Slurm does not take the node back: {said or 'no answer'}")
+        if not good and (slurm_state is None or slurm_state.withdrawn):
+            raise NotRebooted(f"{self._before}Slurm does not take the node back: {output or 'no answer'}")
         self.line.ask(f"rm -f -- {drain.WITHDRAWN}", drain.COMMAND_S)
 
     # The reboot
@@ -194,25 +194,25 @@ class Reboot:
             if not self.line.connect():
                 last = "it went down and does not answer over ssh: look at its console"
                 continue
-            found = self.line.state()
-            if found is not None and found.boot_id != before.boot_id:
+            now = self.line.state()
+            if now is not None and now.boot_id != before.boot_id:
                 return
-            last = "it answers and has not gone down" if found else "ssh connects and no command answers"
+            last = "it answers and has not gone down" if now else "ssh connects and no command answers"
             self.line.drop()
-            if found and self.clock.now() - began > DOWN_S:
+            if now and self.clock.now() - began > DOWN_S:
                 raise NotRebooted(f"ordered to reboot {DOWN_S} s ago and did not: {last}{self._stays_out()}")
         raise NotRebooted(f"not back within {self.inputs.limit_s:g} s of the order: {last}{self._stays_out()}")
 
     def _up(self, began: float) -> RebootState:
         """Units have had their time; a failed one is a check's business."""
         left = max(30.0, self.inputs.limit_s - (self.clock.now() - began))
-        _, said = self.line.ask(f"timeout {left:.0f} systemctl is-system-running --wait", left + 30)
-        state = said.strip().splitlines()[-1:] or ["unknown"]
+        _, output = self.line.ask(f"timeout {left:.0f} systemctl is-system-running --wait", left + 30)
+        state = output.strip().splitlines()[-1:] or ["unknown"]
         if state[0] not in ("running", "degraded"):
             raise NotRebooted(f"rebooted, and systemd says {state[0]} after {self._took(began)}{self._stays_out()}")
         if state[0] == "degraded":
             self.say("up with failed units: systemctl --failed")
-        found = self.line.state()
-        if found is None:
+        after = self.line.state()
+        if after is None:
             raise NotRebooted(f"rebooted, answered once and answers no more{self._stays_out()}")
-        return found
+        return after

@@ -68,9 +68,9 @@ def reboot(
 
         operations.reboot(name="Reboot", mode=Mode.ALLOWED, inputs=RebootInputs(), slurm=True)
     """
-    found = ask(Reasons, "what waits for a reboot")
-    why = reasons.reasons(found, kernel)
-    if found.unknown:
+    actual = ask(Reasons, "what waits for a reboot")
+    why = reasons.reasons(actual, kernel)
+    if actual.unknown:
         raise Refused(reasons.UNKNOWN)
     work = Reboot(
         node=host.name,
@@ -97,7 +97,7 @@ def reboot(
             record_pending_reboot(why)
         host.noop("a reboot is not allowed")
         return
-    if found.boot_id == own_boot_id():
+    if actual.boot_id == own_boot_id():
         raise Refused(
             f"{reasons.REQUIRED}{'; '.join(why)}; this is the machine that the deploy runs on:"
             " reboot it by hand, or run the deploy from another one"
@@ -106,7 +106,7 @@ def reboot(
     if len(before) > inputs.max_failures:
         raise Refused(f"not rebooted: {', '.join(before)} did not come back well (reboot.max_failures)")
     record(Change(what="reboot", why=reason) for reason in why)
-    yield FunctionCommand(_carry_out, (work, found), {})
+    yield FunctionCommand(_carry_out, (work, actual), {})
 
 
 def _is_drained(work: Reboot, mode: Mode, exchanges: bool) -> bool:
@@ -125,8 +125,8 @@ def _give_back(state: State, host: Host, work: Reboot) -> bool:
 
 def _rights() -> dict[str, Any]:
     """Whose rights the operation's commands have: sudo and its kin, as the inventory says."""
-    said: dict[str, Any] = dict(host.current_op_global_arguments or {})
-    return {key: value for key, value in said.items() if key in CONNECTOR_ARGUMENT_KEYS and key != "_timeout"}
+    arguments: dict[str, Any] = dict(host.current_op_global_arguments or {})
+    return {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS and key != "_timeout"}
 
 
 def own_boot_id() -> str | None:
@@ -176,8 +176,8 @@ class PyinfraLine:
         return bool(good), output.output
 
     def state(self) -> reasons.RebootState | None:
-        good, said = self.ask(complete(reasons.state_command()), 180)
-        lines = said.splitlines()
+        good, output = self.ask(complete(reasons.state_command()), 180)
+        lines = output.splitlines()
         if not good or not lines or lines[-1] != "rackproof-end":
             return None
         try:

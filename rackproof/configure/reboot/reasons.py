@@ -50,46 +50,46 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> RebootState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition(" ")
         if key not in KEYS:
             raise ValueError(f"not about a reboot: {line!r}")
-        found.setdefault(key, []).append(value.strip())
-    if len(found.get("boot", ())) != 1 or not found["boot"][0] or len(found.get("kernel", ())) != 1:
+        values.setdefault(key, []).append(value.strip())
+    if len(values.get("boot", ())) != 1 or not values["boot"][0] or len(values.get("kernel", ())) != 1:
         raise ValueError("no boot id or no kernel")
-    marks = [mark.removeprefix(REBOOT) for mark in found.get("mark", ()) if mark.startswith(REBOOT)]
-    replaced: tuple[str, ...] | None = () if "current" in found else None
-    if "replaced" in found:
-        replaced = tuple(found["replaced"][0].split()) or ("packages",)
+    marks = [mark.removeprefix(REBOOT) for mark in values.get("mark", ()) if mark.startswith(REBOOT)]
+    replaced: tuple[str, ...] | None = () if "current" in values else None
+    if "replaced" in values:
+        replaced = tuple(values["replaced"][0].split()) or ("packages",)
     return RebootState(
-        boot_id=found["boot"][0],
-        kernel=found["kernel"][0],
-        installed=tuple(found.get("installed", ())),
+        boot_id=values["boot"][0],
+        kernel=values["kernel"][0],
+        installed=tuple(values.get("installed", ())),
         marks=tuple(sorted(marks)),
-        required="required" in found,
-        packages=tuple(found.get("package", ())),
+        required="required" in values,
+        packages=tuple(values.get("package", ())),
         replaced=replaced,
-        unknown="unknown" in found,
+        unknown="unknown" in values,
     )
 
 
-def reasons(found: RebootState, kernel: str | None = None) -> tuple[str, ...]:
+def reasons(actual: RebootState, kernel: str | None = None) -> tuple[str, ...]:
     """Every reason in a few words, the kit's own first; empty when nothing waits for a reboot.
 
     ``kernel``: release that shall run, with ``*`` for anything. One that is not installed is no reason: a reboot would
     not bring it.
     """
-    said = list(found.marks)
-    if kernel and not fnmatchcase(found.kernel, kernel):
-        newer = [release for release in found.installed if fnmatchcase(release, kernel)]
+    texts = list(actual.marks)
+    if kernel and not fnmatchcase(actual.kernel, kernel):
+        newer = [release for release in actual.installed if fnmatchcase(release, kernel)]
         if newer:
-            said.append(f"kernel {newer[-1]} is installed, {found.kernel} runs")
-    if found.required or found.packages:
-        said.append("the distribution asks for it" + _listed(found.packages))
-    elif found.replaced:
-        said.append("replaced since the boot" + _listed(found.replaced))
-    return tuple(dict.fromkeys(said))
+            texts.append(f"kernel {newer[-1]} is installed, {actual.kernel} runs")
+    if actual.required or actual.packages:
+        texts.append("the distribution asks for it" + _listed(actual.packages))
+    elif actual.replaced:
+        texts.append("replaced since the boot" + _listed(actual.replaced))
+    return tuple(dict.fromkeys(texts))
 
 
 def _listed(names: Sequence[str]) -> str:

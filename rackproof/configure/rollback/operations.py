@@ -32,7 +32,7 @@ def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None
 
     Raises Refused when no node has kept the one that is named.
     """
-    runs = sorted({each.run for found in kept.values() for each in found or ()})
+    runs = sorted({kept_run.run for node_runs in kept.values() for kept_run in node_runs or ()})
     if run is None:
         return runs[-1] if runs else None
     if run not in runs:
@@ -57,9 +57,9 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
         raise Refused(reason)
     nodes = sorted(state.inventory.get_active_hosts(), key=lambda node: str(node.name))
     kept = {node.name: ask_node(node, "kept runs", _kept) for node in nodes}
-    mine = required(kept.get(host.name), "what the node has kept")
+    kept_here = required(kept.get(host.name), "what the node has kept")
     target = target_of(run, kept)
-    selected = plans.chosen(mine, target) if target else ()
+    selected = plans.chosen(kept_here, target) if target else ()
     if not selected:
         host.noop("nothing was changed here" if target else "no run has been kept")
         return
@@ -74,7 +74,7 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
     host.log(f"undoing {', '.join(run.run for run in reversed(selected))}", logger.info)
     record(plan.changes(_differences(plan, states) if state.config.DIFF else {}))
     journal = journal_here()
-    yield StringCommand(restore_script(plan, replace(journal, keep=max(journal.keep, len(mine) + 1))))
+    yield StringCommand(restore_script(plan, replace(journal, keep=max(journal.keep, len(kept_here) + 1))))
 
 
 def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:
@@ -86,7 +86,7 @@ def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> di
     differences = {}
     for entry, data in plans.differences_paths(plan):
         now, old = states.get(entry.path), states.get(data)
-        before, after = (((found.text if found else None) or "").splitlines() for found in (now, old))
+        before, after = (((file_state.text if file_state else None) or "").splitlines() for file_state in (now, old))
         lines = difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)
         differences[entry.path] = list(lines)
     return differences

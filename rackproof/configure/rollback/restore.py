@@ -82,10 +82,14 @@ def parse_kept(lines: Sequence[str]) -> tuple[KeptRun, ...]:
         else:
             raise ValueError(f"not a line of a journal: {line!r}")
     runs = []
-    for name, found in parts.items():
+    for name, entries_by_part in parts.items():
         order, _, run = name.rpartition("/")[2].partition(".")
-        runs.append(KeptRun(int(order), run, tuple(entry for number in sorted(found) for entry in found[number])))
-    return tuple(sorted(runs, key=lambda each: each.order))
+        runs.append(
+            KeptRun(
+                int(order), run, tuple(entry for number in sorted(entries_by_part) for entry in entries_by_part[number])
+            )
+        )
+    return tuple(sorted(runs, key=lambda run: run.order))
 
 
 def chosen(runs: Iterable[KeptRun], target: str) -> tuple[KeptRun, ...]:
@@ -206,27 +210,27 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
 def _settled(entries: Iterable[Entry]) -> list[Entry]:
     """With what the scripts have left in the place of what nobody could know before; where a script was cut off
     nobody knows it still."""
-    found: list[Entry] = []
+    remaining: list[Entry] = []
     open_: dict[str, int] = {}
     for entry in entries:
         if entry.kind == "wrote":
             if (index := open_.pop(entry.path, None)) is not None:
-                found[index] = replace(found[index], after=entry.after)
+                remaining[index] = replace(remaining[index], after=entry.after)
             continue
         if entry.kind == "file":
             open_.pop(entry.path, None)
             if entry.after == LATER:
-                open_[entry.path] = len(found)
-        found.append(entry)
-    return found
+                open_[entry.path] = len(remaining)
+        remaining.append(entry)
+    return remaining
 
 
 def _by_path(entries: Iterable[Entry], kind: str) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+    by_path: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind == kind:
-            found.setdefault(entry.path, []).append(entry)
-    return found
+            by_path.setdefault(entry.path, []).append(entry)
+    return by_path
 
 
 def _digest(now: FileState | None) -> str:

@@ -65,8 +65,10 @@ def take_node() -> str | None:
 
     To be called while a run is carried out, before anything is asked that the run relies on.
     """
-    said: dict[str, Any] = dict(host.current_op_global_arguments or {})
-    arguments = {key: said[key] for key in CONNECTOR_ARGUMENT_KEYS if said.get(key) is not None}
+    operation_arguments: dict[str, Any] = dict(host.current_op_global_arguments or {})
+    arguments = {
+        key: operation_arguments[key] for key in CONNECTOR_ARGUMENT_KEYS if operation_arguments.get(key) is not None
+    }
     arguments["_timeout"] = TAKE_TIMEOUT_S
     data = getattr(host, "data", None) or {}
     script = take_script(_holder(), take_over_of(data.get(TAKE_OVER)))

@@ -35,7 +35,7 @@ def test_our_own_file_system_is_left_alone_also_while_it_is_mounted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "found"),
+    ("state", "contents"),
     [
         (DriveState(("/dev/nvme0n1",), kind="disk", type="ext4", label="data"), "ext4 'data'"),
         (
@@ -48,10 +48,10 @@ def test_our_own_file_system_is_left_alone_also_while_it_is_mounted() -> None:
         (DriveState(("/dev/nvme0n1",), kind="disk", zero=False), "data without a known signature"),
     ],
 )
-def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, found: str) -> None:
+def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, contents: str) -> None:
     with pytest.raises(ForeignDrive, match="nothing was done") as caught:
         needs_mkfs(DRIVE, state)
-    assert f"actual {found};" in str(caught.value)
+    assert f"actual {contents};" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -309,16 +309,16 @@ def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_a_connection_without_a_word_is_given_up(files: list[Path], together: bool) -> None:
     quiet = rack({"ask_ahead": together})
-    said: list[int] = []
+    answers: list[int] = []
     with socket.socket() as wire:
-        transport = SimpleNamespace(set_keepalive=said.append, sock=wire, is_active=lambda: True)
+        transport = SimpleNamespace(set_keepalive=answers.append, sock=wire, is_active=lambda: True)
         for node in quiet.nodes.values():
             node.client = SimpleNamespace(get_transport=lambda: transport)  # type: ignore[assignment]
         quiet.ask(files[0])
-        assert said == [fact_prefetch.KEEPALIVE_S] * len(quiet.nodes)
+        assert answers == [fact_prefetch.KEEPALIVE_S] * len(quiet.nodes)
         assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == fact_prefetch.LOSS_S * 1000
         quiet.state.inventory.get_host("gpu-01").connector.connect()  # type: ignore[union-attr]
-        assert len(said) == len(quiet.nodes) + 1
+        assert len(answers) == len(quiet.nodes) + 1
 
 
 @pytest.mark.parametrize("raises", [True, False])
@@ -361,8 +361,8 @@ def test_a_question_about_a_moment_is_always_asked_then(known: Rack, files: list
     assert host is not None
     clock = fact_prefetch.Timely(f"date +%s%N; echo {fact_prefetch.END}")
     with ctx_state.use(known.state), ctx_host.use(host):
-        said = [host.run_shell_command(clock)[1].stdout_lines[0] for _ in range(2)]
-    assert said[0] != said[1]
+        answers = [host.run_shell_command(clock)[1].stdout_lines[0] for _ in range(2)]
+    assert answers[0] != answers[1]
     assert known.trips() == 3
     assert known.ask(files[1]) == ("b",)
     assert known.trips() == 3  # no answer is older for it

@@ -20,12 +20,12 @@ def test_every_input_says_what_it_is_and_has_a_default(key: str) -> None:
     model = MODELS[key]
     assert issubclass(model, Inputs)
     model()  # an inventory need not say anything
-    for each in described(key):
-        assert each.text, f"{each.key} has no text"
+    for described_input in described(key):
+        assert described_input.text, f"{described_input.key} has no text"
 
 
 def test_types_are_said_without_the_machinery_behind_them() -> None:
-    types = {each.key: each.type for key in MODELS for each in described(key)}
+    types = {described_input.key: described_input.type for key in MODELS for described_input in described(key)}
     assert not [key for key, text in types.items() if "Annotated" in text or "Constraints" in text]
     assert types["gpu_stack.driver"] == "str | None"
     assert types["nic_stack.source"] == "'doca' | 'mlnx_ofed' | 'inbox' | None"
@@ -33,18 +33,18 @@ def test_types_are_said_without_the_machinery_behind_them() -> None:
 
 
 def test_what_stands_inside_lists_and_by_names_is_said_too() -> None:
-    found = {each.key: each for key in MODELS for each in described(key)}
-    assert found["nic_stack.ports.NAME.purpose"].type == "str | None"
-    assert found["nic_stack.bonds.NAME.mode"].default == "802.3ad"
-    assert found["node.users[].name"].default == "required"
-    assert found["containers.packages[].sha256"].text
+    by_key = {described_input.key: described_input for key in MODELS for described_input in described(key)}
+    assert by_key["nic_stack.ports.NAME.purpose"].type == "str | None"
+    assert by_key["nic_stack.bonds.NAME.mode"].default == "802.3ad"
+    assert by_key["node.users[].name"].default == "required"
+    assert by_key["containers.packages[].sha256"].text
 
 
 def test_settings_of_a_node_are_described() -> None:
-    found = {each.key: each for each in plain_inputs() if each.text}
-    assert {"data_drive", "fabric_addresses", "architecture"} <= set(found)
-    assert found["nfs_threads"].default == "16"
-    assert found["time_upstreams"].type == "tuple[str, ...]"
+    by_key = {plain_input.key: plain_input for plain_input in plain_inputs() if plain_input.text}
+    assert {"data_drive", "fabric_addresses", "architecture"} <= set(by_key)
+    assert by_key["nfs_threads"].default == "16"
+    assert by_key["time_upstreams"].type == "tuple[str, ...]"
     assert misspelled(["time_upstream", "nfs_thread"]) == {
         "time_upstream": "time_upstreams", "nfs_thread": "nfs_threads",
     }  # fmt: skip
@@ -59,9 +59,9 @@ def test_every_model_with_a_key_is_listed() -> None:
 
 
 def _subclasses(model: type[Inputs]) -> Iterator[type[Inputs]]:
-    for each in model.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+    for subclass in model.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def test_a_misspelled_key_is_noticed_and_a_sites_own_is_not() -> None:
@@ -73,8 +73,8 @@ def test_the_command_says_it_all() -> None:
     assert done.exit_code == 0, done.output
     assert "reboot.allowed: bool = False" in done.output
     assert "reboot.serial: int = 1" in done.output
-    found = json.loads(CliRunner().invoke(cli, ["inputs", "--json"]).output)
-    assert {each["key"].partition(".")[0] for each in found} >= set(MODELS)
+    listed = json.loads(CliRunner().invoke(cli, ["inputs", "--json"]).output)
+    assert {listed_input["key"].partition(".")[0] for listed_input in listed} >= set(MODELS)
     done = CliRunner().invoke(cli, ["inputs", "gpu_stak"])
     assert done.exit_code != 0
     assert "did you mean 'gpu_stack'" in done.output

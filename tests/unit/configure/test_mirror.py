@@ -39,18 +39,18 @@ def listed(folder: Path, machines: bool = True) -> tuple[MirrorItem, ...]:
     """``machines``: with what the written nodes say about their hardware."""
     rack, architecture = written(folder)
     recorded, known = recorded_rack(folder)
-    found = mirror.items_of_rack(
+    items_found = mirror.items_of_rack(
         rack,
         lambda _: architecture,
         lambda node: versions_of(node, rack.source),
         lambda node: machine_like(node, recorded, known) if machines else None,
     )
-    return merged(found)
+    return merged(items_found)
 
 
-def items(rack: Rack, architecture: Architecture, **said: object) -> list[MirrorItem]:
+def items(rack: Rack, architecture: Architecture, **inputs: object) -> list[MirrorItem]:
     """Of its first node, which says something else."""
-    node = replace(rack.nodes[0], data={**rack.nodes[0].data, **said})
+    node = replace(rack.nodes[0], data={**rack.nodes[0].data, **inputs})
     return list(mirror.items_of(architecture, node, None, replace(rack, nodes=(node, *rack.nodes[1:]))))
 
 
@@ -70,15 +70,15 @@ def planned_packages(text: str, kernel: str) -> Iterator[str]:
                 yield plain
 
 
-def is_listed(planned: str, found: tuple[MirrorItem, ...]) -> bool:
-    for each in found:
-        if each.kind != "package":
+def is_listed(planned: str, items_listed: tuple[MirrorItem, ...]) -> bool:
+    for item in items_listed:
+        if item.kind != "package":
             continue
-        version = each.version.rpartition(":")[2]
-        spelled = {f"{each.name}{sign}{one}" for sign in "-=" for one in (version, each.version)}
-        if each.version and ":" in each.version:  # dnf has the epoch in front of the version
-            spelled.add(f"{each.name}-{each.version}")
-        if planned in {each.name, *spelled}:
+        version = item.version.rpartition(":")[2]
+        spelled = {f"{item.name}{sign}{one}" for sign in "-=" for one in (version, item.version)}
+        if item.version and ":" in item.version:  # dnf has the epoch in front of the version
+            spelled.add(f"{item.name}-{item.version}")
+        if planned in {item.name, *spelled}:
             return True
     return False
 
@@ -91,7 +91,7 @@ def urls(text: str) -> set[str]:
 def test_every_url_of_a_plan_is_listed(folder: Path) -> None:
     """The golden plans have every command to the letter, files that carry URLs among them."""
     planned = urls("".join(path.read_text(encoding="utf-8") for path in (folder / "golden").glob("*.txt")))
-    known = {each.url.rstrip("/") for each in listed(folder)}
+    known = {item.url.rstrip("/") for item in listed(folder)}
     missing = {url for url in planned if url not in known and not url.startswith(LOCAL)}
     assert missing == set()
 
@@ -110,9 +110,9 @@ def test_every_package_of_a_plan_is_listed(folder: Path) -> None:
         for name in planned_packages(path.read_text(encoding="utf-8"), kernel)
     }
     assert len(planned) >= 15
-    found = listed(folder)
+    mirrored = listed(folder)
     release = kernel.removesuffix(".x86_64")
-    assert {name for name in planned if not is_listed(name.replace(kernel, release), found)} == set()
+    assert {name for name in planned if not is_listed(name.replace(kernel, release), mirrored)} == set()
 
 
 def test_installations_are_found_in_every_spelling() -> None:
@@ -133,18 +133,22 @@ $ out=$(apt_get install -- "$@" 2>&1) || { printf "%s" "$out" >&2; }
 
 @pytest.mark.parametrize("folder", RACKS, ids=lambda path: path.name)
 def test_what_depends_on_hardware_is_said(folder: Path) -> None:
-    without = {each.name: each for each in listed(folder, machines=False) if each.kind == "unlisted"}
+    without = {item.name: item for item in listed(folder, machines=False) if item.kind == "unlisted"}
     assert any("follow from PCI devices" in name for name in without)
     assert any(name.startswith("what these packages depend on") for name in without)
     drivers = [] if folder.name != "a100-rocky9-scale" else ["nic_stack"]  # they come with its image
-    assert [each.needed_by for each in listed(folder) if each.kind == "unlisted"] == [*drivers, "packages"]
+    assert [item.needed_by for item in listed(folder) if item.kind == "unlisted"] == [*drivers, "packages"]
 
 
 def test_packages_of_the_running_kernel_without_a_machine() -> None:
-    said = [each.name for each in listed(PLANS / "a100-rocky9-scale", machines=False) if each.kind == "unlisted"]
-    assert "kernel-devel-$(uname -r): of the kernel that runs" in said
-    assert any(name.startswith("the operating system: packages are named as Debian's family") for name in said)
-    names = {(each.name, each.platform) for each in listed(PLANS / "a100-rocky9-scale", machines=False)}
+    unlisted_names = [
+        item.name for item in listed(PLANS / "a100-rocky9-scale", machines=False) if item.kind == "unlisted"
+    ]
+    assert "kernel-devel-$(uname -r): of the kernel that runs" in unlisted_names
+    assert any(
+        name.startswith("the operating system: packages are named as Debian's family") for name in unlisted_names
+    )
+    names = {(item.name, item.platform) for item in listed(PLANS / "a100-rocky9-scale", machines=False)}
     assert {("openssh-client", "debian"), ("openssh-clients", "rhel"), ("podman", "rhel")} <= names
 
 
@@ -154,9 +158,9 @@ def test_gpus_that_are_not_there_are_said_with_the_reason() -> None:
     _, machines = recorded_rack(folder)
     bare = replace(machines["gpu-01"], pci=())
     (item,) = [
-        each
-        for each in mirror.items_of(architecture, rack.nodes[0], None, rack, bare)
-        if each.kind == "unlisted" and each.needed_by == "gpu_stack"
+        item
+        for item in mirror.items_of(architecture, rack.nodes[0], None, rack, bare)
+        if item.kind == "unlisted" and item.needed_by == "gpu_stack"
     ]
     assert "no GPU of NVIDIA on the PCI bus" in item.name
 
@@ -170,8 +174,8 @@ def test_the_command_takes_a_written_rack_and_says_what_it_left_out() -> None:
     document: dict[str, Any] = json.loads(
         CliRunner().invoke(command, ["list", f"@recording/{folder}", "--json"]).stdout
     )  # fmt: skip
-    assert [each["name"] for each in document["unlisted"]] == [mirror.DEPENDENCIES]
-    assert "docker.io" in {each["name"] for each in document["items"]}
+    assert [item["name"] for item in document["unlisted"]] == [mirror.DEPENDENCIES]
+    assert "docker.io" in {item["name"] for item in document["items"]}
 
 
 def test_plans_download_something() -> None:
@@ -181,7 +185,11 @@ def test_plans_download_something() -> None:
 
 
 def test_the_installer_that_a_storage_hands_out_is_listed_with_its_digest() -> None:
-    (item,) = [each for each in listed(PLANS / "hgx-h100-ubuntu2204-weka") if "its own servers" in each.needed_by]
+    (item,) = [
+        candidate
+        for candidate in listed(PLANS / "hgx-h100-ubuntu2204-weka")
+        if "its own servers" in candidate.needed_by
+    ]
     assert item.url.endswith(":14000/dist/v1/install")
     assert re.fullmatch("[0-9a-f]{64}", item.sha256)
 
@@ -196,14 +204,14 @@ def test_wheels_of_the_health_check_are_listed_where_it_is_installed() -> None:
     rack, architecture = written(PLANS / "dgx-b200-rocky94-ib")
     assert architecture.slurm is not None
 
-    def wheels(architecture: Architecture = architecture, **said: object) -> list[MirrorItem]:
-        return [each for each in items(rack, architecture, health_check=said) if each.kind == "wheel"]
+    def wheels(architecture: Architecture = architecture, **inputs: object) -> list[MirrorItem]:
+        return [item for item in items(rack, architecture, health_check=inputs) if item.kind == "wheel"]
 
-    once = {each.name: each for each in wheels()}
-    assert {file for each in pinned_wheels() for file, _ in each.wheels} == set(once)
-    assert all(re.fullmatch("[0-9a-f]{64}", each.sha256) for each in once.values())
-    assert {each.url for each in wheels(index_url="https://index.example/simple")} == {"https://index.example/simple"}
-    assert {each.repository for each in wheels(wheelhouse="/mnt/wheels")} == {"/mnt/wheels"}
+    once = {wheel.name: wheel for wheel in wheels()}
+    assert {file for requirement in pinned_wheels() for file, _ in requirement.wheels} == set(once)
+    assert all(re.fullmatch("[0-9a-f]{64}", wheel.sha256) for wheel in once.values())
+    assert {wheel.url for wheel in wheels(index_url="https://index.example/simple")} == {"https://index.example/simple"}
+    assert {wheel.repository for wheel in wheels(wheelhouse="/mnt/wheels")} == {"/mnt/wheels"}
     assert wheels(install=False) == []
     assert wheels(architecture.model_copy(update={"slurm": None})) == []
 
@@ -211,10 +219,10 @@ def test_wheels_of_the_health_check_are_listed_where_it_is_installed() -> None:
 def test_firmware_images_keys_and_repositories_of_the_inputs() -> None:
     rack, architecture = written(PLANS / "hgx-h200-ubuntu2404-roce")
     images = {"MT_0000000838": {"version": "28.43.1014", "url": "https://fw.example/a.bin", "sha256": "a" * 64}}
-    found = items(
+    mirrored = items(
         rack, architecture, nic_stack={"firmware_images": images}, containers={"image": "registry.example/check:1"}
     )
-    named = {(each.kind, each.url or each.name): each.sha256 for each in found}
+    named = {(item.kind, item.url or item.name): item.sha256 for item in mirrored}
     assert named["file", "https://fw.example/a.bin"] == "a" * 64
     assert ("image", "registry.example/check:1") in named
 

@@ -41,7 +41,7 @@ def test_unit_names_are_systemds(path: str, unit: str) -> None:
 
 
 def mount(name: str) -> DesiredMount:
-    return next(each for each in site().client_mounts() if each.name == name)
+    return next(mount for mount in site().client_mounts() if mount.name == name)
 
 
 def test_nfs_over_tcp_adds_what_the_architecture_left_out_and_repeats_nothing() -> None:
@@ -116,7 +116,7 @@ def test_missing_and_differing_mounts_are_made_at_once() -> None:
         local.where: Mount("/dev/nvme0n1", local.where, "ext4", ("rw", "noatime")),
     }
     plan = plan_mounts([nfs, ceph, local], Table(actual))
-    assert [each.name for each, _ in plan.changes] == ["nfs-tcp", "cephfs"]
+    assert [mount.name for mount, _ in plan.changes] == ["nfs-tcp", "cephfs"]
     script = apply_script(plan)
     assert "systemctl restart -- 'mnt-nfs\\x2dtcp.mount' mnt-cephfs.mount || failed=1" in script
     assert "daemon-reload" not in script

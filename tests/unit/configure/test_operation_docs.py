@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 CONFIGURE = Path(__file__).parents[3] / "rackproof" / "configure"
-PACKAGES = ("containers", "gpu", "nic", "node", "slurm", "storage", "versions")
+PACKAGES = (
+    *(".", "containers", "driver_swap", "gpu", "health_check", "nic", "node", "preflight", "reboot", "rollback"),
+    *("slurm", "storage", "versions"),
+)
 
 
 def operations(package: str) -> list[ast.FunctionDef]:
@@ -34,5 +37,5 @@ def test_every_argument_is_described_and_an_example_calls_the_operation(package:
             assert isinstance(statement, ast.Expr)
             call = statement.value
             assert isinstance(call, ast.Call)
-            assert ast.unparse(call.func) == f"{package}.{operation.name}"
+            assert ast.unparse(call.func) in (f"{package}.{operation.name}", f"operations.{operation.name}")
             assert {keyword.arg for keyword in call.keywords} <= {"name", *arguments}

@@ -42,8 +42,8 @@ def test_what_a_repository_has_is_installed(apt: RealApt) -> None:
 @needs_apt
 def test_all_packages_that_no_repository_has_are_named(apt: RealApt) -> None:
     apt.publish("perftest", "1.0-1", "Recommends: ghost\n")
-    said = install(apt, "fio", "slurmd", "ghost")
-    assert said.startswith(f"in none of the repositories of this node: ghost slurmd; {MIRROR} (on Debian contrib,")
+    output = install(apt, "fio", "slurmd", "ghost")
+    assert output.startswith(f"in none of the repositories of this node: ghost slurmd; {MIRROR} (on Debian contrib,")
     assert apt.installed() == {}
 
 
@@ -56,27 +56,27 @@ def test_what_a_package_stands_on_and_the_mirror_lacks_is_named(apt: RealApt) ->
 @needs_apt
 def test_a_file_that_the_index_names_and_the_mirror_lost(apt: RealApt) -> None:
     (apt.root / "repo/fio_3.39-1_all.deb").unlink()
-    said = install(apt, "fio")
-    assert said.startswith("a repository cannot be read: ")
-    assert "fio_3.39-1_all.deb" in said
-    assert said.endswith("does this node reach it, and has it all that its index names?")
+    output = install(apt, "fio")
+    assert output.startswith("a repository cannot be read: ")
+    assert "fio_3.39-1_all.deb" in output
+    assert output.endswith("does this node reach it, and has it all that its index names?")
 
 
 @needs_apt
 def test_a_repository_that_does_not_answer_is_named_beside_what_is_missing(apt: RealApt) -> None:
     (apt.root / "etc/apt/sources.list").write_text("deb [trusted=yes] http://127.0.0.1:9/debian ./\n")
-    said = install(apt, "fio")
-    assert said.startswith("in none of the repositories of this node: fio (")
-    assert "http://127.0.0.1:9/debian" in said
+    output = install(apt, "fio")
+    assert output.startswith("in none of the repositories of this node: fio (")
+    assert "http://127.0.0.1:9/debian" in output
 
 
 @needs_apt
 def test_a_repository_that_is_not_signed_with_a_known_key(apt: RealApt) -> None:
     (apt.root / "etc/apt/sources.list").write_text(f"deb file:{apt.root}/repo ./\n")
-    said = install(apt, "fio")
-    assert "a repository is not signed with a key that this node trusts: " in said
-    assert f"file:{apt.root}/repo" in said
-    assert "compare the new key's fingerprint" in said
+    output = install(apt, "fio")
+    assert "a repository is not signed with a key that this node trusts: " in output
+    assert f"file:{apt.root}/repo" in output
+    assert "compare the new key's fingerprint" in output
 
 
 @needs_apt
@@ -84,9 +84,9 @@ def test_somebody_elses_broken_repository_explains_no_other_failure(apt: RealApt
     sources = apt.root / "etc/apt/sources.list"
     sources.write_text(f"{sources.read_text()}deb [trusted=yes] http://127.0.0.1:9/debian ./\n")
     apt.publish("slurmd", "24.11-1", postinst="exit 1")
-    said = install(apt, "slurmd")
-    assert "repositor" not in said
-    assert "dpkg" in said
+    output = install(apt, "slurmd")
+    assert "repositor" not in output
+    assert "dpkg" in output
 
 
 @needs_apt
@@ -105,7 +105,7 @@ def dnf(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             "No match for argument: munge\nNo match for argument: slurm\nError: Unable to find a match: munge slurm",
@@ -134,5 +134,5 @@ def dnf(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_words_of_dnf(tmp_path: Path, words: str, said: str) -> None:
-    assert refusal(dnf(tmp_path, words)).strip() == said
+def test_words_of_dnf(tmp_path: Path, words: str, message: str) -> None:
+    assert refusal(dnf(tmp_path, words)).strip() == message

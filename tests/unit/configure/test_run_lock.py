@@ -69,9 +69,9 @@ def test_a_second_run_is_refused_while_the_first_is_connected(sshd: Path, lock: 
     assert held(lock) is None
     with connection(sshd, FIRST, lock) as status:
         assert status == 0
-        found = held(lock)
-        assert found is not None
-        assert (found.run, found.who, found.host) == (FIRST.run, "alice", "control01")
+        holder = held(lock)
+        assert holder is not None
+        assert (holder.run, holder.who, holder.host) == (FIRST.run, "alice", "control01")
         before = lock.read_text()
         done = take(sshd, SECOND, lock, shell=shell)
         assert done.returncode == 1

@@ -21,7 +21,7 @@ def complaint(model: type[Inputs], value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("key", "model", "value", "said"),
+    ("key", "model", "value", "message"),
     [
         ("gpu_stack", GpuStack, {"repositry": {}}, "gpu_stack.repositry: no such input; did you mean 'repository'?"),
         ("gpu_stack", GpuStack, {"imex": {"nods": []}}, "gpu_stack.imex.nods: no such input; did you mean 'nodes'?"),
@@ -33,10 +33,10 @@ def complaint(model: type[Inputs], value: Any) -> str:
         ("nic_stack", NicStack, {"ring_rx": "many"}, "actual 'many'"),
     ],
 )
-def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: Any, said: str) -> None:
+def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: Any, message: str) -> None:
     text = complaint(model, value)
     assert text.startswith(f"gpu-01: {key}")
-    assert said in text
+    assert message in text
     assert "\n" not in text
 
 

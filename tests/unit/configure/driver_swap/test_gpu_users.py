@@ -37,10 +37,10 @@ def device(tmp_path: Path) -> Path:
 
 
 def test_a_program_with_a_device_open_is_found_without_a_driver(tmp_path: Path, device: Path) -> None:
-    mine = f" ({os.getpid()})"
-    assert not [name for name in ask(tmp_path).programs if name.endswith(mine)]
+    own_pid = f" ({os.getpid()})"
+    assert not [name for name in ask(tmp_path).programs if name.endswith(own_pid)]
     with device.open():
-        assert [name for name in ask(tmp_path).programs if name.endswith(mine)]
+        assert [name for name in ask(tmp_path).programs if name.endswith(own_pid)]
 
 
 def test_the_drivers_own_services_are_no_programs(tmp_path: Path, device: Path) -> None:
@@ -49,33 +49,33 @@ def test_the_drivers_own_services_are_no_programs(tmp_path: Path, device: Path) 
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found = ask(tmp_path)
+        use = ask(tmp_path)
         process.kill()
-    assert not [name for name in found.programs if name.endswith(f" ({process.pid})")]
+    assert not [name for name in use.programs if name.endswith(f" ({process.pid})")]
 
 
 def test_steps_are_found_where_no_controller_answers(tmp_path: Path) -> None:
     code = "import time; open('/proc/self/comm', 'w').write('slurmstepd'); print('ready', flush=True); time.sleep(600)"
-    found = {}
+    limits = {}
     for title in ("slurmstepd: [4711.extern]", "slurmstepd infinity"):
         with subprocess.Popen([title, "-c", code], executable=sys.executable, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            found[title] = ask(tmp_path, squeue="exit 1").jobs
+            limits[title] = ask(tmp_path, squeue="exit 1").jobs
             process.kill()
-    assert found == {"slurmstepd: [4711.extern]": ("4711",), "slurmstepd infinity": ()}
+    assert limits == {"slurmstepd: [4711.extern]": ("4711",), "slurmstepd infinity": ()}
 
 
 def test_the_controller_knows_jobs_without_a_step_here(tmp_path: Path) -> None:
-    found = ask(tmp_path, squeue="echo 12; echo 13_4", scontrol=f"echo '{SHOWN}'")
-    assert found.jobs == ("12", "13_4")
-    assert found.jobs_known
-    assert found.node == IDLE
+    use = ask(tmp_path, squeue="echo 12; echo 13_4", scontrol=f"echo '{SHOWN}'")
+    assert use.jobs == ("12", "13_4")
+    assert use.jobs_known
+    assert use.node == IDLE
 
 
 def test_a_node_that_nobody_knows(tmp_path: Path) -> None:
-    found = ask(tmp_path, squeue="exit 1", scontrol="echo 'Node gpu-01 not found'; exit 1")
-    assert (found.jobs, found.jobs_known, found.node) == ((), True, None)
+    use = ask(tmp_path, squeue="exit 1", scontrol="echo 'Node gpu-01 not found'; exit 1")
+    assert (use.jobs, use.jobs_known, use.node) == ((), True, None)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_anything_else_is_no_answer(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "drains", "said"),
+    ("use", "drains", "message"),
     [
         (Use(), True, None),
         (Use(node=IDLE), True, None),
@@ -108,11 +108,11 @@ def test_anything_else_is_no_answer(lines: list[str]) -> None:
         (Use(jobs_known=False), True, "slurmd runs, and Slurm's controller does not answer"),
     ],
 )
-def test_what_speaks_against_an_exchange(use: Use, drains: bool, said: str | None) -> None:
-    found = obstacle(use, DUE, drains)
-    assert (found is None) is (said is None)
-    if found is not None and said is not None:
-        what, way_out = found
-        assert said in what
+def test_what_speaks_against_an_exchange(use: Use, drains: bool, message: str | None) -> None:
+    problem = obstacle(use, DUE, drains)
+    assert (problem is None) is (message is None)
+    if problem is not None and message is not None:
+        what, way_out = problem
+        assert message in what
         assert "while nvidia-utils-580 580.95.05-1 becomes 580.126.20-1, actual" in what
         assert way_out.startswith("drain the node (scontrol update NodeName=")

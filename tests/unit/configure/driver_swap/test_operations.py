@@ -45,10 +45,10 @@ class Changing(StubHost):
         return self.uses.pop(0) if len(self.uses) > 1 else self.uses[0]
 
 
-def out(host: Changing, found: tuple[str, ...] | None = DUE, accepted: bool = False) -> list[str]:
+def out(host: Changing, swaps: tuple[str, ...] | None = DUE, accepted: bool = False) -> list[str]:
     with (
         patch.object(operations, "machine_here", cases.machine),
-        patch.object(operations, "pending_swaps_here", lambda site, machine: found),
+        patch.object(operations, "pending_swaps_here", lambda site, machine: swaps),
     ):
         return run(operations.out_of_slurm, host, site=site(), accepted=accepted)
 
@@ -117,9 +117,9 @@ def test_jobs_on_a_node_that_cannot_be_drained_stop_it(use: Use) -> None:
     assert out(Changing(use), accepted=True) == []
 
 
-@pytest.mark.parametrize("found", [None, DUE])
-def test_a_node_that_cannot_be_read_is_not_touched(found: tuple[str, ...] | None) -> None:
-    (refused,) = out(Changing(None), found)
+@pytest.mark.parametrize("swaps", [None, DUE])
+def test_a_node_that_cannot_be_read_is_not_touched(swaps: tuple[str, ...] | None) -> None:
+    (refused,) = out(Changing(None), swaps)
     assert "could not be read, so nothing was changed" in refused
 
 
@@ -176,8 +176,8 @@ def asked(
 
 
 def packages(**changes: tuple[str, ...]) -> dict[type, Any]:
-    found = {**THERE, **{name.replace("_", "-"): versions for name, versions in changes.items()}}
-    return {PackageStates: PackageState(found, frozenset(), (), {})}
+    installed = {**THERE, **{name.replace("_", "-"): versions for name, versions in changes.items()}}
+    return {PackageStates: PackageState(installed, frozenset(), (), {})}
 
 
 def test_a_set_that_is_there_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,17 +186,17 @@ def test_a_set_that_is_there_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_packages_of_driver_and_network_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = asked(monkeypatch, packages(nvidia_utils_580=("580.95.05-1",), doca_ofed=()))
-    assert found == (
+    swaps, _ = asked(monkeypatch, packages(nvidia_utils_580=("580.95.05-1",), doca_ofed=()))
+    assert swaps == (
         "doca-ofed (not installed) becomes 3.2.1-1",
         "nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",
     )
 
 
 def test_without_a_set_the_inventorys_driver_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, host = asked(monkeypatch, {}, locked=False)
-    assert found is not None
-    assert "nvidia-fabricmanager (not installed) becomes 580.126.20-*" in found
+    swaps, host = asked(monkeypatch, {}, locked=False)
+    assert swaps is not None
+    assert "nvidia-fabricmanager (not installed) becomes 580.126.20-*" in swaps
     (names,) = [given["packages_wanted"] for fact, given in host.asked if fact is GpuFacts]
     there = replace(EMPTY, packages=dict.fromkeys(names, "580.126.20-1"))
     assert asked(monkeypatch, {GpuFacts: there}, locked=False)[0] == ()
@@ -224,8 +224,8 @@ def test_what_is_not_answered_is_not_nothing(monkeypatch: pytest.MonkeyPatch, fa
 
 
 def test_nodes_without_real_gpus_are_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, host = asked(monkeypatch, packages(nvidia_utils_580=()), simulated_gpus=True)
-    assert (found, host.asked) == ((), [])
+    swaps, host = asked(monkeypatch, packages(nvidia_utils_580=()), simulated_gpus=True)
+    assert (swaps, host.asked) == ((), [])
 
 
 def test_the_question_is_a_question_of_the_moment() -> None:

@@ -81,7 +81,7 @@ wheels = [
 
 
 def test_the_lock_file_is_followed_with_its_markers() -> None:
-    assert [each.line for each in requirements.pinned(LOCK, without=("pyinfra",))] == [
+    assert [requirement.line for requirement in requirements.pinned(LOCK, without=("pyinfra",))] == [
         "a==1 ; (x < '2') --hash=sha256:1",
         "a==2 --hash=sha256:2",
         "b==1 ; (x < '2') --hash=sha256:4",
@@ -194,10 +194,10 @@ esac
 def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
     ended = install(tmp_path, a_python(tmp_path))
     assert ended.returncode == 0, ended.stderr
-    found = subprocess.run(
+    result = subprocess.run(
         ["dash", "-c", kit.state_command(str(tmp_path / "kit"))], capture_output=True, text=True, timeout=10
     )
-    assert len(found.stdout.strip()) == 64
+    assert len(result.stdout.strip()) == 64
     (listed,) = (tmp_path / "kit").glob("venv-*/requirements.txt")
     assert listed.read_text() == f"{PINNED}\n"
 
@@ -228,9 +228,9 @@ def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) ->
     text = kit.rack_file(Rack("x", nodes), "architecture.yaml")
     assert "hunter2" not in text
     (tmp_path / "rack.yaml").write_text(text)
-    found, named = read_rack(tmp_path / "rack.yaml")
+    rack, named = read_rack(tmp_path / "rack.yaml")
     assert named == "architecture.yaml"
-    assert own_node(found, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
+    assert own_node(rack, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
 
 
 def test_a_node_knows_which_ports_the_inventory_means_and_not_how_they_are_set_up() -> None:
@@ -263,10 +263,10 @@ def test_a_node_computes_the_servers_of_the_rack_and_knows_no_more_of_its_contai
     text = kit.rack_file(whole, "architecture.yaml")
     assert "hunter2" not in text
     (tmp_path / "rack.yaml").write_text(text)
-    found, _ = read_rack(tmp_path / "rack.yaml")
-    assert found.storage_addresses((), "storage", True) == whole.storage_addresses((), "storage", True)
-    assert len(found.storage_addresses((), "storage", True)) == 2
-    assert own_node(found, "gpu-01").data["containers"] == {"user": "ada"}
+    rack, _ = read_rack(tmp_path / "rack.yaml")
+    assert rack.storage_addresses((), "storage", True) == whole.storage_addresses((), "storage", True)
+    assert len(rack.storage_addresses((), "storage", True)) == 2
+    assert own_node(rack, "gpu-01").data["containers"] == {"user": "ada"}
 
 
 def test_files_of_a_node_and_where_they_apply() -> None:

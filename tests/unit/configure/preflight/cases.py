@@ -19,8 +19,8 @@ NOW = 1785931200.0
 
 
 def architecture(name: str = "hgx-h200-ubuntu2404-roce", **system: Any) -> Architecture:
-    found = architectures.load(str(RACKS / name / "architecture.yaml")).model
-    return found.model_copy(update={"system": found.system.model_copy(update=system)}) if system else found
+    model = architectures.load(str(RACKS / name / "architecture.yaml")).model
+    return model.model_copy(update={"system": model.system.model_copy(update=system)}) if system else model
 
 
 def written(name: str = "hgx-h200-ubuntu2404-roce") -> Rack:
@@ -29,8 +29,8 @@ def written(name: str = "hgx-h200-ubuntu2404-roce") -> Rack:
 
 def machine(name: str = "hgx-h200-ubuntu2404-roce", **changes: Any) -> Machine:
     answer = read_written(RACKS / name).answers["gpu-01"].run("ls /sys/bus/pci/devices", 1.0)
-    found = parse_machine(answer.stdout.decode().splitlines()[:-1])
-    return replace(found, **changes)
+    machine = parse_machine(answer.stdout.decode().splitlines()[:-1])
+    return replace(machine, **changes)
 
 
 def without(pci: tuple[Pci, ...], address: str) -> tuple[Pci, ...]:
@@ -38,7 +38,10 @@ def without(pci: tuple[Pci, ...], address: str) -> tuple[Pci, ...]:
 
 
 def another(pci: tuple[Pci, ...], address: str, device: str) -> tuple[Pci, ...]:
-    return tuple(replace(each, device=device) if each.address == address else each for each in pci)
+    return tuple(
+        replace(device_entry, device=device) if device_entry.address == address else device_entry
+        for device_entry in pci
+    )
 
 
 def state(**changes: Any) -> NodeState:

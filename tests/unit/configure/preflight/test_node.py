@@ -97,15 +97,15 @@ MACHINES: list[tuple[str, Callable[[Machine], Machine], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("id_", "spoil", "said"), MACHINES, ids=[f"{m[0]}-{m[2]}" for m in MACHINES])
-def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], Machine], said: str) -> None:
-    found = of_machine(spoil(cases.machine()))
-    assert said in found[id_]
-    assert found[id_].endswith(f"[{id_}]")
+@pytest.mark.parametrize(("id_", "spoil", "message"), MACHINES, ids=[f"{m[0]}-{m[2]}" for m in MACHINES])
+def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], Machine], message: str) -> None:
+    problems = of_machine(spoil(cases.machine()))
+    assert message in problems[id_]
+    assert problems[id_].endswith(f"[{id_}]")
 
 
 @pytest.mark.parametrize(
-    ("promised", "actual", "efi", "said"),
+    ("promised", "actual", "efi", "message"),
     [
         (False, True, True, "expects it off, actual on"),
         (True, False, True, "expects it on, actual off"),
@@ -114,10 +114,10 @@ def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], 
         (False, None, True, "expects it off, actual unknown"),
     ],
 )
-def test_secure_boot_is_as_promised(promised: bool, actual: bool | None, efi: bool, said: str) -> None:
+def test_secure_boot_is_as_promised(promised: bool, actual: bool | None, efi: bool, message: str) -> None:
     machine = cases.machine(secure_boot=actual, efi=efi)
-    found = judged(checks.secure_boot_problems(machine, cases.architecture(secure_boot=promised)))
-    assert said in found["boot.secure_boot"]
+    problems = judged(checks.secure_boot_problems(machine, cases.architecture(secure_boot=promised)))
+    assert message in problems["boot.secure_boot"]
 
 
 STATES: list[tuple[str, dict[str, Any], str]] = [
@@ -137,11 +137,11 @@ STATES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("id_", "changes", "said"), STATES, ids=[f"{s[0]}-{s[2]}" for s in STATES])
-def test_a_node_in_a_state_that_is_none_to_begin_with(id_: str, changes: dict[str, Any], said: str) -> None:
-    found = of_state(**changes)
-    assert said in found[id_]
-    assert set(found) == {id_}
+@pytest.mark.parametrize(("id_", "changes", "message"), STATES, ids=[f"{s[0]}-{s[2]}" for s in STATES])
+def test_a_node_in_a_state_that_is_none_to_begin_with(id_: str, changes: dict[str, Any], message: str) -> None:
+    problems = of_state(**changes)
+    assert message in problems[id_]
+    assert set(problems) == {id_}
 
 
 def test_a_clock_of_another_day_is_not_compared() -> None:
@@ -162,10 +162,10 @@ MOUNTED = {"/mnt/home": Mount("10.0.0.9:/home", "/mnt/home", "nfs4", ("rw", "sof
 
 
 def test_a_mount_that_must_change_and_is_in_use_stops_the_node() -> None:
-    found = judged(
+    problems = judged(
         checks.mount_problems([NFS], cases.state(mounted=MOUNTED, users={"/mnt/home": ("812(python)", "813(python)")}))
     )
-    assert "and used by 812(python) 813(python); end what works in it" in found["mounts.busy"]
+    assert "and used by 812(python) 813(python); end what works in it" in problems["mounts.busy"]
 
 
 def test_an_idle_mount_is_made_anew_without_a_word() -> None:
@@ -189,7 +189,7 @@ PACKAGES = (LockedPackage("cuda-toolkit-13-0", "13.0.2-1", "cuda"), LockedPackag
 
 
 @pytest.mark.parametrize(
-    ("installed", "room", "said"),
+    ("installed", "room", "message"),
     [
         ({}, {"/usr": 6143, "/var": 9000, "/boot": 900}, "/usr: 6143 MiB free, 6144 wanted"),
         ({}, {"/usr": 9000, "/var": 9000, "/boot": 613}, "/boot: 613 MiB free, 614 wanted"),
@@ -198,14 +198,14 @@ PACKAGES = (LockedPackage("cuda-toolkit-13-0", "13.0.2-1", "cuda"), LockedPackag
     ],
 )
 def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
-    installed: dict[str, tuple[str, ...]], room: dict[str, int], said: str
+    installed: dict[str, tuple[str, ...]], room: dict[str, int], message: str
 ) -> None:
     state = PackageState(installed, frozenset(), (), room)
-    found = judged(checks.room_problems(PACKAGES, state, "debian", Policy(free_mib=6144)))
-    assert bool(found) is bool(said)
-    if said:
-        assert said in found["versions.room"]
-        assert "or lower versions.free_mib [versions.room]" in found["versions.room"]
+    problems = judged(checks.room_problems(PACKAGES, state, "debian", Policy(free_mib=6144)))
+    assert bool(problems) is bool(message)
+    if message:
+        assert message in problems["versions.room"]
+        assert "or lower versions.free_mib [versions.room]" in problems["versions.room"]
 
 
 def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed() -> None:
@@ -287,7 +287,7 @@ FRONT_LINK = Link("eno1", "a0:02", 1500, True, ("192.0.2.1/24",))
 
 
 @pytest.mark.parametrize(
-    ("port", "link", "said"),
+    ("port", "link", "messages"),
     [
         (FRONT, FRONT_LINK, {"nic.in_use": "front: eno1 is in use with 192.0.2.1/24: only a port without addresses"}),
         (FRONT, replace(FRONT_LINK, addresses=()), {}),
@@ -297,14 +297,14 @@ FRONT_LINK = Link("eno1", "a0:02", 1500, True, ("192.0.2.1/24",))
     ],
 )
 def test_ports_that_are_no_rails_are_looked_at_before_anything_is_changed(
-    port: DeclaredPort, link: Link, said: dict[str, str]
+    port: DeclaredPort, link: Link, messages: dict[str, str]
 ) -> None:
     """In the words that the operation on adapters would refuse with, in the middle of the deploy."""
     host = StubHost({claims.LinksAhead: (link,), claims.ForeignAhead: ()})
     with at(host):
-        found = judged(claims.of_ports((DeclaredPort(RAIL, False, None, False), port), cases.machine(), {}))
-    assert list(found) == list(said)
-    assert all(found[id_].startswith(text) for id_, text in said.items())
+        problems = judged(claims.of_ports((DeclaredPort(RAIL, False, None, False), port), cases.machine(), {}))
+    assert list(problems) == list(messages)
+    assert all(problems[id_].startswith(text) for id_, text in messages.items())
 
 
 def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
@@ -334,10 +334,10 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         patch.object(operations, "judged", lambda *given: []),
         patch.object(operations.pending, "pending_swaps", lambda *given: ()),
     ):
-        found = judged(operations.of_node(site, GIVEN, CLAIMS))
+        problems = judged(operations.of_node(site, GIVEN, CLAIMS))
         host.facts = dict.fromkeys(host.facts)
         unread = [problem.what for problem in operations.of_node(site, GIVEN, CLAIMS)]
-    assert set(found) == {"versions.room", "nic.drivers", "nic.foreign", "drives.foreign"}
+    assert set(problems) == {"versions.room", "nic.drivers", "nic.foreign", "drives.foreign"}
     assert [text.partition(":")[0] for text in unread] == [
         "drive /dev/nvme1n1", "scratch drives", "state of Ceph", "installed packages", "network interfaces",
         "drivers of the adapters",
@@ -345,7 +345,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("due", "use", "said"),
+    ("due", "use", "ids"),
     [
         ((), None, []),
         (("a 1 becomes 2",), Use(), []),
@@ -355,7 +355,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
     ],
 )
 def test_who_works_is_asked_where_a_driver_is_exchanged(
-    due: tuple[str, ...] | None, use: Use | None, said: list[str]
+    due: tuple[str, ...] | None, use: Use | None, ids: list[str]
 ) -> None:
     architecture, node = cases.architecture(), cases.node()
     site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
@@ -367,8 +367,8 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
         patch.object(operations, "declared_here", lambda: declared),
         patch.object(operations.pending, "pending_swaps", lambda *given: due),
     ):
-        found = operations._in_the_way(site, cases.machine(), Claims())
-    assert [problem.id for problem in found] == said
+        problems = operations._in_the_way(site, cases.machine(), Claims())
+    assert [problem.id for problem in problems] == ids
     assert (operations.DriverUse in [fact for fact, _ in host.asked]) is bool(due)
 
 

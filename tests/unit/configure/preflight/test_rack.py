@@ -25,10 +25,10 @@ from tests.unit.configure.stub import StubHost, at
 
 
 def rack(*data: dict[str, Any], groups: tuple[str, ...] = ("gpu",)) -> Rack:
-    return Rack("inv.py", tuple(Node(f"gpu-{n:02d}", groups, each) for n, each in enumerate(data, 1)))
+    return Rack("inv.py", tuple(Node(f"gpu-{n:02d}", groups, node_data) for n, node_data in enumerate(data, 1)))
 
 
-def found(whole: Rack) -> dict[str, str]:
+def problems_of(whole: Rack) -> dict[str, str]:
     return {problem.id: problem.line for problem in rack_problems(whole, cases.architecture())}
 
 
@@ -38,7 +38,7 @@ def test_the_written_racks_contradict_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("id_", "data", "said"),
+    ("id_", "data", "message"),
     [
         ("inventory.address", [{"fabric_addresses": ["10.0.0.1/24"]}] * 2,
          "10.0.0.1 is expected once, actual gpu-[01-02]"),
@@ -58,23 +58,26 @@ def test_the_written_racks_contradict_nothing() -> None:
         ("inventory.subnet", [{"fabric_addresses": ["10.0.0.0/24"]}], "actual 10.0.0.0/24 is the network's own"),
     ],
 )  # fmt: skip
-def test_nodes_that_contradict_each_other(id_: str, data: list[dict[str, Any]], said: str) -> None:
-    assert said in found(rack(*data))[id_]
+def test_nodes_that_contradict_each_other(id_: str, data: list[dict[str, Any]], message: str) -> None:
+    assert message in problems_of(rack(*data))[id_]
 
 
 def test_a_misspelt_key_is_said_with_its_nodes_and_what_was_meant() -> None:
-    line = found(rack({"gpu_stak": {}, "_timeout": 900, "ssh_user": "root"}, {"gpu_stak": {}}))["inventory.keys"]
+    line = problems_of(rack({"gpu_stak": {}, "_timeout": 900, "ssh_user": "root"}, {"gpu_stak": {}}))["inventory.keys"]
     assert line.startswith("gpu-[01-02]: gpu_stak: ")
     assert "did you mean 'gpu_stack'?" in line
-    assert "inventory.keys" not in found(rack({"gpu_stack": {}, "_timeout": 900, "rack_unit": 7}))
+    assert "inventory.keys" not in problems_of(rack({"gpu_stack": {}, "_timeout": 900, "rack_unit": 7}))
 
 
 def test_one_host_on_two_ports_is_two_nodes() -> None:
-    assert found(rack({"ssh_hostname": "127.0.0.1", "ssh_port": 1}, {"ssh_hostname": "127.0.0.1", "ssh_port": 2})) == {}
+    assert (
+        problems_of(rack({"ssh_hostname": "127.0.0.1", "ssh_port": 1}, {"ssh_hostname": "127.0.0.1", "ssh_port": 2}))
+        == {}
+    )
 
 
 def test_a_misspelt_group_is_a_role_without_nodes() -> None:
-    line = found(rack({}, groups=("gpus",)))["inventory.roles"]
+    line = problems_of(rack({}, groups=("gpus",)))["inventory.roles"]
     assert "role gpu: 1 nodes or more are expected, actual none (groups: gpus)" in line
 
 
@@ -142,17 +145,17 @@ def test_what_an_inventory_chooses_is_a_side_of_a_conflict(
         update={"storage": storage_, "gpu": gpu, "fabric": fabric, "roles": roles, "system": system}
     )
 
-    def found(data: dict[str, Any]) -> set[str]:
+    def ids(data: dict[str, Any]) -> set[str]:
         choices = choices_of(Node("gpu-01", ("gpu",), data), None, whole)
         return {problem.id for problem in conflict_problems(whole, Components(**components), choices)}
 
-    assert rule in found(fires)
-    assert rule not in found(silent)
+    assert rule in ids(fires)
+    assert rule not in ids(silent)
 
 
 def test_every_choice_can_be_said_in_an_inventory() -> None:
     """A choice that nothing fills is a rule that never fires."""
-    said = {
+    data = {
         "node": {"passthrough": True, "kernel_arguments": ["iommu=pt"]},
         "gpu_stack": {"module_options": {"NVreg_X": "1"}, "nccl_conf": {"NCCL_DEBUG": "INFO"}},
         "nic_stack": {"switch_cnp_dscp": 48, "source": "doca", "max_read_request": 4096},
@@ -161,8 +164,8 @@ def test_every_choice_can_be_said_in_an_inventory() -> None:
     }
     all_ = {"a": NFS, "b": storage("gpfs", "parallel", "rdma"), "c": storage("wekafs", "parallel", "rdma")}
     whole = cases.architecture().model_copy(update={"storage": all_, "slurm": Slurm(controller_role="gpu")})
-    chosen = choices_of(Node("gpu-01", ("gpu",), said), cases.machine(secure_boot=True), whole)
-    left = [each.name for each in fields(Choices) if getattr(chosen, each.name) == getattr(Choices(), each.name)]
+    chosen = choices_of(Node("gpu-01", ("gpu",), data), cases.machine(secure_boot=True), whole)
+    left = [field.name for field in fields(Choices) if getattr(chosen, field.name) == getattr(Choices(), field.name)]
     assert left == []
 
 
@@ -179,18 +182,18 @@ def test_every_choice_can_be_said_in_an_inventory() -> None:
 def test_cores_of_weka_are_kept_from_jobs(weka: dict[str, Any], kept: list[int], says: str | None) -> None:
     update = {"storage": {"x": storage("wekafs", "parallel", "tcp")}, "slurm": Slurm(controller_role="gpu")}
     whole = cases.architecture(cmdline_required=()).model_copy(update=update)
-    said = {"storage_clients": {"weka": weka}, "slurm": {"cpu_spec_list": kept}}
+    data = {"storage_clients": {"weka": weka}, "slurm": {"cpu_spec_list": kept}}
 
-    def found(whole: Architecture, *groups: str) -> list[str]:
-        problems = conflict_problems(whole, None, choices_of(Node("gpu-01", groups, said), None, whole))
+    def ids(whole: Architecture, *groups: str) -> list[str]:
+        problems = conflict_problems(whole, None, choices_of(Node("gpu-01", groups, data), None, whole))
         return [problem.line for problem in problems if problem.id == "weka-slurm-cores"]
 
-    lines = found(whole, "gpu")
+    lines = ids(whole, "gpu")
     assert len(lines) == (says is not None)
     assert all(says in line for line in lines if says)
     # Somebody else's controller, or a node without slurmd: there is nothing here to keep them from.
-    assert found(whole.model_copy(update={"slurm": Slurm()}), "gpu") == []
-    assert found(whole, "storage") == []
+    assert ids(whole.model_copy(update={"slurm": Slurm()}), "gpu") == []
+    assert ids(whole, "storage") == []
 
 
 def test_a_version_set_that_contradicts_itself_stops_the_rack() -> None:

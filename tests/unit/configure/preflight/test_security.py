@@ -79,8 +79,8 @@ def architecture(**changes: Any) -> Architecture:
 def lines(
     state: SecurityState, arch: Architecture, ports: tuple[Port, ...] = PORTS, groups: tuple[str, ...] = ("gpu",)
 ) -> dict[str, str]:
-    found = security.problems(state, arch, Node("gpu-01", groups, {}), ports, SlurmInputs(node_port=7000))
-    return {problem.id: problem.line for problem in found}
+    problems = security.problems(state, arch, Node("gpu-01", groups, {}), ports, SlurmInputs(node_port=7000))
+    return {problem.id: problem.line for problem in problems}
 
 
 def storage(fstype: str, class_: str = "parallel", **more: Any) -> Storage:
@@ -92,12 +92,12 @@ def test_firewalld_is_named_with_what_it_closes() -> None:
     arch = architecture(
         slurm=Slurm(controller_role="head"), storage={"w": storage("wekafs", servers=["10.9.0.1"], managed=False)}
     )
-    said = lines(replace(QUIET, default_zone="public"), arch)["host.firewall"]
-    assert said.startswith("firewalld: expected inactive, or rail0, rail1 in its zone trusted, actual active with the")
+    line = lines(replace(QUIET, default_zone="public"), arch)["host.firewall"]
+    assert line.startswith("firewalld: expected inactive, or rail0, rail1 in its zone trusted, actual active with the")
     for words in ("default zone public", "slurmd TCP 7000", "WEKA TCP and UDP 14000", BETWEEN):
-        assert words in said
-    assert "slurmctld" not in said
-    assert "--zone=trusted --add-source=10.61.0.0/24 --add-source=10.61.1.0/24" in said
+        assert words in line
+    assert "slurmctld" not in line
+    assert "--zone=trusted --add-source=10.61.0.0/24 --add-source=10.61.1.0/24" in line
     assert "slurmctld TCP 6817" in lines(replace(QUIET, default_zone="public"), arch, groups=("head",))["host.firewall"]
 
 
@@ -116,9 +116,9 @@ def test_firewalld_is_named_with_what_it_closes() -> None:
     ],
 )
 def test_a_network_that_is_trusted_is_open(default: str | None, zones: dict[str, Zone], closed: list[str]) -> None:
-    said = lines(replace(QUIET, default_zone=default, zones=zones), architecture()).get("host.firewall", "")
-    assert [each for each in ("10.61.0.0/24", "10.61.1.0/24") if each in said] == closed
-    assert bool(said) is bool(closed)
+    line = lines(replace(QUIET, default_zone=default, zones=zones), architecture()).get("host.firewall", "")
+    assert [network for network in ("10.61.0.0/24", "10.61.1.0/24") if network in line] == closed
+    assert bool(line) is bool(closed)
 
 
 def test_a_node_that_nobody_calls_may_have_a_firewall() -> None:
@@ -133,8 +133,8 @@ def test_a_node_that_nobody_calls_may_have_a_firewall() -> None:
 
 def test_lustre_and_selinux() -> None:
     lustre = architecture(storage={"lfs": storage("lustre", servers=["10.9.0.1"], managed=False)})
-    said = lines(replace(QUIET, enforcing=True), lustre)["host.selinux"]
-    assert "SELinux: expected permissive for Lustre (lfs), actual enforcing; set SELINUX=permissive" in said
+    line = lines(replace(QUIET, enforcing=True), lustre)["host.selinux"]
+    assert "SELinux: expected permissive for Lustre (lfs), actual enforcing; set SELINUX=permissive" in line
     assert lines(QUIET, lustre) == {}
     assert lines(replace(QUIET, enforcing=True), lustre, groups=("head",)) == {}
     assert lines(replace(QUIET, enforcing=True), architecture()) == {}
@@ -155,9 +155,9 @@ def test_user_namespaces_of_ubuntu(runtime: str, profile: bool, sysctl: dict[str
     arch = architecture(containers=Containers.model_validate({"runtime": runtime}))
     arch = arch.model_copy(update={"system": arch.system.model_copy(update={"sysctl": sysctl})})
     state = replace(QUIET, userns_restricted=True, podman_profile=profile)
-    said = lines(state, arch).get("host.userns", "")
-    assert bool(said) is fires
-    assert f'say {security.USERNS}: "0" in system.sysctl' in said or not fires
+    line = lines(state, arch).get("host.userns", "")
+    assert bool(line) is fires
+    assert f'say {security.USERNS}: "0" in system.sysctl' in line or not fires
     assert lines(replace(state, userns_restricted=False), arch) == {}
 
 

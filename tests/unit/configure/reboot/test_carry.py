@@ -37,7 +37,7 @@ class Played:
     now: float = 0
     ordered: float | None = None
     asked: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def ask(self, command: str, limit_s: float) -> tuple[bool, str]:
         self.asked.append(command)
@@ -80,7 +80,7 @@ class Played:
     def reboot(self, **more: object) -> Reboot:
         inputs = RebootInputs(limit_s=600, drain_limit_s=300)
         arguments: dict[str, object] = {"slurm": False, "health_check": None, **more}
-        say: Callable[[str], None] = self.said.append
+        say: Callable[[str], None] = self.messages.append
         return Reboot("gpu-01", self, Clock(lambda: self.now, self.sleep), inputs, ("kernel arguments",), say=say,
                       **arguments)  # type: ignore[arg-type]  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_a_reboot_is_proved_by_another_boot_id() -> None:
     node = Played()
     assert node.reboot().carry_out(BEFORE) == AFTER
     assert node.asked.index(ORDER) < node.asked.index("drop")
-    assert node.said == ["rebooted in 60 s: kernel arguments"]
+    assert node.messages == ["rebooted in 60 s: kernel arguments"]
 
 
 def test_slurm_is_left_before_and_joined_after() -> None:
@@ -100,7 +100,7 @@ def test_slurm_is_left_before_and_joined_after() -> None:
     assert node.ordered >= 100
     order = node.asked.index(ORDER)
     assert steps.index("DRAIN") < steps.index("squeue") < order < steps.index("health") < steps.index("RESUME")
-    assert "waiting for jobs 4711" in node.said
+    assert "waiting for jobs 4711" in node.messages
 
 
 def test_of_two_passes_the_second_gives_back() -> None:
@@ -112,7 +112,7 @@ def test_of_two_passes_the_second_gives_back() -> None:
     after.give_back()
     assert any("health" in command for command in node.asked)
     assert node.slurm == IDLE
-    assert node.said[-1] == "given back to Slurm"
+    assert node.messages[-1] == "given back to Slurm"
 
 
 def test_giving_back_ends_the_mark_and_says_what_was() -> None:
@@ -138,7 +138,7 @@ def test_a_node_that_somebody_else_drained_stays_drained(reason: str) -> None:
     node = Played(slurm=drained(reason))
     node.reboot(slurm=True).carry_out(BEFORE)
     assert not any("State=" in command for command in node.asked)
-    assert node.said[0] == f"drained by somebody else ({reason}), stays so after the reboot"
+    assert node.messages[0] == f"drained by somebody else ({reason}), stays so after the reboot"
 
 
 def test_a_drain_of_an_interrupted_run_is_ended() -> None:
@@ -189,7 +189,7 @@ def test_a_node_that_was_rebooted_meanwhile_is_not_rebooted_again() -> None:
 def test_failed_units_are_said_and_are_no_failure() -> None:
     node = Played(up="degraded")
     node.reboot().carry_out(BEFORE)
-    assert "up with failed units: systemctl --failed" in node.said
+    assert "up with failed units: systemctl --failed" in node.messages
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def test_by_default_one_line_is_said_and_nothing_done() -> None:
 
 
 def test_a_dry_run_says_it_before_anything_runs() -> None:
-    for mode, said in ((Mode.REFUSED, []), (Mode.PLANNED, ["reboot required: kernel arguments; huge pages"])):
+    for mode, notes in ((Mode.REFUSED, []), (Mode.PLANNED, ["reboot required: kernel arguments; huge pages"])):
         host = StubHost({Reasons: WAITS}, executing=False)
         assert commands(host, mode=mode) == []
-        assert host.logged == said
+        assert host.logged == notes
 
 
 def test_what_the_distribution_does_not_tell_is_an_error_with_its_cause() -> None:
@@ -196,7 +196,7 @@ def test_batches_are_the_whole_racks() -> None:
     with pytest.raises(DeployError, match="reboot_serial: expected a number of nodes, actual 'many'"):
         deploy.reboot_inputs(site(), "many")
     odd = node("gpu-02", "gpu", 22, reboot={"serial": 2})
-    whole = Rack("test", tuple(odd if each.name == "gpu-02" else each for each in rack().nodes))
+    whole = Rack("test", tuple(odd if node.name == "gpu-02" else node for node in rack().nodes))
     with pytest.raises(DeployError, match=r"reboot\.serial: must be the same for every node"):
         deploy.reboot_inputs(site(whole=whole))
 

@@ -33,8 +33,8 @@ def test_reasons(lines: list[str], kernel: str | None, expected: tuple[str, ...]
 
 
 def test_a_long_list_of_packages_is_cut() -> None:
-    found = RebootState("1", "6", required=True, packages=tuple("abcdefghi"))
-    assert reasons(found) == ("the distribution asks for it (a, b, c, d, e, f and 3 more)",)
+    state = RebootState("1", "6", required=True, packages=tuple("abcdefghi"))
+    assert reasons(state) == ("the distribution asks for it (a, b, c, d, e, f and 3 more)",)
 
 
 @pytest.mark.parametrize("lines", [[], ["boot 1f"], ["kernel 6"], ["boot ", "kernel 6"], [*BARE, "x"]])

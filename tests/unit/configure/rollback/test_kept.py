@@ -239,7 +239,7 @@ def test_the_driver_keeps_what_its_script_writes() -> None:
     kept, _, rest = script.partition("\nrp_close\n")
     for line in (
         f"rp_file {scripts.FABRIC_COPY} later -", "rp_mark initramfs",
-        *(f"rp_hold debian {each.name}" for each in goal.packages if each.version),
+        *(f"rp_hold debian {package.name}" for package in goal.packages if package.version),
     ):  # fmt: skip
         assert line in kept.splitlines()
     digest = hashlib.sha256(f"{goal.stamp}\n".encode()).hexdigest()
@@ -285,8 +285,8 @@ def test_vendors_repositories_go_with_their_keys(node: Rooted, family: str) -> N
     node.program("curl", f'while [ "$1" != -o ]; do shift; done; cp {source} "$2"')
     for name in ("etc/apt/sources.list.d", "etc/yum.repos.d"):
         (node.root / name).mkdir(parents=True)
-    found = Repository(source="https://vendor/x ./", key=Download(url="https://vendor/key", sha256=SHA))
-    steps = repository("beegfs", found, family, "storage_clients.beegfs")
+    vendor_repository = Repository(source="https://vendor/x ./", key=Download(url="https://vendor/key", sha256=SHA))
+    steps = repository("beegfs", vendor_repository, family, "storage_clients.beegfs")
     before = node.tree()
     done = node.does(storage.ensured, {Holding: (False, False)}, steps=steps)
     assert node.text("etc/rackproof/keys/beegfs.asc") == KEY.decode()
@@ -313,16 +313,16 @@ def test_keys_and_rights_of_a_user_come_back(node: Rooted, keys: str | None) -> 
     user_programs(node, "ada")
     (node.root / "home/ada").mkdir(parents=True)
     (node.root / "etc/sudoers.d").mkdir()
-    mine = "home/ada/.ssh/authorized_keys"
+    own_keys = "home/ada/.ssh/authorized_keys"
     if keys:
-        node.write(mine, keys)
+        node.write(own_keys, keys)
     node.write("etc/sudoers.d/rackproof-ada", "old\n")
     has = users.Account(1, "/home/ada", "/bin/bash", frozenset(), keys=tuple((keys or "").splitlines()), sudo="old\n")
     plan = users.plan([User(name="ada", ssh_keys=("ssh-ed25519 BBBB new",), sudo="ALL=(ALL) ALL")], {}, {"ada": has})
     done = node.carry(node.journal().before(plan.kept, plan.script, plan.later))
-    assert (node.text(mine) or "").endswith("ssh-ed25519 BBBB new\n")
+    assert (node.text(own_keys) or "").endswith("ssh-ed25519 BBBB new\n")
     node.back(done)
-    assert node.text(mine) == keys
+    assert node.text(own_keys) == keys
     assert node.text("etc/sudoers.d/rackproof-ada") == "old\n"
 
 

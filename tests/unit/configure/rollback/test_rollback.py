@@ -106,12 +106,12 @@ class Node:
         return log.read_text().splitlines() if log.exists() else []
 
     def tree(self) -> dict[str, tuple[object, ...]]:
-        found: dict[str, tuple[object, ...]] = {}
+        states: dict[str, tuple[object, ...]] = {}
         for path in sorted(self.root.rglob("*")):
             facts = path.lstat()
             what = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-            found[str(path.relative_to(self.root))] = (oct(facts.st_mode), facts.st_uid, facts.st_gid, what)
-        return found
+            states[str(path.relative_to(self.root))] = (oct(facts.st_mode), facts.st_uid, facts.st_gid, what)
+        return states
 
 
 @pytest.fixture
