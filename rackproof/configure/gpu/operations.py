@@ -108,7 +108,9 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
         record(
             Change(
                 what=package.spec,
-                why=f"installed: {actual.packages[package.name]}" if package.name in actual.packages else "not installed",
+                why=f"installed: {actual.packages[package.name]}"
+                if package.name in actual.packages
+                else "not installed",
             )
             for package in missing
         )
