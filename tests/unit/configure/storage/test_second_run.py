@@ -24,7 +24,7 @@ from tests.unit.configure.storage.test_vendors import (
     NODES,
     SCALE,
     SUM,
-    around,
+    a_node,
     bundle,
     named,
     vast,
@@ -78,7 +78,7 @@ esac"""
     )
     inputs = {"install_port": server.port, "install_sha256": installer.sha256, "version": "4.4.2"}
     storage = named("wekafs", "default", servers=("127.0.0.1",), transport="rdma")
-    return weka.client(storage, around(weka=inputs), family), (
+    return weka.client(storage, a_node(weka=inputs), family), (
         (lambda bench: (bench.root / "usr/bin/weka").unlink(), "Agent of WEKA"),
         (becomes("/etc/wekaio/service.conf", "isolate_cpusets=true\n"), "Cores of WEKA"),
         (without("/etc/wekaio/service.conf", "isolate"), "Cores of WEKA"),
@@ -106,7 +106,7 @@ def of_lustre(server: Vendor, bench: Bench, family: str) -> Case:
     lnet(bench)
     inputs = {"repository": offered(server, "lustre")}
     package = "kmod-lustre-client" if family == "rhel" else "lustre-client-utils"
-    return lustre.client(LUSTRE, around(lustre=inputs), family), (
+    return lustre.client(LUSTRE, a_node(lustre=inputs), family), (
         (without("/packages/installed", package), "Packages of Lustre"),
         *(() if family == "rhel" else ((without("/packages/installed", "client-modules"), "Modules of Lustre"),)),
         (becomes("/etc/rackproof/keys/lustre.asc", "another"), "Key of the repository lustre"),
@@ -127,7 +127,7 @@ def of_lustre_from_source(server: Vendor, bench: Bench, family: str) -> Case:
         tar.addfile(member, io.BytesIO(configure.encode()))
     source = server.offer("/lustre-2.16.1.tar.gz", buffer.getvalue())
     bench.file("/usr/src/ofa_kernel/default/.ofed_version", "OFED-internal-25.10\n")
-    return lustre.client(LUSTRE, around(lustre={"source": source.model_dump()}), family), (
+    return lustre.client(LUSTRE, a_node(lustre={"source": source.model_dump()}), family), (
         (becomes("/usr/src/ofa_kernel/default/.ofed_version", "OFED-internal-26.01\n"), "Build of Lustre"),
         (without("/packages/installed", "gcc" if family == "rhel" else "swig"), "Packages of Lustre's build"),
     )
@@ -147,7 +147,7 @@ def of_beegfs(server: Vendor, bench: Bench, family: str) -> Case:
     inputs = {"auth_disabled": True, "gds": True, "repository": offered(server, "beegfs")}
     inputs["packages"] = {"beegfs-client": "20:8.3.1" if family == "debian" else "8.3.1", "libbeegfs-ib": ""}
     autobuild = "/etc/beegfs/beegfs-client-autobuild.conf"
-    return beegfs.client(BEEGFS, around(beegfs=inputs), family), (
+    return beegfs.client(BEEGFS, a_node(beegfs=inputs), family), (
         (without("/packages/installed", "libbeegfs-ib"), "Packages of BeeGFS"),
         (becomes("/packages/installed", "beegfs-client 20:8.2.0\nlibbeegfs-ib 1\n"), "Packages of BeeGFS"),
         # As a package brings it: the options of the kit stand in it no more.
@@ -196,7 +196,7 @@ def of_scale(server: Vendor, bench: Bench, family: str) -> Case:
         "remote_key": server.offer("/ess.pub", b"clusterName=ess").model_dump(),
     }  # fmt: skip
     package = "gpfs.msg.en_US" if family == "rhel" else "gpfs.msg.en-us"
-    return scale.client(SCALE, around(scale=inputs), family), (
+    return scale.client(SCALE, a_node(scale=inputs), family), (
         (without("/packages/installed", package), "Packages of Storage Scale"),
         (becomes("/var/lib/rackproof/gpl", ""), "Portability layer of Storage Scale"),
         (becomes("/var/mmfs/gen/mmfsNodeData", ""), "Membership of Storage Scale"),
@@ -212,7 +212,7 @@ def of_daos(server: Vendor, bench: Bench, family: str) -> Case:
         bench.file(f"/etc/daos/certs/{name}", "x")
     bench.program("daos_agent", "echo '    Provider: ofi+verbs;ofi_rxm'")
     inputs = {"repository": offered(server, "daos"), "packages": {"daos-client": "2.6.3-1"}}
-    return daos.client(DAOS, around(daos=inputs), family), (
+    return daos.client(DAOS, a_node(daos=inputs), family), (
         (without("/packages/installed", "daos-client"), "Packages of DAOS"),
         (becomes("/packages/installed", "daos-client 2.6.2-1\n"), "Packages of DAOS"),
     )
@@ -271,7 +271,7 @@ def test_a_proof_that_does_not_hold_fails_each_run_and_changes_nothing(
 ) -> None:
     module = {"lustre": lustre, "daos": daos, "weka": weka}[storage]
     what = {"lustre": LUSTRE, "daos": DAOS, "weka": named("wekafs", "default", transport="rdma")}[storage]
-    proofs: tuple[Step, ...] = module.client(what, around(**{storage: inputs}), "debian").proofs
+    proofs: tuple[Step, ...] = module.client(what, a_node(**{storage: inputs}), "debian").proofs
     bench.file("/var/lib/rackproof/said", f"{output}\n")
     bench.program(program, "cat /var/lib/rackproof/said")
     with pytest.raises(AssertionError, match="Transport of x"):
