@@ -1,11 +1,11 @@
 """Parsers of tool output: text in, frozen records out.
 
 Pure functions, one module a tool. Each takes the tool's whole standard output (``str`` or ``bytes``) and either returns
-what the tool said or raises :class:`ParseError`. None returns an empty record for an empty, truncated or foreign text,
-and none guesses a number: what a tool reports as not available is ``None``, never 0.
+the parsed record or raises :class:`ParseError`. Empty, truncated or unrelated text
+always raises. Values that a tool reports as not available are ``None``, never 0.
 
-Keep the final newline. Where a last line could have lost its tail unnoticed (mountinfo, mountstats, ``rdma link``,
-tables of results), one without a newline counts as cut off.
+Callers keep the final newline. Where a truncated last line would still parse (mountinfo, mountstats, ``rdma link``,
+result tables), a last line without a newline counts as cut off.
 """
 
 from __future__ import annotations

@@ -37,15 +37,15 @@ class Account:
     groups: frozenset[str]
     keys: tuple[str, ...]
     readable: str | None
-    """Why sshd does not use the keys: owner and mode that it refuses. None when it does, or there are none."""
+    """Owner and mode for which sshd refuses the keys. None when sshd accepts them, or there are none."""
     sudo: tuple[str, ...]
-    """Rules that the kit's file for it has, the user's name in front."""
+    """Rules in /etc/sudoers.d/rackproof-USER, each beginning with the user's name."""
     may_sudo: bool | None
-    """What sudo itself says; None where there is no sudo."""
+    """From ``sudo -l -U``; None without sudo."""
 
 
 def accounts_command(names: Iterable[str]) -> str:
-    """Ask for accounts, groups, keys, and what sudo makes of its rules. No password leaves the node."""
+    """Command that prints accounts, groups, keys and sudo rules. It prints no password."""
     listed = " ".join(map(shlex.quote, names))
     return (
         f'export LC_ALL=C; for u in {listed}; do entry=$(getent passwd "$u") || {{ echo "absent $u"; continue; }};'
@@ -63,13 +63,13 @@ def accounts_command(names: Iterable[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     by_name: Mapping[str, Account | None]
-    """None for an account that is not there."""
+    """None for an account that does not exist."""
     sudoers_good: bool | None
-    """Whether visudo accepts all rules together; None where there is no sudo."""
+    """Whether ``visudo -c`` accepts all rules; None without sudo."""
 
 
 def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
-    """Answer to ``accounts_command`` about these accounts."""
+    """Output of ``accounts_command`` for these accounts. Raises ParseError."""
     *lines, sudoers, last = ["", *whole_lines("getent", output)]
     checked = re.fullmatch(r"sudoers (\d{1,3}|absent)", sudoers)
     if last != USERS_END or checked is None:
@@ -97,7 +97,7 @@ def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
     name = entry.name
     groups, sudo = fields.get("groups", []), fields.get("sudo", [])
     if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
-        raise ParseError("getent", f"{name}: no groups, or no word of sudo")
+        raise ParseError("getent", f"{name}: no groups, or no sudo line")
     refused = None
     for path in fields.get("path", []):
         match = re.fullmatch(r"(\S+) ([0-7]{3,4}) (/.*)", path)

@@ -1,7 +1,7 @@
 """Output of a command together with its exit status.
 
-A command whose failure is itself the answer ends with ``; echo status $?``. That tells a command that failed from a
-node that did not answer.
+A command whose exit status matters ends with ``; echo status $?``. This distinguishes a command that failed from a
+node that did not respond.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class Answer:
 
     @property
     def not_run(self) -> bool:
-        """There is no such program, or it cannot be started."""
+        """The program does not exist or cannot be started."""
         return self.status in _NOT_RUN
 
 
 def parse_answer(tool: str, output: str) -> Answer:
     """Output of a command that ends with ``STATUS``."""
     *body, last = whole_lines(tool, output)
-    match = re.fullmatch(r"(.*?)status (\d{1,3})", last)  # a body without a last newline stands before it
+    match = re.fullmatch(r"(.*?)status (\d{1,3})", last)  # follows a body without a final newline
     if match is None:
         raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
     return Answer("".join(f"{line}\n" for line in [*body, *([match[1]] if match[1] else [])]), int(match[2]))
 
 
 def successful_answer(tool: str, output: str) -> Answer:
-    """An answer to a command that ends with ``STATUS`` and must have ended well."""
+    """Output of a command that ends with ``STATUS`` and must have succeeded."""
     answer = parse_answer(tool, output)
     if answer.status != 0:
         raise ParseError(tool, f"exit status {answer.status}" + (f": {excerpt(answer.body)}" if answer.body else ""))

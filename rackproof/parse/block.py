@@ -12,9 +12,9 @@ from rackproof.parse.text import excerpt, integer, whole_lines
 
 _TOOL: Final = "sysfs"
 _SECTOR: Final = 512
-"""B; what /sys counts in, whatever the drive's own sectors are."""
+"""Bytes; /sys always counts in 512 B sectors, whatever the drive's sector size."""
 
-# Of NVMe the controllers are listed: a drive without a namespace shows there, and only there.
+# NVMe drives are listed by controller: a drive without a namespace appears only there.
 DRIVES: Final = (
     'for c in /sys/class/nvme/nvme[0-9]*; do [ -e "$c" ] || continue; echo "nvme ${c##*/}";'
     ' for f in transport state model serial firmware_rev; do [ ! -e "$c/$f" ] || echo " $f $(cat "$c/$f")"; done;'
@@ -36,7 +36,7 @@ class LocalDrive:
     """``nvme0`` (the controller) or ``sda``."""
     kind: Literal["nvme", "sata_ssd"]
     size_bytes: int
-    """Of all namespaces together."""
+    """Sum of all namespaces."""
     model: str
     firmware: str
     state: str = "live"
@@ -44,7 +44,7 @@ class LocalDrive:
     """PCI address of an NVMe drive."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    """None where the link does not say."""
+    """None where the link reports none."""
 
     @property
     def size_tb(self) -> float:
@@ -56,9 +56,9 @@ class LocalDrive:
 
 
 def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:
-    """Answer to ``DRIVES``: drives in PCIe slots and solid-state disks of local controllers.
+    """Output of ``DRIVES``: drives in PCIe slots and solid-state disks of local controllers.
 
-    Left out are disks that rotate, that can be taken out, on USB, and those that are reached over a network.
+    Rotating, removable, USB and network disks are left out.
     """
     *lines, last = whole_lines(_TOOL, output)
     if last != "end of drives":
@@ -74,7 +74,7 @@ def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:
     drives = [_nvme(name, fields) if kind == "nvme" else _disk(name, fields) for kind, name, fields in records]
     names = [name for _, name, _ in records]
     if len(set(names)) != len(names):
-        raise ParseError(_TOOL, "a drive stands there twice")
+        raise ParseError(_TOOL, "a drive is listed twice")
     return tuple(drive for drive in drives if drive is not None)
 
 
@@ -132,7 +132,7 @@ def read_ahead_command(device: str) -> str:
 
 
 def parse_read_ahead(output: str) -> int | None:
-    """Answer to ``read_ahead_command`` in KiB; None where the kernel has no such setting."""
+    """Output of ``read_ahead_command`` in KiB; None where the kernel has no such setting."""
     lines = whole_lines("bdi", output)
     if lines == ["no read-ahead"]:
         return None

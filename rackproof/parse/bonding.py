@@ -11,7 +11,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 TOOL = "bonding"
 HEAD = "bond "
-"""Begins the line with a bond's name that stands before its report."""
+"""Prefix of the line that names a bond, printed before the driver's report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Member:
     name: str
     up: bool
     speed_mbps: int | None
-    """None where the driver says Unknown."""
+    """None where the driver prints Unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Bond:
     up: bool
     members: tuple[Member, ...]
     settings: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The driver's words about the bond itself: ``Transmit Hash Policy``: ``layer3+4 (1)``."""
+    """Fields of the bond itself, as printed: ``Transmit Hash Policy``: ``layer3+4 (1)``."""
 
 
 def parse_bonds(output: str) -> tuple[Bond, ...]:
@@ -74,7 +74,7 @@ def _up(name: str, fields: dict[str, str]) -> bool:
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    """The first value of every key: LACP details of a member repeat some."""
+    """First value of each key: LACP details of a member repeat some keys."""
     fields: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")

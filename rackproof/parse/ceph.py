@@ -12,14 +12,14 @@ class CephStatus:
     health: str
     """HEALTH_OK, HEALTH_WARN or HEALTH_ERR."""
     checks: dict[str, str]
-    """Everything that it complains about, muted or not: code and summary."""
+    """All health checks that are raised, muted or not: code and summary."""
     muted: frozenset[str]
-    """Codes of complaints that somebody silenced: they no longer make the health worse, and are still so."""
+    """Codes of muted health checks: they are still raised but do not lower the health status."""
     osds: int
     osds_up: int
     osds_in: int
     placement_groups: dict[str, int]
-    """How many are in which state."""
+    """Number of placement groups by state."""
     active_mds: tuple[str, ...]
 
 

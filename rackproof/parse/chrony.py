@@ -17,7 +17,7 @@ _LEAP: Final = ("Normal", "Insert second", "Delete second", "Not synchronised")
 @dataclass(frozen=True, slots=True)
 class Tracking:
     reference_id: str
-    """Hexadecimal; ``7F7F0101`` is the local clock, ``00000000`` nothing."""
+    """Hexadecimal; ``7F7F0101`` is the local clock, ``00000000`` no source."""
     reference: str
     """Name or address of the source; empty for the local clock."""
     stratum: int
@@ -58,7 +58,7 @@ class Source:
 
 
 def parse_chrony_tracking(output: str | bytes) -> Tracking:
-    """Read ``chronyc -c tracking``; a daemon that does not answer raises with chronyc's own line."""
+    """Read ``chronyc -c tracking``; if the daemon does not respond, the error quotes chronyc."""
     rows = _rows(output, 14, rf".*,(?:{'|'.join(_LEAP)})")
     if len(rows) != 1:
         raise ParseError(TOOL, f"{len(rows)} lines of tracking")
@@ -82,7 +82,7 @@ def parse_chrony_tracking(output: str | bytes) -> Tracking:
 
 
 def parse_chrony_sources(output: str | bytes) -> tuple[Source, ...]:
-    """Read ``chronyc -c sources``; a daemon without sources prints nothing, which raises."""
+    """Read ``chronyc -c sources``; raises for a daemon without sources, which prints nothing."""
     sources = []
     for row in _rows(output, 10, r".*\.\d{9}"):
         if row[0] not in "^=#" or row[1] not in "*+-?x~" or not all(row[:3]):

@@ -1,4 +1,4 @@
-"""What container runtimes say: ``docker info``, ``podman info``, ``crictl info``, ``nvidia-ctk cdi list``."""
+"""Container runtimes: ``docker info``, ``podman info``, ``crictl info``, ``nvidia-ctk cdi list``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackproof.parse.text import excerpt, integer, whole_lines
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime that answers. None: it does not say."""
+    """A runtime that responds. None: not reported."""
 
     version: str | None
     storage_driver: str | None
@@ -23,12 +23,12 @@ class Runtime:
     rootless: bool | None
     default_runtime: str | None
     runtimes: tuple[str, ...]
-    """Names of OCI runtimes it can start containers with."""
+    """Names of the OCI runtimes that it is configured with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The client has no daemon to talk to."""
+    """The client cannot reach its daemon."""
 
     reason: str
 
@@ -39,7 +39,7 @@ def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
     errors = document.values.get("ServerErrors")
     if errors:
         if not isinstance(errors, list) or not all(isinstance(error, str) for error in errors):
-            document.refuse("ServerErrors", "is no list of texts")
+            document.refuse("ServerErrors", "is not a list of strings")
         return Refusal("; ".join(errors))
     options = document.strings("SecurityOptions")
     return Runtime(
@@ -59,7 +59,7 @@ def parse_docker_runtimes(output: str | bytes) -> frozenset[str]:
 
 
 def parse_containerd_runtime(dump: Iterable[str], runtime: str) -> tuple[bool, bool]:
-    """``containerd config dump``: whether there is such a runtime, and whether it uses systemd's cgroups."""
+    """``containerd config dump``: whether the runtime is configured, and whether it uses systemd cgroups."""
     section = re.compile(rf"""\[.*\.runtimes\.["']?{re.escape(runtime)}["']?(\.options)?\]""")
     inside = there = by_systemd = False
     for line in map(str.strip, dump):
@@ -130,7 +130,7 @@ def parse_enroot_version(output: str | bytes) -> str:
 
 
 def parse_cdi_list(output: str | bytes) -> frozenset[str]:
-    """``nvidia-ctk cdi list``, stderr with stdout: names of devices, as many as it says that it found."""
+    """``nvidia-ctk cdi list``, stderr with stdout: device names, as many as announced."""
     tool = "nvidia-ctk"
     announced: int | None = None
     names = set()
@@ -155,7 +155,7 @@ def _document(tool: str, output: str | bytes, *keys: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a process in a container says of itself and of what it sees."""
+    """What a process in a container reports about itself and its devices."""
 
     mounts: tuple[Mount, ...]
     capabilities: dict[str, int]
@@ -167,7 +167,7 @@ class Inside:
     memlock_kib: int | None
     """None: unlimited."""
     folders: dict[str, tuple[int, bool]]
-    """By path: number of the owner, and whether the process may read and write there."""
+    """By path: uid of the owner, and whether the process has read and write access."""
 
 
 INSIDE = (
@@ -176,11 +176,11 @@ INSIDE = (
     "for d in {folders}; do if [ -r $d ] && [ -w $d ]; then a=rw; else a=no; fi; "
     'echo "$(stat -c %u $d 2>/dev/null || echo -1) $a $d"; done; echo --'
 )
-"""What is run inside; ``folders`` are plain paths. It contains no single quote."""
+"""Script to run inside a container; ``folders`` are plain paths. It contains no single quote."""
 
 
 def parse_inside(output: str | bytes) -> Inside:
-    """Answer of ``INSIDE``. Raises ParseError for anything else."""
+    """Output of ``INSIDE``. Raises ParseError."""
     tool = "container"
     sections: list[list[str]] = [[]]
     for line in whole_lines(tool, output):

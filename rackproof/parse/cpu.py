@@ -25,7 +25,7 @@ def parse_microcode(lines: list[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class IdleState:
-    """A state that some processors may go to when they have nothing to do."""
+    """An idle state of some processors."""
 
     name: str
     processors: int
@@ -42,7 +42,7 @@ IDLE_STATES: Final = (
 
 
 def parse_idle_states(output: str) -> tuple[IdleState, ...]:
-    """Answer to ``IDLE_STATES``; none where the kernel has no driver for them."""
+    """Output of ``IDLE_STATES``; empty where the kernel has no cpuidle driver."""
     all_lines = whole_lines("cpuidle", output)
     driver, lines, last = all_lines[0], all_lines[1:-1], all_lines[-1]
     named = re.fullmatch(r"driver (\S+)", driver)
@@ -64,7 +64,7 @@ class Frequency:
     driver: str
     """Empty where the kernel does not scale frequencies."""
     turbo: bool | None
-    """None where the driver has no switch for it."""
+    """None where the driver cannot switch it."""
 
 
 FREQUENCY: Final = (
@@ -74,7 +74,7 @@ FREQUENCY: Final = (
 
 
 def parse_frequency(output: str) -> Frequency:
-    """Answer to ``FREQUENCY``."""
+    """Output of ``FREQUENCY``."""
     *lines, last = whole_lines("cpufreq", output)
     values = dict(line.split(" ", 1) for line in lines if " " in line)
     if last != "end of frequencies" or len(values) != len(lines):

@@ -1,6 +1,6 @@
-"""``dcb`` of iproute2: classes of traffic of a port with the kernel's own driver, in the words of ``mlnx_qos``.
+"""``dcb`` of iproute2: traffic classes of a port with the in-tree driver, as the same record as ``mlnx_qos``.
 
-``rackproof-port`` reads the same two lines the same way: the driver trusts DSCP as soon as there is an entry.
+``rackproof-port`` reads these two lines the same way: the driver trusts DSCP as soon as one entry exists.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rackproof.parse.text import excerpt, whole_lines
 
 TOOL: Final = "dcb"
 BEGINNING: Final = "dcb"
-"""First line of an answer to ``command``."""
+"""First line of the output of ``command``."""
 
 
 def command(port: str) -> str:
-    """For a port whose name is quoted. Ends with 0 when the driver answered both."""
+    """Command for a port whose name is already quoted. Exit status 0: both queries succeeded."""
     show = "timeout 30 dcb"
     return f"echo {BEGINNING}; {show} pfc show dev {port} prio-pfc && {show} -N app show dev {port} dscp-prio"
 
@@ -26,7 +26,7 @@ def command(port: str) -> str:
 def parse_dcb(output: str | bytes) -> Qos:
     """``dcb pfc show dev PORT prio-pfc`` and ``dcb -N app show dev PORT dscp-prio``, one after the other.
 
-    A port without entries of DSCP prints no second line. The caller proves that the output is whole.
+    A port without DSCP entries prints no second line. The caller verifies that the output is complete.
     """
     first, *lines = whole_lines(TOOL, output)
     if first != BEGINNING or not lines:

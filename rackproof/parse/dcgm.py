@@ -21,9 +21,9 @@ class DiagResult:
     status: str
     """Pass, Fail, Warn or Skip."""
     gpus: str
-    """Ids with commas between them; empty where the result is the node's."""
+    """Comma-separated GPU ids; empty for a result of the whole node."""
     says: str
-    """What the tool says of it."""
+    """The tool's message."""
 
 
 def parse_dcgm_diag(output: str | bytes) -> tuple[DiagResult, ...]:
@@ -55,7 +55,7 @@ def _result(name: str, entry: Json) -> DiagResult:
 
 
 def _words(value: Any) -> str:
-    """A text, a list of texts, or a list of objects with a ``warning``."""
+    """A string, a list of strings, or a list of objects with a ``warning``."""
     if isinstance(value, list):
         return "; ".join(filter(None, map(_words, value)))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the kernel says about PCI devices and about Mellanox ports, of which it means trouble."""
+"""Kernel messages that report faults of PCI devices and Mellanox ports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _DRIVER: Final = re.compile(
 
 
 def pcie_troubles(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Errors of PCIe links: advanced error reporting, containment, hot removal that nobody asked for."""
+    """Errors of PCIe links: advanced error reporting, containment, unexpected hot removal."""
     return tuple(message for message in messages if _PCIE.search(message.text))
 
 
 def driver_troubles(messages: Iterable[Message], names: Iterable[str]) -> tuple[Message, ...]:
-    """Complaints of the driver about a device of these names: PCI address, RDMA device, interface."""
+    """Driver errors about a device with one of these names: PCI address, RDMA device, interface."""
     known = {name for name in names if name}
     return tuple(
         message

@@ -28,7 +28,7 @@ class Dkms:
     state: str
     """``installed``, ``built``, ``added``, ``broken`` …"""
     warning: str = ""
-    """What dkms warns of: the loaded module may differ from the one that it built."""
+    """dkms' warning that the loaded module may differ from the one that it built."""
 
     @property
     def description(self) -> str:

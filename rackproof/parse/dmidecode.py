@@ -1,4 +1,4 @@
-"""``dmidecode -t 17``: memory modules as the firmware found them."""
+"""``dmidecode -t 17``: memory modules, as reported by the firmware."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ class MemoryModule:
     size_mib: int
     """0 where no module is installed."""
     speed_mts: int | None
-    """At which it runs; None where the firmware does not say."""
+    """Configured speed; None where the firmware does not report it."""
     part_number: str | None
 
 
 def parse_memory_modules(body: str | bytes) -> tuple[MemoryModule, ...]:
-    """Every slot for DRAM, in the firmware's order. The text must be known to be all there: it has no end."""
+    """Every slot for DRAM, in the firmware's order.
+
+    The output has no end marker: the caller must know that it is complete.
+    """
     modules = []
     for record in _records(whole_lines(_TOOL, body)):
         if record.get("Type") in _NOT_DRAM:

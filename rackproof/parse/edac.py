@@ -1,4 +1,4 @@
-"""Error counters of memory controllers, as the kernel's EDAC drivers keep them."""
+"""Error counters of memory controllers, from the kernel's EDAC drivers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Controller:
 
 
 def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
-    """Answer to ``EDAC``; none where no driver reports errors."""
+    """Output of ``EDAC``; empty without an EDAC driver."""
     *lines, last = whole_lines("edac", output)
     if last != "end of edac":
         raise ParseError("edac", f"the answer is cut off after {excerpt(last)}")
@@ -38,5 +38,5 @@ def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
             raise ParseError("edac", f"no counters: {excerpt(line)}")
         controllers.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
     if len({controller.name for controller in controllers}) != len(controllers):
-        raise ParseError("edac", "a controller stands there twice")
+        raise ParseError("edac", "a controller is listed twice")
     return tuple(controllers)

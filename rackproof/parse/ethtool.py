@@ -41,7 +41,7 @@ def parse_ethtool_driver(output: str | bytes) -> DriverInfo:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pauses of the whole link, as set."""
+    """Configured pause frames of the whole link (IEEE 802.3x)."""
 
     device: str
     receive: bool

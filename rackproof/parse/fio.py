@@ -1,7 +1,7 @@
 """fio: JSON of versions 2 and 3, run locally (``jobs``) or as a client of fio servers (``client_stats``).
 
-A client whose server refuses a job drops it and still ends with status 0; its complaint stands only in the text before
-the document (``FioResult.messages``) and its entry is absent. Compare ``clients`` with the clients that were asked.
+A client whose server refuses a job drops it and still ends with status 0: its entry is absent, and its error message
+appears only in the text before the document (``FioResult.messages``). Compare ``clients`` with the requested clients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What one job moved in one direction; all zeros where it had nothing to do there."""
+    """What one job moved in one direction; all zeros where it had no I/O in that direction."""
 
     bandwidth_bytes_per_s: float
     """Mean over the run time; exact from fio 3 on, rounded down to KiB by fio 2."""
@@ -43,7 +43,7 @@ class Direction:
     io_bytes: int
     runtime_ms: int
     total_ios: int | None
-    """None: fio 2.1 does not say."""
+    """None: fio 2.1 does not report it."""
     clat: Latency | None
     """Completion latency; None when nothing completed or fio was told not to measure it (``gtod_reduce``)."""
     lat: Latency | None
@@ -71,9 +71,9 @@ class FioResult:
     version: str
     jobs: tuple[JobResult, ...]
     all_clients: JobResult | None
-    """fio's own sum over the clients; it makes none for a single client."""
+    """fio's own sum over the clients; fio prints none for a single client."""
     messages: tuple[str, ...]
-    """What fio printed around the document."""
+    """Lines that fio printed before and after the document."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def parse_fio(output: str | bytes) -> FioResult:
     document = Json(TOOL, "", parsed.value)
     version = _VERSION.fullmatch(document.string("fio version"))
     if version is None:
-        document.refuse("fio version", "is no version")
+        document.refuse("fio version", "is not a version")
     if document.has("jobs") == document.has("client_stats"):
         raise ParseError(TOOL, "document needs either jobs or client_stats")
     remote = document.has("client_stats")
@@ -170,7 +170,7 @@ def _percentiles(latency: Json, scale: int) -> tuple[tuple[float, float], ...]:
     for key in values.values:
         percent = _percent(key)
         if percent is None:
-            values.refuse(key, "is no percentile")
+            values.refuse(key, "is not a percentile")
         if percent > 0:  # fio 2 fills unused places with "0.00"
             pairs.append((percent, values.number(key) * scale))
     return tuple(sorted(pairs))

@@ -15,14 +15,14 @@ _FIELD: Final = re.compile(r"(FW Version|FW Version\(Running\)|PSID):\s+(\S+)\s*
 @dataclass(frozen=True, slots=True)
 class AdapterFirmware:
     stored: str
-    """In flash: what the next start of the adapter loads."""
+    """In flash: loaded at the next reset of the adapter."""
     running: str
     psid: str | None
     """Parameter-set id: the board that an image is for."""
 
 
 def parse_flint_query(output: str | bytes) -> AdapterFirmware:
-    """``flint -d DEVICE q``, with its complaints. Raises ParseError where it names no version."""
+    """``flint -d DEVICE q``, stderr included. Raises ParseError when it prints no version."""
     fields: dict[str, str] = {}
     for line in whole_lines("flint", output):
         if match := _FIELD.fullmatch(line):

@@ -18,13 +18,13 @@ TOOL: Final = "gdscheck"
 class Gds:
     version: str
     drivers: Mapping[str, str]
-    """``NVMe``, ``NFS``, ``WekaFS`` …: Supported, Unsupported, or ``compat`` (through the page cache, that is not)."""
+    """``NVMe``, ``NFS``, ``WekaFS`` …: Supported, Unsupported, or ``compat`` (through the page cache, not direct)."""
     gpus: Mapping[int, bool]
     """Index: supports GDS."""
     compat_mode: bool | None
-    """Where GDS is impossible the library falls back to copies silently."""
+    """The library silently falls back to copies where GDS is not possible."""
     verified: bool | None
-    """True: its last words are "Platform verification succeeded", hence nothing is missing. None: it says neither."""
+    """True: the output ends with "Platform verification succeeded", so it is complete. None: no verdict."""
 
 
 _DRIVER: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9 ]*?)\s*: ([A-Za-z]+)\s*")

@@ -30,7 +30,7 @@ class Gid:
 
     @property
     def routable(self) -> bool:
-        """An address that somebody has given: not empty, and not made from the port's MAC address."""
+        """A configured address: not empty, and not derived from the port's MAC address."""
         return int(self.address) != 0 and not self.address.is_link_local
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ GidTable = dict[tuple[str, int, int], Gid]
 
 @lru_cache(maxsize=8)
 def parse_gids(output: str) -> GidTable:
-    """Answer to ``GIDS``. Of the same answer the same table: leave it as it is."""
+    """Output of ``GIDS``. Cached: callers must not modify the table."""
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
         raise ParseError("grep", f"/sys/class/infiniband: exit status {answer.status}")

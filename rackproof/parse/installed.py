@@ -1,4 +1,4 @@
-"""Installed packages, DKMS modules and adapter firmware of a node: what a version set is made from."""
+"""Installed packages, DKMS modules and adapter firmware of a node: the source of a version set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAPTURE_COMMAND: Final = (
     "if command -v dkms >/dev/null; then timeout 60 dkms status; fi; echo ==; "
     f"{_FIRMWARE}; echo ==; echo end of versions"
 )
-"""Changes nothing; one answer a node."""
+"""Read-only; one command a node."""
 
 
 def parse_installed_versions(text: str) -> Captured:

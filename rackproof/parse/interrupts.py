@@ -11,7 +11,7 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, processor_list, whole_lines
 
 IRQ_END: Final = "end of interrupts"
-# What the interrupt controller uses goes before what was asked for; a line that never fired has no choice yet.
+# The effective affinity takes precedence over the requested one; an interrupt that never fired has none yet.
 INTERRUPTS: Final = (
     'for d in /sys/class/net/*/device /sys/class/infiniband/*/device; do [ -e "$d" ] || continue;'
     ' p=$(readlink -f "$d"); [ -d "$p/msi_irqs" ] || p=${p%/*}; [ ! -d "$p/msi_irqs" ] || echo "$p"; done | sort -u |'
@@ -24,22 +24,22 @@ INTERRUPTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CardInterrupts:
-    """A network card, and on which processors its interrupts come in."""
+    """A network card and the processors that serve its interrupts."""
 
     slot: str
     numa_node: int
-    """-1 where the firmware does not say."""
+    """-1 where the firmware reports none."""
     local: frozenset[int]
     by_irq: Mapping[int, frozenset[int]]
 
     @property
     def far(self) -> tuple[int, ...]:
-        """Interrupts that may come in on a processor of another NUMA node."""
+        """Interrupts whose affinity includes a processor of another NUMA node."""
         return tuple(irq for irq, processors in self.by_irq.items() if not processors <= self.local)
 
 
 def parse_interrupts(output: str) -> tuple[CardInterrupts, ...]:
-    """Answer to ``INTERRUPTS``."""
+    """Output of ``INTERRUPTS``."""
     *lines, last = whole_lines("/proc/irq", output)
     if last != IRQ_END:
         raise ParseError("/proc/irq", f"the answer is cut off after {excerpt(last)}")

@@ -20,7 +20,7 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """One JSON object and where it stands, so that a complaint can name the key."""
+    """One JSON object and its path, so that errors can name the key."""
 
     tool: str
     where: str
@@ -41,7 +41,7 @@ class Json:
     def number(self, key: str, *, minimum: float | None = 0.0) -> float:
         value = self._get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse(key, "is no number")
+            self.refuse(key, "is not a number")
         try:
             value = float(value)
         except OverflowError:
@@ -55,7 +55,7 @@ class Json:
     def integer(self, key: str, *, minimum: int | None = 0) -> int:
         value = self._get(key)
         if isinstance(value, bool) or not isinstance(value, int):
-            self.refuse(key, "is no integer")
+            self.refuse(key, "is not an integer")
         if minimum is not None and value < minimum:
             self.refuse(key, f"is below {minimum}")
         return value
@@ -64,13 +64,13 @@ class Json:
         """Never empty."""
         value = self._get(key)
         if not isinstance(value, str) or not value.strip():
-            self.refuse(key, "is no text")
+            self.refuse(key, "is not a string")
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
         value = self._get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.refuse(key, "is no list of texts")
+            self.refuse(key, "is not a list of strings")
         return tuple(value)
 
     def child(self, key: str) -> Json:
@@ -79,12 +79,12 @@ class Json:
     def children(self, key: str) -> list[Json]:
         value = self._get(key)
         if not isinstance(value, list):
-            self.refuse(key, "is no list")
+            self.refuse(key, "is not a list")
         return [self._wrap(f"{key}[{index}]", item) for index, item in enumerate(value)]
 
     def _wrap(self, key: str, value: Any) -> Json:
         if not isinstance(value, dict):
-            self.refuse(key, "is no object")
+            self.refuse(key, "is not an object")
         return Json(self.tool, f"{self.where}{key}.", value)
 
 
@@ -102,7 +102,7 @@ def find_json(
 ) -> Found:
     """The one JSON document that ``accept`` recognises, beginning where a match of ``start`` ends.
 
-    None, a cut-off one or a second one is an error: two answers are no answer.
+    No document, a truncated one or a second one raises ParseError.
     """
     text = text_of(tool, output)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -129,4 +129,4 @@ def find_json(
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

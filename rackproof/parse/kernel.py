@@ -21,7 +21,7 @@ def parse_sysctl(output: str) -> dict[str, str]:
 
 
 def parse_cmdline(body: str) -> tuple[str, ...]:
-    """``/proc/cmdline``: arguments of the running kernel, without quotes, those of init left out."""
+    """``/proc/cmdline``: arguments of the running kernel, without quotes and without arguments for init."""
     lines = whole_lines("/proc/cmdline", body)
     words = [match[0].replace('"', "") for match in re.finditer(r'(?:[^\s"]|"[^"]*")+', lines[0])]
     if len(lines) != 1 or not words:
@@ -30,7 +30,7 @@ def parse_cmdline(body: str) -> tuple[str, ...]:
 
 
 def in_cmdline(argument: str, cmdline: tuple[str, ...]) -> bool:
-    """Dashes and underscores in names are the same to the kernel; a name alone stands for every value of it."""
+    """The kernel treats dashes and underscores in names alike; a name without a value matches any value."""
     name, equals, value = _split(argument)
     return any(
         argument[0] == name and (not equals or argument[1:] == (equals, value)) for argument in map(_split, cmdline)
@@ -70,7 +70,7 @@ SECURE_BOOT: Final = (
 
 
 def parse_secure_boot(output: str) -> bool:
-    """Answer to ``SECURE_BOOT``."""
+    """Output of ``SECURE_BOOT``."""
     lines = whole_lines("efivars", output)
     if lines == ["no EFI"]:
         return False
@@ -88,7 +88,7 @@ VULNERABILITIES: Final = (
 
 
 def parse_vulnerabilities(output: str) -> dict[str, str]:
-    """Answer to ``VULNERABILITIES``: weakness and what the kernel does about it."""
+    """Output of ``VULNERABILITIES``: vulnerability and the kernel's mitigation."""
     *lines, last = whole_lines("sysfs", output)
     if last != "end of vulnerabilities" or not lines:
         raise ParseError("sysfs", f"no vulnerabilities: {excerpt(output)}")

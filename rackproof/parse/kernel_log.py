@@ -1,6 +1,6 @@
-"""What the kernel printed since it started, and which of it means trouble.
+"""Kernel messages since boot, and those that indicate a fault.
 
-Messages of GPUs (Xid) and of PCI devices (AER) are read by the checks of those.
+Xid and SXid messages are parsed in ``xid``, PCIe errors in ``device_log``.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ INTERESTING: Final = (
     "rror|LOCKUP|lockup|blocked for more than|BUG|Oops|fault|anic|storm|achine check|ailure|offline|not responding"
     "|nvme nvme|EDAC|Out of memory|oom-kill|stall|emperature|throttled|unstable|journal|read-only|XFS|BTRFS"
 )
-"""Extended regular expression that finds every line which can be an event, for a first choice on the node.
+"""Extended regular expression that matches every line that can be an event, to filter on the node.
 
-The whole log of a large machine is megabytes.
+The whole log of a large machine has megabytes.
 """
 
 
@@ -95,9 +95,9 @@ class Message:
 
 
 def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
-    """``dmesg`` or ``journalctl -k -o short-monotonic``. The text must be known to be all there: it has no end.
+    """``dmesg`` or ``journalctl -k -o short-monotonic``. The caller must know that the output is complete.
 
-    Lines without a time belong to the message before them, or to nobody.
+    Lines without a timestamp are ignored.
     """
     messages = []
     for line in whole_lines(_TOOL, body):
@@ -105,7 +105,7 @@ def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
         if match:
             messages.append(Message(float(match[1]), match[2]))
     if not messages:
-        raise ParseError(_TOOL, f"no messages of the kernel with their times in {excerpt(str(body))}")
+        raise ParseError(_TOOL, f"no kernel messages with timestamps in {excerpt(str(body))}")
     return tuple(messages)
 
 

@@ -14,7 +14,7 @@ from rackproof.parse.text import excerpt, whole_lines
 Pair = tuple[str, str]
 """A soft and a hard limit."""
 LOGIN_END: Final = "end of login"
-# A login of now: the connection that asks may be older than the limits.
+# A new login: the current connection may predate the limits.
 LOGIN_LIMITS: Final = (
     "su -l root -c 'echo nofile $(ulimit -S -n) $(ulimit -H -n); echo nproc $(ulimit -S -u) $(ulimit -H -u);"
     f" echo stack $(ulimit -S -s) $(ulimit -H -s); echo {LOGIN_END}'"
@@ -22,7 +22,7 @@ LOGIN_LIMITS: Final = (
 
 
 def parse_login_limits(output: str) -> dict[str, Pair]:
-    """Answer to ``LOGIN_LIMITS``: nofile, nproc and stack (KiB); what a login says of its own is passed over."""
+    """Output of ``LOGIN_LIMITS``: nofile, nproc and stack (KiB); other output of the login is ignored."""
     *lines, last = whole_lines("ulimit", output)
     if last != LOGIN_END:
         raise ParseError("ulimit", f"the answer is cut off after {excerpt(last)}")
@@ -39,7 +39,7 @@ def parse_login_limits(output: str) -> dict[str, Pair]:
 
 DAEMON_END: Final = "end of limits"
 PROCESS_LIMITS: Final = {
-    # a limit's name here: in /proc/PID/limits, and its unit there in ours
+    # name: (name in /proc/PID/limits, bytes or pieces for each of our units)
     "memlock": ("Max locked memory", 1024),
     "nofile": ("Max open files", 1),
     "nproc": ("Max processes", 1),
@@ -48,7 +48,7 @@ PROCESS_LIMITS: Final = {
 
 
 def daemon_limits_command(units: Iterable[str]) -> str:
-    """The limits of the main process of each unit, as the kernel has them."""
+    """Command that prints the limits of each unit's main process from /proc."""
     names = " ".join(map(shlex.quote, units))
     return (
         f'for u in {names}; do p=$(systemctl show --value --property=MainPID -- "$u");'
@@ -59,15 +59,15 @@ def daemon_limits_command(units: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A unit's state, and the limits of its main process; none where it has no process."""
+    """A unit's state, and the limits of its main process; empty where it has no process."""
 
     state: str
     limits: Mapping[str, Pair]
-    """As /proc has them: bytes, pieces."""
+    """As in /proc: bytes or counts."""
 
 
 def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon]:
-    """Answer to ``daemon_limits_command`` about these units."""
+    """Output of ``daemon_limits_command`` for these units. Raises ParseError."""
     *lines, last = whole_lines("systemctl", output)
     if last != DAEMON_END:
         raise ParseError("systemctl", f"the answer is cut off after {excerpt(last)}")
@@ -77,12 +77,12 @@ def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon
     for line in lines:
         if match := re.fullmatch(r"unit (\S+) ([a-z]+) (\d+)", line):
             if match[1] in daemons:
-                raise ParseError("systemctl", f"{match[1]} is there twice")
+                raise ParseError("systemctl", f"{match[1]} is listed twice")
             current = {}
             daemons[match[1]] = (match[2], match[3] != "0", current)
         elif match := re.fullmatch(r"(Max [a-z ]+?)\s{2,}(unlimited|\d+)\s+(unlimited|\d+)(?:\s+\S+)?\s*", line):
             if current is None:
-                raise ParseError("systemctl", f"limits of no unit: {excerpt(line)}")
+                raise ParseError("systemctl", f"limits before the first unit: {excerpt(line)}")
             if match[1] in names:
                 current[names[match[1]]] = (match[2], match[3])
         elif not line.startswith("Limit "):

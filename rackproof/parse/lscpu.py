@@ -17,15 +17,15 @@ _TOOL: Final = "lscpu"
 @dataclass(frozen=True, slots=True)
 class Processors:
     model: str | None
-    """None where the machine does not say."""
+    """None where the machine does not report it."""
     sockets: int
     cores_per_socket: int
     threads_per_core: int
     online: int
-    """Threads that the kernel uses."""
+    """Hardware threads that are online."""
     offline: int
     numa_nodes: int
-    """With processors; nodes of memory alone are left out."""
+    """NUMA nodes with processors; memory-only nodes are left out."""
 
     @property
     def cores(self) -> int:
@@ -33,17 +33,17 @@ class Processors:
 
 
 def parse_lscpu(output: str | bytes) -> Processors:
-    """Fields stand in one list, or below each other (since util-linux 2.37)."""
+    """Fields are one flat list, or nested (since util-linux 2.37)."""
     document = find_json(_TOOL, output, lambda value: isinstance(value, dict) and "lscpu" in value).value
     fields: dict[str, str | None] = {}
     for name, data in _fields(document["lscpu"]):
         if name in fields and fields[name] != data and name != "Model name":
-            raise ParseError(_TOOL, f"{name} stands there twice")
+            raise ParseError(_TOOL, f"{name} is listed twice")
         fields.setdefault(name, data)
     nodes = _number(fields, "NUMA node(s)")
     lists = [fields.get(name) for name in fields if re.fullmatch(r"NUMA node\d+ CPU\(s\)", name)]
     if len(lists) != nodes:
-        raise ParseError(_TOOL, f"{nodes} NUMA nodes and processors of {len(lists)}")
+        raise ParseError(_TOOL, f"{nodes} NUMA nodes, but processor lists of {len(lists)}")
     processors = Processors(
         model=fields.get("Model name"),
         sockets=_number(fields, "Socket(s)"),
@@ -55,7 +55,7 @@ def parse_lscpu(output: str | bytes) -> Processors:
     )
     if processors.online + processors.offline != _number(fields, "CPU(s)") or not processors.online:
         raise ParseError(
-            _TOOL, f"{fields['CPU(s)']} processors, {processors.online} on line, {processors.offline} off line"
+            _TOOL, f"{fields['CPU(s)']} processors, {processors.online} online, {processors.offline} offline"
         )
     return processors
 
@@ -65,7 +65,7 @@ def _fields(entries: Any) -> Iterator[tuple[str, str | None]]:
     while pending:
         several = pending.pop()
         if not isinstance(several, list):
-            raise ParseError(_TOOL, "fields are no list")
+            raise ParseError(_TOOL, "fields are not a list")
         for entry in several:
             name = entry.get("field") if isinstance(entry, dict) else None
             data = entry.get("data") if isinstance(entry, dict) else None

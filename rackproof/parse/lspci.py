@@ -1,4 +1,4 @@
-"""PCI devices as lspci describes them (``-vv`` or more), with their links and what bridges do with packets."""
+"""PCI devices as lspci describes them (``-vv`` or more), with their links and access control services (ACS)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rackproof.parse.text import excerpt, real, whole_lines
 
 TOOL: Final = "lspci"
 
-# lspci prints every device and access control with hundreds of other lines each; a rack keeps what is read. The
-# number of devices proves that none is missing.
+# lspci -vvv prints hundreds of lines a device; evidence keeps only those that are parsed. The number of devices
+# proves that none is missing.
 WANTED: Final = "^[0-9a-f]|NUMA node:|access denied|DevC(ap|tl):|MaxPayload|Lnk(Cap|Sta):|ACSC(ap|tl):"
 COMMAND: Final = f"lspci -Dnnvvv | grep -E '{WANTED}'; echo devices $(ls /sys/bus/pci/devices | wc -l)"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One end of a PCIe link: what it can do, or what it does."""
+    """Capability or status of one end of a PCIe link."""
 
     gigatransfers: float | None
-    """GT/s; None where lspci does not know."""
+    """GT/s; None where lspci prints unknown."""
     width: int | None
     """Lanes; 0 where nothing is connected."""
 
@@ -34,7 +34,7 @@ class PciDevice:
     kind: str
     """``Ethernet controller`` …"""
     name: str
-    """Vendor and device as the list of PCI ids names them; ``Device 1021`` where it does not know."""
+    """Vendor and device from the PCI id database; ``Device 1021`` for an unknown one."""
     ids: str | None
     """``15b3:1021``; None without ``-nn``."""
     numa_node: int | None
@@ -48,10 +48,10 @@ class PciDevice:
     relaxed_ordering: bool | None
     """None where lspci does not print it."""
     acs: dict[str, bool] | None = field(hash=False)
-    """Functions of access control in force: ``{"ReqRedir": False, …}``; None where the device has none."""
+    """Enabled ACS functions: ``{"ReqRedir": False, …}``; None where the device has none."""
     acs_can: dict[str, bool] | None = field(hash=False)
     hidden: bool | None
-    """lspci was not allowed to read the device's capabilities: what is None may be there. None where it shows none."""
+    """lspci was not permitted to read the capabilities: None values may exist. None: no capabilities printed."""
 
 
 _DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")

@@ -1,4 +1,4 @@
-"""Operating system, kernel, firmware and PCI devices of a machine, asked with a shell and coreutils only."""
+"""Operating system, kernel, firmware and PCI devices of a machine, read with a shell and coreutils only."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MACHINE_COMMAND: Final = (
     f"({_IDS}); echo --; {_SECURE_BOOT}; echo --; "
     "grep -m1 ^vendor_id /proc/cpuinfo; grep ^MemTotal: /proc/meminfo; nproc"
 )
-"""Six sections, divided by ``--``."""
+"""Six sections, separated by ``--``."""
 
 
 def parse_machine(lines: Sequence[str]) -> Machine:
-    """Answer of ``MACHINE_COMMAND``. Raises ValueError on anything else."""
+    """Output of ``MACHINE_COMMAND``. Raises ValueError on anything else."""
     sections = sections_of(lines, 6)
     release, kernel, cmdline, pci, firmware, processor = sections
     os = _os_release(release)
     if "ID" not in os or len(kernel) != 2 or len(cmdline) != 1 or not firmware:
-        raise ValueError("no os-release, kernel, command line or firmware in the answer")
+        raise ValueError("the output lacks os-release, kernel, command line or firmware")
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in processor)}
     memory = cpu["MemTotal"].split()
     if len(memory) != 2 or memory[1] != "kB":

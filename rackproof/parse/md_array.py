@@ -15,13 +15,13 @@ from rackproof.parse.text import excerpt
 
 @dataclass(frozen=True, slots=True)
 class MdArray:
-    """An md array as the kernel has it."""
+    """An md array in the kernel."""
 
     device: str
-    """``/dev/md127``; what its name leads to."""
+    """``/dev/md127``; the target of its /dev/md link."""
     level: str
     drives: int
-    """Members that it was made of."""
+    """Configured number of members."""
     state: str
     chunk_bytes: int
     members: Mapping[str, str]
@@ -29,7 +29,7 @@ class MdArray:
 
 
 def md_array_command(label: str) -> str:
-    """Ask the kernel for the array of this name."""
+    """Command that prints the state of the array of this name."""
     return (
         f'd=$(readlink -f -- {shlex.quote(f"/dev/md/{label}")}); if [ -b "$d" ]; then echo "array $d";'
         ' cd "/sys/block/${d##*/}" &&'
@@ -39,7 +39,7 @@ def md_array_command(label: str) -> str:
 
 
 def parse_md_array(output: str) -> MdArray | None:
-    """Answer to ``md_array_command``; None when there is no such array."""
+    """Output of ``md_array_command``; None when there is no such array."""
     answer = parse_answer("mdadm", output)
     if (answer.body, answer.status) == ("no array\n", 0):
         return None
@@ -56,7 +56,7 @@ def parse_md_array(output: str) -> MdArray | None:
     asked = ("md/level", "md/raid_disks", "md/array_state", "md/chunk_size")
     missing = [path for path in asked if not values.get(path)]
     if missing or not members or not (values["md/raid_disks"].isdigit() and values["md/chunk_size"].isdigit()):
-        raise ParseError("/sys/block", f"{device[1]} says nothing about {', '.join(missing) or 'its members'}")
+        raise ParseError("/sys/block", f"{device[1]} has no {', '.join(missing) or 'its members'}")
     return MdArray(
         device=device[1],
         level=values["md/level"],

@@ -30,7 +30,7 @@ HUGEPAGES: Final = (
 
 
 def parse_hugepages(output: str) -> dict[int, int]:
-    """Answer to ``HUGEPAGES``: size in KiB and number of pages."""
+    """Output of ``HUGEPAGES``: size in KiB and number of pages."""
     *lines, last = whole_lines("sysfs", output)
     if last != "end of huge pages":
         raise ParseError("sysfs", f"the answer is cut off after {excerpt(last)}")

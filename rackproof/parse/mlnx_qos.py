@@ -1,4 +1,4 @@
-"""``mlnx_qos -i PORT``: classes of traffic of a Mellanox port."""
+"""``mlnx_qos -i PORT``: traffic classes of a Mellanox port."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PRIORITIES: Final = 8
 @dataclass(frozen=True, slots=True)
 class Qos:
     trust: str | None
-    """dscp or pcp; None where the tool does not say."""
+    """dscp or pcp; None where the tool does not print it."""
     pfc: frozenset[int]
-    """Priorities that are paused."""
+    """Priorities with PFC enabled."""
     buffers: tuple[int, ...] | None
-    """Receive buffer of each priority."""
+    """Receive buffer number by priority."""
     dscp_priority: dict[int, int] = field(hash=False)
-    """Empty where the tool prints no map, which it only does under trust dscp."""
+    """Priority by DSCP; empty unless trust is dscp."""
 
 
 def parse_mlnx_qos(output: str | bytes) -> Qos:
-    """Read the whole output, or a piece of it that has the PFC configuration."""
+    """Read the whole output, or a part that contains the PFC configuration."""
     lines = whole_lines(TOOL, output)
     trust: str | None = None
     rows: dict[str, tuple[int, ...]] = {}
@@ -36,7 +36,7 @@ def parse_mlnx_qos(output: str | bytes) -> Qos:
         text = line.strip()
         if match := re.fullmatch(r"Priority trust state: (\S+)", text):
             if trust is not None:
-                raise ParseError(TOOL, "speaks of more than one port")
+                raise ParseError(TOOL, "describes more than one port")
             trust = match[1]
         elif match := re.fullmatch(r"prio:(\d) dscp:\s*((?:\d{1,2},)+)", text):
             for dscp in match[2].rstrip(",").split(","):
@@ -46,13 +46,13 @@ def parse_mlnx_qos(output: str | bytes) -> Qos:
             within = True
         elif within and (match := re.fullmatch(r"(priority|enabled|buffer)((?:\s+\d+)+)", text)):
             if match[1] in rows:
-                raise ParseError(TOOL, "speaks of more than one port")
+                raise ParseError(TOOL, "describes more than one port")
             rows[match[1]] = tuple(map(int, match[2].split()))
     if rows.get("priority") != tuple(range(PRIORITIES)):
         raise ParseError(TOOL, f"no PFC configuration; the output ends with {excerpt(lines[-1])}")
     enabled, buffers = rows.get("enabled", ()), rows.get("buffer")
     if len(enabled) != PRIORITIES or not set(enabled) <= {0, 1} or (buffers and len(buffers) != PRIORITIES):
-        raise ParseError(TOOL, f"the PFC configuration has not one column for each of {PRIORITIES} priorities")
+        raise ParseError(TOOL, f"the PFC configuration does not have one column for each of {PRIORITIES} priorities")
     if trust not in (None, "dscp", "pcp"):
         raise ParseError(TOOL, f"trust is neither dscp nor pcp: {excerpt(str(trust))}")
     return Qos(trust, frozenset(p for p, on in enumerate(enabled) if on), buffers, mapped)

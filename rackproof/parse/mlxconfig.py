@@ -15,7 +15,7 @@ _COLUMNS: Final = {"Default": "default", "Current": "current", "Next Boot": "nex
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Values as printed, ``ETH(2)``; None in a column that was not asked for."""
+    """Values as printed, ``ETH(2)``; None for a column that was not queried."""
 
     default: str | None
     current: str | None
@@ -33,7 +33,7 @@ class Firmware:
 
 
 def parse_mlxconfig(output: str | bytes) -> Firmware:
-    """Read the settings of one device. With ``-e`` there are three columns, without it the next boot's only."""
+    """Read the settings of one device. With ``-e`` there are three columns, without it only the next boot's."""
     about: dict[str, str] = {}
     columns: list[str] | None = None
     settings: dict[str, Setting] = {}
@@ -41,7 +41,7 @@ def parse_mlxconfig(output: str | bytes) -> Firmware:
     for line in lines:
         if match := re.fullmatch(r"(Device type|Name|Description|Device):\s+(.*?)\s*", line):
             if match[1] in about:
-                raise ParseError(TOOL, "speaks of more than one device")
+                raise ParseError(TOOL, "describes more than one device")
             about[match[1]] = match[2]
         elif match := re.fullmatch(r"Configurations:\s+(.*?)\s*", line):
             columns = [_COLUMNS.get(name, "") for name in re.split(r"\s{2,}", match[1])]
@@ -61,6 +61,6 @@ def parse_mlxconfig(output: str | bytes) -> Firmware:
 
 
 def same_value(printed: str, wanted: str) -> bool:
-    """``ETH(2)`` is meant by ``ETH``, by ``2`` and by itself."""
+    """Whether ``wanted`` names the printed value: ``ETH(2)`` equals ``ETH``, ``2`` and ``ETH(2)``."""
     name, _, number = printed.rstrip(")").partition("(")
     return wanted.lower() in {word.lower() for word in (printed, name, number) if word}

@@ -18,26 +18,26 @@ class LinkReport:
     state: str
     """Active, Disable, Polling …"""
     physical_state: str | None
-    """LinkUp, ETH_AN_FSM_ENABLE …; None where the tool says N/A."""
+    """LinkUp, ETH_AN_FSM_ENABLE …; None where the tool prints N/A."""
     speed: str | None
     """``400GbE``, ``IB-NDR`` …"""
     width: str | None
     """``4x``."""
     fec: str | None
     status: int | None
-    """Opcode of the troubleshooting; 0 is fine."""
+    """Troubleshooting opcode; 0: no issue."""
     recommendation: str | None
     firmware: str | None
     raw_ber: float | None
     """Before error correction; None without ``-c``."""
     effective_ber: float | None
-    """After it."""
+    """After error correction."""
     link_down: int | None
     """How often the link went down since the counters were cleared."""
 
 
 def parse_mlxlink(output: str | bytes) -> LinkReport:
-    """Read the report of one port; colours of a terminal are ignored."""
+    """Read the report of one port; terminal colours are stripped."""
     values: dict[str, str] = {}
     lines = whole_lines(TOOL, output)
     for line in lines:
@@ -45,7 +45,7 @@ def parse_mlxlink(output: str | bytes) -> LinkReport:
         if match is None:
             continue
         if match[1] in values and match[1] == "State":
-            raise ParseError(TOOL, "speaks of more than one port")
+            raise ParseError(TOOL, "describes more than one port")
         values.setdefault(match[1], match[2])
     state = values.get("State")
     if not state or not any("Operational Info" in line for line in lines):
@@ -76,5 +76,5 @@ def _rate(key: str, text: str | None) -> float | None:
         return None
     value = real(TOOL, key, text)
     if value > 1:
-        raise ParseError(TOOL, f"{key} is no rate: {excerpt(text)}")
+        raise ParseError(TOOL, f"{key} is not a rate: {excerpt(text)}")
     return value

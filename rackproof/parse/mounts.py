@@ -15,13 +15,13 @@ from rackproof.parse.text import excerpt, integer, whole_lines
 @dataclass(frozen=True, slots=True)
 class Mount:
     source: str
-    """Device, ``server:/export``, or a word that the file system chose; may be empty."""
+    """Device, ``server:/export``, or a name chosen by the file system; may be empty."""
     mountpoint: str
     fstype: str
     options: tuple[str, ...]
-    """Of this mount; /proc/mounts merges those of the file system in."""
+    """Mount options; /proc/mounts merges the file system's options into them."""
     super_options: tuple[str, ...] = ()
-    """Of the file system, shared by all its mounts; only mountinfo tells them apart."""
+    """Options of the file system, shared by all its mounts; only in mountinfo."""
     device: str | None = None
     """``major:minor``; only in mountinfo."""
     root: str = "/"
@@ -53,13 +53,13 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What became of one kind of call since the mount."""
+    """Counters of one RPC operation since the mount."""
 
     calls: int
     transmissions: int
-    """More than calls where some were sent again."""
+    """Exceeds ``calls`` when requests were retransmitted."""
     timeouts: int
-    """Calls that were given up, or waited past all retransmissions."""
+    """Calls that reached a major timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class NfsMount:
     """nfs (version 3) or nfs4."""
     options: tuple[str, ...]
     age_s: int
-    """Since the mount."""
+    """Seconds since the mount."""
     transports: tuple[Transport, ...]
-    """Connections that exist, which ``nconnect`` in the options does not prove."""
+    """Established connections; ``nconnect`` in the options does not prove them."""
     operations: Mapping[str, Operation] = field(default_factory=dict)
     """By the protocol's name: READ, WRITE, GETATTR …"""
 
@@ -92,12 +92,12 @@ class NfsMount:
 
 
 def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
-    """The mount that is seen at a mount point: the last of those stacked there."""
+    """The visible mount at a mount point: the last one stacked there."""
     return next((mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint), None)
 
 
 def visible_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:
-    """Mounts by mount point; of several stacked on one, the last."""
+    """Mounts by mount point; the last one where several are stacked."""
     return {mount.mountpoint: mount for mount in mounts}
 
 
@@ -150,7 +150,7 @@ def parse_proc_mounts(output: str | bytes) -> tuple[Mount, ...]:
 
 
 def _decode(field: str) -> str:
-    """Blanks, backslashes and # stand as three octal digits: ``\\040``."""
+    """Decode octal escapes of blanks, backslashes and #: ``\\040``."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
 
 
@@ -178,7 +178,7 @@ _MOUNTSTATS: Final = "mountstats"
 
 @lru_cache(maxsize=16)  # several checks read the same output
 def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
-    """NFS mounts of /proc/self/mountstats; empty on a node that has other mounts only."""
+    """NFS mounts of /proc/self/mountstats; empty on a node without NFS mounts."""
     blocks: list[tuple[re.Match[str], list[str]]] = []
     for line in whole_lines(_MOUNTSTATS, output):
         if device := _DEVICE.fullmatch(line):
@@ -196,8 +196,8 @@ def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
 def parse_transports(output: str | bytes) -> dict[str, frozenset[str]]:
     """Protocols of the connections of every NFS mount, by mount point.
 
-    Reads the lines ``device …`` and ``xprt: …`` of /proc/self/mountstats alone. Of several mounts on one mount point
-    the last counts. Raises ParseError.
+    Input: the lines ``device …`` and ``xprt: …`` of /proc/self/mountstats. Where several mounts are stacked, the last
+    one counts. Raises ParseError.
     """
     protocols: dict[str, set[str]] = {}
     mountpoint = None

@@ -12,7 +12,7 @@ from rackproof.parse.jsondoc import Json, find_json
 TOOL: Final = "mpi collectives"
 FORMAT: Final = 1
 TOLERANCE: Final = 0.01
-"""How far a bandwidth may be from what bytes and time say, as a share."""
+"""Relative tolerance between a bandwidth and bytes / time."""
 
 _BEGIN: Final = re.compile(r'(?=\{\s*"rackproof_collectives")')
 
@@ -37,7 +37,7 @@ class MpiCollectives:
     hosts: tuple[str, ...]
     dtype: str
     points: tuple[Point, ...]
-    """In the order of measurement; small sizes asked for may have been rounded to the same one."""
+    """In measurement order; small requested sizes may round to the same one."""
 
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
@@ -69,7 +69,7 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
     algbw = size / time / 1e3  # B/µs = MB/s
     for key, expected in (("algbw_GBps", algbw), ("busbw_GBps", algbw * busbw_factor(op, ranks))):
         if abs(entry.number(key) - expected) > TOLERANCE * expected:
-            entry.refuse(key, f"is {entry.number(key):g}, but {size} B in {time:g} us make {expected:g}")
+            entry.refuse(key, f"is {entry.number(key):g}, but {size} B in {time:g} us give {expected:g}")
     return Point(
         bytes=size,
         time_us=time,
@@ -83,7 +83,7 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
 def _samples(entry: Json) -> tuple[float, ...]:
     values = entry.values.get("samples_us")
     if not isinstance(values, list):
-        entry.refuse("samples_us", "is no list")
+        entry.refuse("samples_us", "is not a list")
     numbers = Json(entry.tool, f"{entry.where}samples_us.", {str(i): v for i, v in enumerate(values)})
     samples = tuple(numbers.number(key) for key in numbers.values)
     if not samples or min(samples) <= 0:

@@ -44,18 +44,18 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class NcclTests:
     op: str | None
-    """``all_reduce`` …; None when neither the text nor the caller says."""
+    """``all_reduce`` …; None when neither the output nor the caller names it."""
     ranks: int | None
-    """Highest rank listed plus one; None without a list."""
+    """Highest listed rank plus one; None without a list."""
     hosts: tuple[str, ...]
-    """Of the ranks listed, which may be fewer than ``ranks``."""
+    """Hosts of the listed ranks, which may be fewer than ``ranks``."""
     rows: tuple[Row, ...]
     average_busbw_gb_per_s: float | None
-    """Of the footer; None when it is absent."""
+    """From the footer; None when it is absent."""
     out_of_bounds: int | None
-    """Of the footer; None when it is absent or nothing was checked, although the tool then prints ``0 OK``."""
+    """From the footer; None when it is absent or results were not checked (the tool prints ``0 OK`` even then)."""
     failure: str | None
-    """First line in which the test reports a failure of NCCL, CUDA or itself."""
+    """First line that reports a failure of NCCL, CUDA or the test."""
 
     @property
     def complete(self) -> bool:
@@ -71,7 +71,7 @@ class NcclTests:
 
 _EMPTY_COMMENT: Final = r"(?:.*: ?)?#"
 _LABEL: Final = re.compile(r"^(?:\s*\d+: ?|\[[^\]\s]*\]<std(?:out|err)>: ?)")
-"""What ``srun --label`` and ``mpirun --tag-output`` put before each line."""
+"""Line prefix of ``srun --label`` and ``mpirun --tag-output``."""
 _RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s")
 _STARTING: Final = re.compile(r"#\s*Collective test starting:\s*(?:\S*/)?(\w+?)(?:_perf)?\s*$")
 _AVERAGE: Final = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
@@ -81,7 +81,7 @@ _TIMING: Final = ("time", "algbw", "busbw")
 
 
 def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
-    """Read one table. ``op`` says which program ran where the text does not; it may not contradict the text.
+    """Read one table. ``op`` names the operation where the output does not; it must not contradict the output.
 
     Each row must be consistent: algbw with size and time and, where operation and ranks are known, busbw with algbw,
     within what the printed digits allow.
@@ -89,7 +89,7 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
     lines = [_LABEL.sub("", line) for line in whole_lines(TOOL, output, closing=_EMPTY_COMMENT)]
     named = _first(_STARTING, lines)
     if named and op and named != op:
-        raise ParseError(TOOL, f"expected {op}, but the output is of {named}")
+        raise ParseError(TOOL, f"expected {op}, actual {named}")
     op = named or op
     ranks, hosts = _ranks(lines)
     rows = _rows(lines, busbw_factor(op, ranks) if op in OPS and ranks else None)
@@ -137,7 +137,7 @@ def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:
 
 
 def _columns(titles: list[str]) -> list[str]:
-    """Titles made unique: those of the second half get a quote mark."""
+    """Unique column titles: those of the in-place half get a quote mark."""
     columns: list[str] = []
     for title in titles:
         columns.append(title if title not in columns else title + "'")

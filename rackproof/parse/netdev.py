@@ -26,20 +26,20 @@ class NetDevice:
     name: str
     mtu_bytes: int
     state: str
-    """operstate: UP, DOWN, UNKNOWN (drivers that do not say, the loopback) …"""
+    """operstate: UP, DOWN, UNKNOWN (drivers without link state, the loopback) …"""
     flags: tuple[str, ...]
-    """UP: switched on by the administrator. LOWER_UP: the link is there."""
+    """UP: administratively up. LOWER_UP: carrier."""
     kind: str | None
-    """ether, loopback, infiniband …; None where ``-4`` or ``-6`` leaves it out."""
+    """ether, loopback, infiniband …; None with ``-4`` or ``-6``."""
     mac: str | None
     permanent_mac: str | None
-    """Of the hardware, where the interface carries another one: a member of a bond."""
+    """Permanent hardware address, where it differs: a bond member."""
     stacked: bool
-    """On top of another interface: a VLAN, a macvlan."""
+    """Stacked on another interface: a VLAN, a macvlan."""
     master: str | None
-    """Bridge or bond that it belongs to."""
+    """Bridge or bond of which it is a member."""
     addresses: tuple[Address, ...] | None
-    """None in the output of ``ip link``, which shows none."""
+    """None in the output of ``ip link``, which prints no addresses."""
 
     @property
     def carrier(self) -> bool:
@@ -50,7 +50,7 @@ def parse_ip(output: str | bytes) -> tuple[NetDevice, ...]:
     """Read either command, in the order of interface indices; every namespace has at least its loopback."""
     document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
     entries = Json(TOOL, "", {"devices": document.value}).children("devices")
-    devices = tuple(_device(entry) for entry in entries if entry.values)  # ip leaves {} for what a filter hides
+    devices = tuple(_device(entry) for entry in entries if entry.values)  # ip prints {} for devices that a filter hides
     if not devices:
         raise ParseError(TOOL, "no device listed")
     return devices

@@ -23,11 +23,11 @@ class Nfsd:
     ports: frozenset[str]
     """``tcp 2049``, ``rdma 20049``."""
     versions: frozenset[str]
-    """Those that it speaks: ``4.2``."""
+    """Enabled protocol versions: ``4.2``."""
 
 
 def parse_nfsd(output: str) -> Nfsd:
-    """Answer to ``NFSD``."""
+    """Output of ``NFSD``."""
     lines = whole_lines("nfsd", output)
     if lines == ["no nfsd"]:
         return Nfsd(0, frozenset(), frozenset())
@@ -52,14 +52,14 @@ EXPORTS = "exportfs -s && echo end of exports"
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A path that is offered to one client or network."""
+    """A path exported to one client or network."""
 
     path: str
     client: str
     options: tuple[str, ...]
 
     def admits(self, address: str) -> bool:
-        """Whether the export is meant for this IPv4 address; names and wildcards other than ``*`` are not resolved."""
+        """Whether this IPv4 address may mount the export; names and wildcards other than ``*`` are not resolved."""
         if self.client in ("*", "<world>"):
             return True
         try:
@@ -69,7 +69,7 @@ class Export:
 
 
 def parse_exports(output: str) -> tuple[Export, ...]:
-    """Answer to ``EXPORTS``."""
+    """Output of ``EXPORTS``."""
     *lines, last = whole_lines("exportfs", output)
     if last != "end of exports":
         raise ParseError("exportfs", "the answer is cut off")

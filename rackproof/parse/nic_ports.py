@@ -1,6 +1,6 @@
 """Network ports as the kernel describes them in /sys.
 
-A port is an RDMA device's, a network interface, or both: most are both.
+A port belongs to an RDMA device, a network interface, or (usually) both.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ ETHERNET, INFINIBAND = "1", "32"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """None where nobody says anything: such a value is neither good nor bad."""
+    """None: not reported, neither good nor bad."""
 
     device: str | None = None
     """RDMA device, ``mlx5_0``."""
     number: int = 1
-    """Of the port on that device."""
+    """Port number on that device."""
     interface: str | None = None
     slot: str | None = None
     """PCI address."""
@@ -64,13 +64,13 @@ class Port:
     """Bytes, of the interface."""
     lid: int | None = None
     sm_lid: int | None = None
-    """Local identifier of the subnet manager; 0 where none has answered."""
+    """Local identifier of the subnet manager; 0 without a subnet manager."""
     firmware: str | None = None
     numa_node: int | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     link_downs: int | None = None
-    """How often the interface lost its carrier."""
+    """Carrier losses of the interface."""
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Port:
 
     @property
     def trouble(self) -> str | None:
-        """Why no traffic can pass; None when nothing speaks against it."""
+        """Why the port cannot carry traffic; None when no reason is known."""
         if self.rdma_state not in (None, "ACTIVE") or self.physical_state not in (None, "LinkUp"):
             return f"{self.rdma_state}/{self.physical_state}"
         if self.carrier is False or self.operstate in ("down", "lowerlayerdown", "notpresent"):
@@ -95,7 +95,7 @@ def parse_ports(rdma: str, interfaces: str) -> tuple[Port, ...]:
     """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
     devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)
     if "lo" not in nets:
-        raise ParseError("grep", "/sys/class/net: not even the loopback is there")
+        raise ParseError("grep", "/sys/class/net: no interfaces, not even lo")
     ports = [port for name, files in sorted(devices.items(), key=_natural) for port in _rdma_ports(name, files, nets)]
     taken = {port.interface for port in ports}
     ports += [

@@ -25,11 +25,11 @@ SWITCH_CLASS: Final = "0680"
 class KernelModule:
     version: str
     open: bool
-    """The module whose source is open, which DMA-BUF and Blackwell need."""
+    """The open kernel module, required for DMA-BUF and Blackwell."""
 
 
 def parse_kernel_module(output: str | bytes) -> KernelModule:
-    """Read ``/proc/driver/nvidia/version``; the compiler's line must follow the driver's."""
+    """Read ``/proc/driver/nvidia/version``; the line with the compiler version is required."""
     lines = whole_lines("/proc/driver/nvidia/version", output)
     matches = [match for line in lines if (match := _MODULE.fullmatch(line))]
     if len(matches) != 1 or not any(line.startswith("GCC version:") for line in lines):
@@ -56,7 +56,7 @@ class PciDevice:
     device: str
     """Four hexadecimal digits in lower case."""
     answers: bool
-    """False where every register reads as ones: the device is in the kernel's list but gone from the bus."""
+    """False where every register reads as ones: the kernel lists the device, but it has fallen off the bus."""
 
 
 _DEVICE: Final = re.compile(
@@ -66,7 +66,7 @@ _DEVICE: Final = re.compile(
 
 
 def parse_nvidia_devices(output: str | bytes) -> tuple[PciDevice, ...]:
-    """Read ``lspci -Dn -d 10de:``; an empty list is an answer, and only the caller knows that lspci ran."""
+    """Read ``lspci -Dn -d 10de:``; empty output is valid; the caller must verify that lspci succeeded."""
     if not (output.strip()):
         return ()
     devices = []
@@ -86,7 +86,7 @@ _NCCL: Final = re.compile(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*")
 
 
 def parse_parameters(output: str | bytes) -> dict[str, str]:
-    """Read ``/proc/driver/nvidia/params``: option, without quotes around texts."""
+    """Read ``/proc/driver/nvidia/params``: options by name, strings without quotes."""
     options = {}
     for line in whole_lines("/proc/driver/nvidia/params", output):
         match = _PARAMETER.fullmatch(line.strip())
@@ -99,7 +99,7 @@ def parse_parameters(output: str | bytes) -> dict[str, str]:
 
 
 def parse_bound(output: str | bytes) -> dict[str, str]:
-    """PCI address and the kernel driver that has the device, empty where none has; one device a line."""
+    """PCI address and bound kernel driver, empty where unbound; one device a line."""
     if not output.strip():
         return {}
     drivers = {}
@@ -112,7 +112,7 @@ def parse_bound(output: str | bytes) -> dict[str, str]:
 
 
 def parse_nccl_conf(output: str | bytes) -> dict[str, str]:
-    """Read ``/etc/nccl.conf``; NCCL passes over what it does not understand, and the last line of a key counts."""
+    """Read ``/etc/nccl.conf``; as in NCCL, unknown lines are ignored and the last line of a key wins."""
     if not output.strip():
         return {}
     settings = {}

@@ -32,7 +32,7 @@ class RemappedRows:
     pending: bool | None
     """A reset is needed before the replacement takes effect."""
     failed: bool | None
-    """No spare was left: the GPU must be exchanged."""
+    """No spare row was left: replace the GPU."""
 
 
 class Process(NamedTuple):
@@ -57,7 +57,7 @@ class Gpu:
     name: str
     uuid: str | None
     serial: str | None
-    """A text: leading zeros count."""
+    """A string: leading zeros are significant."""
     minor_number: int | None
     vbios: str | None
     inforom: str | None
@@ -82,7 +82,7 @@ class Gpu:
     temperature_c: float | None
     memory_temperature_c: float | None
     temperature_margin_c: float | None
-    """How far the hottest spot is from the limit at which the GPU slows down (T.Limit); below 0 it is past it."""
+    """Distance of the hottest spot from the slowdown limit (T.Limit); negative above the limit."""
     power_draw_w: float | None
     """Of the GPU: ``power_draw``, else the instantaneous, else the average one."""
     power_limit_w: float | None
@@ -99,7 +99,7 @@ class Gpu:
     sm_clock_max_mhz: float | None
     memory_clock_max_mhz: float | None
     application_clocks_mhz: ClockPair | None
-    """What applications are limited to; None where the driver has no such setting (any more)."""
+    """Application clocks; None where the driver has no such setting (newer ones dropped it)."""
     default_application_clocks_mhz: ClockPair | None
     throttle_reasons: tuple[str, ...] | None
     """Active ones, without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
@@ -116,14 +116,14 @@ class Gpu:
     """NVSwitch systems: Completed when the fabric manager has registered the GPU."""
     fabric_status: str | None
     fabric_health: Mapping[str, str]
-    """Newer drivers: what else they say about the GPU's way into the fabric (``bandwidth``, ``route_unhealthy`` …)."""
+    """Newer drivers: further fields on the GPU's fabric health (``bandwidth``, ``route_unhealthy`` …)."""
     processes: tuple[Process, ...]
     """Programs that use the GPU; empty also where the driver does not list them."""
     recovery_action: str | None
-    """What the driver asks for: None (the word), Reset, Reboot …"""
+    """Recovery action requested by the driver: the string None, Reset, Reboot …"""
     problems: tuple[str, ...]
-    """Elements in which the driver prints an error instead of a value, as ``path: text``; flags that ask for a repair
-    or an exchange."""
+    """Elements in which the driver prints an error instead of a value, as ``path: text``; flags that request a repair
+    or a replacement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +131,15 @@ class NvidiaSmi:
     driver: str | None
     cuda: str | None
     attached_gpus: int | None
-    """As the driver counts them."""
+    """Number reported by the driver."""
     gpus: tuple[Gpu, ...]
-    """As described; in bus order."""
+    """GPUs in the report, in bus order."""
     messages: tuple[str, ...]
     """Lines around the document, such as ``WARNING: infoROM is corrupted …``."""
 
     @property
     def missing(self) -> int:
-        """GPUs that are attached but not described (a query of one GPU leaves the others out)."""
+        """Attached GPUs that the report does not describe (a query of one GPU omits the others)."""
         return 0 if self.attached_gpus is None else self.attached_gpus - len(self.gpus)
 
 
@@ -194,7 +194,7 @@ def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
 
 
 def parse_nvidia_smi_list(output: str | bytes) -> tuple[ListedGpu, ...]:
-    """Read ``nvidia-smi -L``; a line that names no GPU (one is lost, there is none) raises with that line."""
+    """Read ``nvidia-smi -L``; an error line (a lost GPU, no GPU) raises ParseError with that line."""
     gpus: list[ListedGpu] = []
     for line in whole_lines(TOOL, output, closing=r".*\(UUID: \S+\)"):
         if gpu := re.fullmatch(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*", line):
@@ -285,7 +285,7 @@ def _pci_id(element: ET.Element) -> str | None:
         return None
     match = re.fullmatch(r"(?:0x)?([0-9A-F]{4})10DE", text, re.IGNORECASE)
     if match is None:
-        raise ParseError(TOOL, f"pci_device_id is no device of NVIDIA: {excerpt(text)}")
+        raise ParseError(TOOL, f"pci_device_id is not an NVIDIA device: {excerpt(text)}")
     return match[1].lower()
 
 
@@ -295,7 +295,7 @@ def _clocks(element: ET.Element, section: str) -> ClockPair | None:
 
 
 def _temperature_margin(element: ET.Element) -> float | None:
-    """Newer drivers count down to the limit, older ones print temperature and limit."""
+    """Newer drivers print the margin (T.Limit), older ones temperature and limit."""
     margin = real_at(element, "temperature/gpu_temp_tlimit", " C")
     if margin is not None:
         threshold = real_at(element, "temperature/gpu_temp_slow_tlimit_threshold", " C")
@@ -373,7 +373,7 @@ def _problems(element: ET.Element, path: str) -> Iterable[str]:
 
 
 def driver_numbers(version: str) -> tuple[int, ...]:
-    """``580.95.05`` as numbers that can be compared. Raises ParseError for what is no driver version."""
+    """``580.95.05`` as numbers that can be compared. Raises ParseError for anything else."""
     parts = version.split(".")
     if not all(part.isdecimal() for part in parts):
         raise ParseError(TOOL, f"{version!r} is no driver version")

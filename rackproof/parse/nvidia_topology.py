@@ -1,4 +1,4 @@
-"""nvidia-smi: ``topo -m`` (who reaches whom over what) and ``nvlink -s`` (speed of each NVLink)."""
+"""nvidia-smi: ``topo -m`` (connection types between devices) and ``nvlink -s`` (speed of each NVLink)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOL: Final = "nvidia-smi"
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Processors near a device; None where the column is absent, empty or ``N/A``."""
+    """Processors local to a device; None where the column is absent, empty or ``N/A``."""
 
     cpus: str | None
     """Kernel list: ``0-51,104-155``."""
@@ -53,7 +53,7 @@ class GpuLinks:
     uuid: str
     links: tuple[NvLink, ...]
     note: str | None
-    """What the tool says where it lists no links: the GPU has none, or all are inactive."""
+    """The tool's message when it lists no links: the GPU has none, or all are inactive."""
 
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -65,7 +65,7 @@ _LEGEND: Final = re.compile(r"\s+(NIC\d+): (\S+)\s*")
 
 
 def parse_topology(output: str | bytes) -> Topology:
-    """Read the matrix of ``nvidia-smi topo -m``; every device of the header must have its row."""
+    """Read the matrix of ``nvidia-smi topo -m``; every device in the header must have a row."""
     lines = [_ANSI.sub("", line) for line in whole_lines(TOOL, output, closing=_LAST_OF_LEGEND)]
     devices: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ def _row(words: list[str], devices: tuple[str, ...], line: str) -> list[str]:
 
 
 def _affinity(words: list[str], extra: tuple[str, ...]) -> Affinity:
-    """NIC rows leave all columns empty; with only some filled nobody can say which."""
+    """NIC rows leave all columns empty; with only some filled, the columns are ambiguous."""
     cells = dict(zip(extra, words, strict=True)) if len(words) == len(extra) else {}
     values = (cells.get(title) for title in _AFFINITIES)
     return Affinity(*(None if value == "N/A" else value for value in values))
@@ -128,7 +128,7 @@ _NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are i
 
 
 def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:
-    """Read ``nvidia-smi nvlink -s``; a GPU without links must be said to have none."""
+    """Read ``nvidia-smi nvlink -s``; a GPU without links must have a message that says so."""
     gpus: list[GpuLinks] = []
     for line in whole_lines(TOOL, output, closing=rf"{_LINK.pattern}|{_NOTE.pattern}"):
         if gpu := _GPU.fullmatch(line):
@@ -149,7 +149,7 @@ def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:
         raise ParseError(TOOL, "no GPU listed")
     for item in gpus:
         if not item.links and item.note is None:
-            raise ParseError(TOOL, f"GPU {item.index} has no links and no word about them")
+            raise ParseError(TOOL, f"GPU {item.index} has no links and no message about them")
     return tuple(gpus)
 
 

@@ -1,4 +1,4 @@
-"""Elements of nvidia-smi's XML: what one says, None where the driver says nothing of it."""
+"""Elements of nvidia-smi's XML: value, or None where the driver reports none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBLEM: Final = re.compile(
 
 
 def text_at(element: ET.Element, path: str) -> str | None:
-    """Text of an element; None when it is absent, says that it is not available, or holds an error."""
+    """Text of an element; None when it is absent, is marked as not available, or holds an error."""
     text = (element.findtext(path) or "").strip()
     return None if NOT_AVAILABLE.fullmatch(text) or PROBLEM.fullmatch(text) else text
 
@@ -30,7 +30,7 @@ def real_at(element: ET.Element, path: str, unit: str = "") -> float | None:
     if text is None:
         return None
     if not re.fullmatch(rf"-?\d{{1,15}}(?:\.\d{{1,9}})?{re.escape(unit)}", text, re.ASCII):
-        raise ParseError(TOOL, f"{path} is no number{unit and ' of' + unit}: {excerpt(text)}")
+        raise ParseError(TOOL, f"{path} is not a number{unit and ' of' + unit}: {excerpt(text)}")
     return float(text.removesuffix(unit))
 
 

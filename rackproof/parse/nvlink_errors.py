@@ -34,17 +34,17 @@ FAULTS: Final = frozenset(
         "Symbol Errors",
     }
 )
-"""Counters of either generation that stay at 0 on a good link, spelled as the tool does."""
+"""Counters of both generations that stay at 0 on a good link, spelled as in the tool."""
 _FAULTS: Final = frozenset(kind.lower() for kind in FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkErrors:
-    """Counters of one link since the driver was loaded or somebody reset them."""
+    """Counters of one link since the driver was loaded or the counters were reset."""
 
     link: int
     counters: Mapping[str, int | None]
-    """By the tool's own names, those of ``FAULTS`` only; None where it says that there is no such count."""
+    """By the tool's names, those of ``FAULTS`` only; None where the tool reports the counter as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GpuLinkErrors:
     name: str
     uuid: str
     links: tuple[LinkErrors, ...]
-    """Empty for a GPU that is said to have no (active) NVLink."""
+    """Empty for a GPU that the tool reports without (active) NVLinks."""
 
 
 _GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
@@ -87,7 +87,7 @@ def parse_nvlink_errors(output: str | bytes) -> tuple[GpuLinkErrors, ...]:
         raise ParseError(TOOL, "no GPU listed")
     for number, (index, _, _) in enumerate(gpus):
         if not counters[number] and number not in silent:
-            raise ParseError(TOOL, f"GPU {index} has no counters and no word about them")
+            raise ParseError(TOOL, f"GPU {index} has no counters and no message about them")
     _same_counters(counters)
     return tuple(
         GpuLinkErrors(
@@ -103,11 +103,11 @@ def _count(kinds: dict[str, int | None], kind: str, value: str) -> None:
     if kind in kinds:
         raise ParseError(TOOL, f"a link has two counts of {kind}")
     if value != "N/A" and not re.fullmatch(r"\d{1,20}", value, re.ASCII):
-        raise ParseError(TOOL, f"{kind} is no count: {excerpt(value)}")
+        raise ParseError(TOOL, f"{kind} is not a count: {excerpt(value)}")
     kinds[kind] = None if value == "N/A" else int(value)
 
 
 def _same_counters(counters: Mapping[int, Mapping[int, Mapping[str, int | None]]]) -> None:
     sets = {frozenset(kinds) for links in counters.values() for kinds in links.values() if kinds}
     if len(sets) > 1:
-        raise ParseError(TOOL, "links have different counters; the output is not whole")
+        raise ParseError(TOOL, "links have different counters; the output is incomplete")

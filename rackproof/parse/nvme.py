@@ -12,7 +12,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 _TOOL: Final = "nvme"
 
-# One question for all drives in PCIe slots, whatever their number.
+# One command for all NVMe controllers on PCIe.
 SMART_LOGS: Final = (
     'for c in /sys/class/nvme/nvme[0-9]*; do [ ! -e "$c" ] || [ "$(cat "$c/transport")" != pcie ] ||'
     ' { echo "drive ${c##*/}"; nvme smart-log -o json "/dev/${c##*/}"; echo "status $?"; }; done;'
@@ -32,28 +32,28 @@ WARNINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SmartLog:
-    """Counters of one drive in its life."""
+    """Lifetime counters of one drive."""
 
     name: str
     """Of the controller: ``nvme0``."""
     critical_warning: int
-    """Bits; 0 means that the drive complains about nothing."""
+    """Bit field; 0: no warning."""
     used_pct: int
-    """% of its endurance; can be more than 100."""
+    """Percentage of rated endurance used; can exceed 100."""
     spare_pct: int
     spare_threshold_pct: int
     media_errors: int
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the drive complains about, in words."""
+        """The critical warnings in words."""
         named = [text for bit, text in enumerate(WARNINGS) if self.critical_warning >> bit & 1]
         rest = self.critical_warning >> len(WARNINGS)
         return (*named, *([f"unknown warning {self.critical_warning:#x}"] if rest else []))
 
 
 def parse_smart_logs(output: str | bytes) -> dict[str, SmartLog | None]:
-    """Answer to ``SMART_LOGS`` by controller; None for a drive that did not answer. Empty without drives."""
+    """Output of ``SMART_LOGS`` by controller; None for a drive that did not respond. Empty without drives."""
     *lines, last = whole_lines(_TOOL, output)
     if last != "end of smart logs":
         raise ParseError(_TOOL, f"the answer is cut off after {excerpt(last)}")
@@ -74,14 +74,14 @@ def parse_smart_logs(output: str | bytes) -> dict[str, SmartLog | None]:
         else:
             body.append(line)
     if name:
-        raise ParseError(_TOOL, f"no end of the answer about {name}")
+        raise ParseError(_TOOL, f"the output for {name} is cut off")
     return logs
 
 
 def _log(name: str, body: str) -> SmartLog:
     document = find_json(_TOOL, body, lambda value: isinstance(value, dict) and "percent_used" in value)
     log = Json(_TOOL, f"{name}: ", document.value)
-    # With the bits spelled out the warning is an object, and the value itself is in it.
+    # Newer versions print the warning as an object that contains the value.
     bits = log.values.get("critical_warning")
     return SmartLog(
         name,
@@ -94,7 +94,7 @@ def _log(name: str, body: str) -> SmartLog:
 
 
 def _count(log: Json, key: str) -> int:
-    """Counters of 128 bits are numbers, numbers with a decimal point, or texts, as versions of nvme-cli go."""
+    """128-bit counters are integers, decimals or strings, depending on the version of nvme-cli."""
     value = log.values.get(key)
     if isinstance(value, str) and re.fullmatch(r"\d{1,40}", value):
         return int(value)

@@ -38,7 +38,7 @@ def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tup
             if words[2] == "installed":
                 versions[words[1]].append(words[3])
         elif len(words) == 3 and words[0] == "package" and words[1] in versions and words[2] == "not-installed":
-            covered.add(words[1])  # other packages speak of it: dpkg knows the name and no version
+            covered.add(words[1])  # dpkg knows the name from other packages' dependencies, without a version
         else:
             missing = re.fullmatch(
                 r"(?:dpkg-query: no packages found matching (\S+)|package (\S+) is not installed)", line
@@ -48,7 +48,7 @@ def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tup
             covered.add(missing[1] or missing[2])
     silent = [name for name in names if name not in covered]
     if silent:
-        raise ParseError("dpkg-query", f"no answer about {', '.join(silent)}")
+        raise ParseError("dpkg-query", f"no output for {', '.join(silent)}")
     return {name: tuple(several) for name, several in versions.items()}
 
 
@@ -62,7 +62,7 @@ HOLDS: Final = (
 
 
 def parse_holds(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
-    """Those of the names that are held: of Debian's ``apt-mark showhold``, or of dnf's list of locked versions."""
+    """The names that are held: from Debian's ``apt-mark showhold``, or of dnf's list of locked versions."""
     if lines[:1] == ["apt"]:
         held = {line.partition(":")[0] for line in lines[1:]}
         return frozenset(name for name in names if name in held)
@@ -72,7 +72,7 @@ def parse_holds(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
 
 
 def parse_held_versions(lines: list[str], wanted: dict[str, str]) -> frozenset[str]:
-    """Those of the packages that are held, on RHEL at their version: a lock of another version holds the wrong one."""
+    """The packages that are held; on RHEL only at their installed version: a lock on another version does not count."""
     held = parse_holds(lines, tuple(wanted))
     if lines[:1] == ["apt"]:
         return held

@@ -1,4 +1,4 @@
-"""What clients of parallel file systems say of themselves: Lustre, BeeGFS, GPFS, WEKA, DAOS."""
+"""State of clients of parallel file systems: Lustre, BeeGFS, GPFS, WEKA, DAOS."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Import:
     target: str
     """``scratch-OST0000``."""
     state: str
-    """FULL when it works; IDLE when an unused data target was let go; DISCONN, CONNECTING, EVICTED …"""
+    """FULL when it works; IDLE when an unused data target was disconnected; DISCONN, CONNECTING, EVICTED …"""
     nid: str | None
-    """Address and network of the server in use: ``10.0.0.1@o2ib``; None without one."""
+    """NID of the server in use: ``10.0.0.1@o2ib``; None without one."""
 
     @property
     def network(self) -> str | None:
-        """``o2ib``, ``tcp``; numbers of several networks of one kind dropped."""
+        """``o2ib``, ``tcp``; without the network's number."""
         return re.sub(r"\d+$", "", self.nid.rpartition("@")[2]) if self.nid else None
 
 
@@ -72,7 +72,7 @@ class BeegfsNode:
 
     name: str
     connections: dict[str, int]
-    """By transport: ``RDMA``, ``TCP``; empty while nothing was asked of it."""
+    """By transport: ``RDMA``, ``TCP``; empty before the first request."""
 
 
 def parse_beegfs_nodes(output: str | bytes) -> tuple[BeegfsNode, ...]:
@@ -85,7 +85,7 @@ def parse_beegfs_nodes(output: str | bytes) -> tuple[BeegfsNode, ...]:
             nodes.append((match[1], None))
         elif words.startswith("Connections:"):
             if not nodes or nodes[-1][1] is not None:
-                raise ParseError(tool, f"connections of no node: {excerpt(line)}")
+                raise ParseError(tool, f"connections before the first node: {excerpt(line)}")
             nodes[-1] = (nodes[-1][0], _connections(tool, words))
     if not nodes:
         raise ParseError(tool, "no node")
@@ -173,15 +173,15 @@ def parse_gpfs_verbs(output: str | bytes) -> bool:
 @dataclass(frozen=True, slots=True)
 class WekaDriver:
     connected: bool
-    """The container that serves the file system on this client is there."""
+    """The client container that serves the file system is connected."""
     mounted: tuple[str, ...]
     """Names of file systems."""
 
 
 def parse_weka_networks(output: str | bytes) -> tuple[str, ...]:
-    """Network of each of a client's processes, a line each: ``DPDK / RDMA``, ``DPDK``, ``UDP``; never empty.
+    """Network of each client process, one a line: ``DPDK / RDMA``, ``DPDK``, ``UDP``; never empty.
 
-    Processes that move no data (management) have none or UDP beside DPDK ones; what is asked for leaves them out.
+    Processes that move no data (management) have none or UDP beside DPDK ones; the query leaves them out.
     """
     tool = "weka"
     networks = [line.strip() for line in whole_lines(tool, output) if line.strip()]
@@ -224,7 +224,7 @@ DFUSE: Final = (
     'for p in /proc/[0-9]*; do [ "$(cat "$p/comm" 2>/dev/null)" = dfuse ] || continue; echo "process ${p##*/}";'
     f" tr '\\0' '\\n' <\"$p/cmdline\" | sed 's/^/argument /'; done; echo {DFUSE_END}"
 )
-"""What DAOS's daemons were started with: of their mounts the kernel only says ``dfuse``."""
+"""Arguments of the running dfuse daemons: the kernel shows their mounts only as ``dfuse``."""
 _DFUSE_VALUES: Final = {
     # options with a value, short and long
     "m": "mountpoint", "t": "thread-count", "e": "eq-count", "o": "o", "mountpoint": "mountpoint", "pool": "pool",
@@ -235,16 +235,16 @@ _DFUSE_VALUES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Dfuse:
-    """One daemon and what it serves."""
+    """One dfuse daemon and its mount."""
 
     mountpoint: str
     pool: str | None
-    """Label or UUID, as it was given; None where the daemon took it from elsewhere."""
+    """Label or UUID from the command line; None where the daemon got it elsewhere."""
     container: str | None
 
 
 def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
-    """Answer to ``DFUSE``; empty where none runs."""
+    """Output of ``DFUSE``; empty when no dfuse runs."""
     tool = "dfuse"
     *lines, last = whole_lines(tool, output)
     if last != DFUSE_END:
@@ -258,7 +258,7 @@ def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
             processes[-1].append(value)
         else:
             raise ParseError(tool, f"no argument of a daemon: {excerpt(line)}")
-    # A daemon that is about to end has none.
+    # An exiting daemon has no arguments.
     return tuple(_dfuse(tool, words[1:]) for words in processes if words)
 
 

@@ -17,7 +17,7 @@ _FILES: Final = tuple(
 )
 LINKS: Final = sysfs_command(DEVICES, *_FILES)
 TREE: Final = f"cd {DEVICES} && readlink *{STATUS}"
-"""Where each device is below the others: ``../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0``."""
+"""Path of each device in the PCI tree: ``../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0``."""
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNKNOWN_WIDTHS: Final = (0, 63, 255)
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -26,7 +26,7 @@ _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 @dataclass(frozen=True, slots=True)
 class PciLink:
-    """Speeds in GT/s, widths in lanes; None where there is no link, or the kernel cannot tell."""
+    """Speeds in GT/s, widths in lanes; None where there is no link, or the kernel does not know."""
 
     kind: str
     """Class, ``0x020000``."""
@@ -37,7 +37,7 @@ class PciLink:
 
 
 def parse_pci_links(output: str) -> dict[str, PciLink]:
-    """Answer to ``LINKS``, by PCI address."""
+    """Output of ``LINKS``, by PCI address."""
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE or not answer.body:
         raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, no device")
@@ -67,7 +67,7 @@ def link_speed(text: str | None) -> float | None:
 
 
 def generation(text: str | None) -> int | None:
-    """PCIe generation of a link speed as the kernel prints it; None where it does not say."""
+    """PCIe generation of a link speed as the kernel prints it; None for an unknown speed."""
     speed = link_speed(text)
     return None if speed is None else _GENERATIONS.get(speed)
 
@@ -78,7 +78,7 @@ def _width(text: str | None) -> int | None:
 
 
 def parse_pci_tree(output: str) -> dict[str, str | None]:
-    """Answer to ``TREE``: the device above each one, None for those of the processor itself."""
+    """Output of ``TREE``: parent of each device, None below a root bus."""
     answer = parse_answer("readlink", output)
     if answer.status != 0:
         raise ParseError("readlink", f"exit status {answer.status}")

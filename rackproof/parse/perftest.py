@@ -1,6 +1,6 @@
 """perftest: ib_write_bw, ib_read_bw, ib_send_bw, their ``_lat`` siblings.
 
-Client and server may write into one stream: every result row after the first header counts, in order of print.
+Client and server may write into one stream: every result row after the first header counts, in print order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LatencyRow:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What the test says about itself; None where the text begins too late to show it."""
+    """Conditions that the test prints; None where the output begins after them."""
 
     test: str | None
     """``RDMA_Write BW``, ``RDMA_Write Bidirectional BW``, ``Send Latency`` …"""
@@ -119,7 +119,7 @@ _PAIR: Final = re.compile(r"([A-Za-z][\w .*-]*?)\s*:\s*(\S+)(?=\s{2,}|\t|\s*$)")
 
 
 def _rows(lines: list[str], needed: str) -> Iterator[dict[str, str]]:
-    """Cells by column title. Only lines that begin with a number are rows: warnings stand between them."""
+    """Cells by column title. Only lines that begin with a number are rows: warnings appear between them."""
     columns: list[str] = []
     count = 0
     for line in lines:

@@ -7,7 +7,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 
 def parse_programs(output: str, programs: tuple[str, ...]) -> dict[str, str | None]:
-    """One line ``name path`` for each program, the path missing where there is none."""
+    """One line ``name path`` for each program, without a path where it is not installed."""
     paths: dict[str, str | None] = {}
     for line in whole_lines("command -v", output):
         name, _, path = line.partition(" ")
@@ -16,5 +16,5 @@ def parse_programs(output: str, programs: tuple[str, ...]) -> dict[str, str | No
         paths[name] = path or None
     missing = [name for name in programs if name not in paths]
     if missing:
-        raise ParseError("command -v", f"no answer about {', '.join(missing)}")
+        raise ParseError("command -v", f"no output for {', '.join(missing)}")
     return paths

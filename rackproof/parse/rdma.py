@@ -97,7 +97,7 @@ _KEY: Final = re.compile(r"\s*([A-Za-z][\w ]*?):\s*(.*?)\s*")
 
 
 def parse_ibv_devinfo(output: str | bytes) -> tuple[Hca, ...]:
-    """Read ``ibv_devinfo``; each device must show as many ports as it counts."""
+    """Read ``ibv_devinfo``; each device must list the number of ports that it reports."""
     hcas: list[tuple[dict[str, str], list[dict[str, str]]]] = []
     lines = whole_lines(_DEVINFO, output, closing=rf"\s+link_layer:\s+{_LAYER}")
     for line in lines:
@@ -121,7 +121,7 @@ def _hca(device: dict[str, str], ports: list[dict[str, str]]) -> Hca:
     name = _take(_DEVINFO, device, "hca_id")
     counted = integer(_DEVINFO, "phys_port_cnt", _take(_DEVINFO, device, "phys_port_cnt"))
     if counted != len(ports):
-        raise ParseError(_DEVINFO, f"{name} counts {counted} ports but shows {len(ports)}")
+        raise ParseError(_DEVINFO, f"{name} reports {counted} ports but lists {len(ports)}")
     return Hca(
         name=name,
         transport=_take(_DEVINFO, device, "transport").split(" (")[0],

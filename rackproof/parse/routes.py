@@ -1,4 +1,4 @@
-"""Routing tables and the rules that lead to them: ``ip -j -4 rule show`` and ``ip -j -4 route show table all``."""
+"""Routing rules and tables: ``ip -j -4 rule show`` and ``ip -j -4 route show table all``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rule:
     source: str
     """``all``, an address or a network."""
     table: str
-    """Name or number; empty for a rule that leads to none (``blackhole``)."""
+    """Name or number; empty for a rule without a table (``blackhole``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Route:
 
 
 def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
-    """In the order in which the kernel looks. Raises ParseError: there is always a rule."""
+    """By priority. Raises ParseError when there is none: the kernel always has rules."""
     rules = []
     for entry in _entries(output):
         source = entry.string("src")
@@ -44,7 +44,7 @@ def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
 
 
 def parse_routes(output: str | bytes) -> tuple[Route, ...]:
-    """Raises ParseError."""
+    """Routes of all tables. Raises ParseError."""
     return tuple(
         Route(entry.string("dst"), str(device) if (device := entry.values.get("dev")) else None,
               str(entry.values.get("table", MAIN)))

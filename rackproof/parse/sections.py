@@ -1,4 +1,4 @@
-"""Answers of several parts: lines, divided by ``--``."""
+"""Output in sections that ``--`` lines separate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def sections_of(lines: Sequence[str], count: int) -> list[list[str]]:
-    """The parts of an answer that must have so many. Raises ValueError."""
+    """Split lines into sections. Raises ValueError unless there are ``count``."""
     sections: list[list[str]] = [[]]
     for line in lines:
         if line == "--":

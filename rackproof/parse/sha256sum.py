@@ -20,5 +20,5 @@ def parse_sha256sum(lines: list[str], paths: tuple[str, ...]) -> dict[str, str]:
         hashes[path] = good[1] if good else bad[2] if bad else ""
     silent = [path for path in paths if path not in hashes]
     if silent:
-        raise ParseError("sha256sum", f"no answer about {', '.join(silent)}")
+        raise ParseError("sha256sum", f"no output for {', '.join(silent)}")
     return hashes

@@ -1,4 +1,4 @@
-"""What Slurm's own tools say: ``scontrol``, ``slurmd -C``; and munge, with which it knows who asks."""
+"""Slurm (``scontrol``, ``slurmd -C``) and munge, its authentication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackproof.parse.text import excerpt, integer, whole_lines
 SCONTROL: Final = "scontrol"
 _KEY: Final = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z_]*)=")
 _REASON: Final = re.compile(r"(?<=\s)Reason=(.*\[\S*@\S*\])")
-"""Free text, with who wrote it and when behind it."""
+"""Free text, followed by user and time."""
 _NONE: Final = ("", "(null)", "N/A", "n/a")
 
 
@@ -39,8 +39,7 @@ def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
 def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, str], ...]:
     """``scontrol -o show …``: one mapping a line, each of which begins with ``first``; never empty.
 
-    Values may contain blanks, and a reason anything. Of a key that comes twice the first is kept: free text stands
-    at the end.
+    Values may contain blanks, a reason any text. The first value of a repeated key wins: free text comes last.
     """
     records = []
     for line in whole_lines(SCONTROL, output):
@@ -66,23 +65,23 @@ def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, s
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node as the controller has it."""
+    """A node in the controller's view."""
 
     name: str
     states: tuple[str, ...]
     """The base state first, then flags: ``("DOWN", "DRAIN", "NOT_RESPONDING")``."""
     reason: str | None
     version: str | None
-    """Of the slurmd that registered; None when none has."""
+    """Version of the registered slurmd; None without one."""
     cpus: int
     sockets: int
     cores_per_socket: int
     threads_per_core: int
     memory_mib: int
     gres: dict[str, int]
-    """By resource, all types together."""
+    """Count by resource, types summed."""
     tres: dict[str, str]
-    """What is accounted: ``cpu``, ``mem``, ``gres/gpu``."""
+    """Trackable resources: ``cpu``, ``mem``, ``gres/gpu``."""
     partitions: tuple[str, ...]
 
 
@@ -138,13 +137,13 @@ _SUFFIX: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 def node_reason(record: Mapping[str, str]) -> str | None:
-    """Reason of a record of ``scontrol show node``, without who wrote it and when; None where there is none."""
+    """Reason of a record of ``scontrol show node``, without user and time; None without a reason."""
     reason = re.sub(r" *\[\S*@\S*\]$", "", record.get("Reason", ""))
     return None if reason in _NONE else reason
 
 
 def parse_gres(text: str) -> dict[str, int]:
-    """``gpu:h200:8(S:0-1),lscratch:3200``: how many of each resource."""
+    """``gpu:h200:8(S:0-1),lscratch:3200``: count of each resource."""
     resources: dict[str, int] = {}
     if text in _NONE:
         return resources
@@ -159,14 +158,14 @@ def parse_gres(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmConfig:
-    """Configuration in force, as the controller answers it."""
+    """Running configuration of the controller."""
 
     as_of: str
-    """The controller's clock when it answered, in the time zone of the node that asked: ``2026-11-21T12:00:00``."""
+    """The controller's time, in the time zone of the querying node: ``2026-11-21T12:00:00``."""
     values: dict[str, str]
 
     def value(self, key: str) -> str | None:
-        """None where nothing is configured. Raises ParseError for a key that Slurm has not."""
+        """None where the key is not set. Raises ParseError for a key that Slurm does not have."""
         if key not in self.values:
             raise ParseError(SCONTROL, f"no {key} in the configuration")
         return None if self.values[key] in _NONE else self.values[key]
@@ -187,7 +186,7 @@ def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What slurmd finds on its node."""
+    """Hardware that slurmd detects on its node."""
 
     cpus: int
     sockets: int
@@ -233,6 +232,6 @@ def parse_unmunge(output: str | bytes) -> str:
 
 
 def job_of_step(title: str) -> str | None:
-    """Job in the title of a slurmstepd; None for the one that keeps the cgroups (``slurmstepd infinity``)."""
+    """Job id in the process title of a slurmstepd; None for the cgroup keeper (``slurmstepd infinity``)."""
     match = re.match(r"slurmstepd: \[(\d+)", title)
     return match[1] if match else None

@@ -31,7 +31,7 @@ def parse_statfs(body: str) -> FileSystemSize:
 
 
 def parse_inodes(body: str) -> tuple[int, int]:
-    """``stat -f -c '%c %d'``: inodes, and those that are free."""
+    """``stat -f -c '%c %d'``: inodes, and free inodes."""
     lines = whole_lines("stat", body)
     words = lines[0].split() if len(lines) == 1 else []
     if len(words) != 2:
@@ -45,7 +45,7 @@ _END: Final = "end of rounds"
 
 
 def latency_command(mountpoint: str, timeout_s: float) -> str:
-    """Times statfs of a mount in turn with that of /proc, which costs the starting of programs only."""
+    """Command that alternates statfs of a mount with statfs of /proc, whose time is process start-up only."""
     stat = f"timeout -k 2 {timeout_s:g} stat -f -c %b --"
     rounds = " ".join(str(number + 1) for number in range(ROUNDS))
     return (
@@ -56,7 +56,7 @@ def latency_command(mountpoint: str, timeout_s: float) -> str:
 
 
 def parse_latency_ms(output: str) -> float | None:
-    """Answer to ``latency_command``: median, less the least that starting the program took; None: no answer once."""
+    """Output of ``latency_command``: median minus the shortest process start-up, in ms; None when a call failed."""
     *lines, last = whole_lines("stat", output)
     if last != _END:
         raise ParseError("stat", "the answer is cut off")
@@ -92,5 +92,5 @@ def parse_statfs_answers(output: str, points: tuple[str, ...]) -> dict[str, Answ
         answers[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
     missing = [point for point in points if point not in answers]
     if missing:
-        raise ParseError("stat", f"no answer about {', '.join(missing)}")
+        raise ParseError("stat", f"no output for {', '.join(missing)}")
     return answers

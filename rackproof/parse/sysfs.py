@@ -1,4 +1,4 @@
-"""Many small files of /sys at once: ``cd DIR && grep -sH '' */name */dir/name``."""
+"""Many small files of /sys in one command: ``cd DIR && grep -sH '' */name */dir/name``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rackproof.parse.answer import STATUS
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
-# Names of devices may contain colons (0000:1a:00.0), those of the files in their folders do not.
+# Device names may contain colons (0000:1a:00.0), file names do not.
 _LINE: Final = re.compile(r"((?:[^/]+/)+?[\w.-]+):(.*)")
 
 
 def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
     """Lines of each file by its path below DIR.
 
-    An empty file has none and is not here. The caller proves that the output is whole: files are listed in no order
-    that would show it.
+    Empty files are left out. The caller verifies that the output is complete: the order of
+    files does not show it.
     """
     files: dict[str, list[str]] = {}
     for line in whole_lines("grep", output):
@@ -29,15 +29,15 @@ def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
 
 
 def parse_choice(output: str) -> str:
-    """The word in brackets: ``always [madvise] never``."""
+    """The selected word, in brackets: ``always [madvise] never``."""
     words = re.findall(r"\[(\w+)\]", "\n".join(whole_lines("sysfs", output)))
     if len(words) != 1:
         raise ParseError("sysfs", f"no choice in {excerpt(output)}")
     return str(words[0])
 
 
-# grep ends with 2 where a file cannot be read (the speed of a port that is down) and with 1 where there is none; the
-# line about the status shows that all of them were reached.
+# grep exits with 2 when a file cannot be read (the speed of a port that is down) and with 1 without any match; the
+# status line shows that grep ran to its end.
 GREP_DONE: Final = (0, 1, 2)
 
 

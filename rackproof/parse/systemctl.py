@@ -26,7 +26,7 @@ def parse_systemctl_show(output: str) -> tuple[dict[str, str], ...]:
 
 
 def at_boot_command(mountpoints: Sequence[str]) -> str:
-    """Names of the mounts' units, their state, and what rackproof-mounts starts when it is enabled."""
+    """Command that prints the mount units, their state, and the script of rackproof-mounts."""
     points = " ".join(map(shlex.quote, mountpoints))
     return (
         f"u=$(systemd-escape --path --suffix=mount -- {points}); echo $u;"
@@ -39,9 +39,9 @@ _BOOT_END: Final = "end of units"
 
 
 def parse_at_boot(output: str, mountpoints: Sequence[str]) -> tuple[str, ...]:
-    """Answer to ``at_boot_command``: the mount points that nothing mounts when the node starts.
+    """Output of ``at_boot_command``: mount points that are not mounted at boot.
 
-    systemctl says its word and fails for a disabled unit, so that ``no`` may follow it.
+    ``systemctl is-enabled`` prints ``disabled`` and fails, so that ``no`` may follow.
     """
     *lines, last = whole_lines("systemctl", output)
     if last != _BOOT_END or not lines:

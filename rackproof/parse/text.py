@@ -36,7 +36,7 @@ def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -
     """Lines without their ends.
 
     A last line that no newline closes may have lost its tail (``vers=4`` instead of ``vers=4.2``), so it is refused,
-    unless it matches ``closing``: a regular expression for lines whose own end shows that nothing is missing.
+    unless it matches ``closing``, a regular expression of lines whose end proves that they are complete.
     """
     text = text_of(tool, output)
     if text.endswith("\n"):
@@ -50,7 +50,7 @@ def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -
 def integer(tool: str, what: str, token: str, *, minimum: int | None = 0) -> int:
     """Plain decimal integer; ``minimum=None`` allows any."""
     if not _INTEGER.fullmatch(token):
-        raise ParseError(tool, f"{what} is no integer: {excerpt(token)}")
+        raise ParseError(tool, f"{what} is not an integer: {excerpt(token)}")
     value = int(token)
     if minimum is not None and value < minimum:
         raise ParseError(tool, f"{what} is {value}, below {minimum}")
@@ -60,7 +60,7 @@ def integer(tool: str, what: str, token: str, *, minimum: int | None = 0) -> int
 def real(tool: str, what: str, token: str, *, minimum: float | None = 0.0) -> float:
     """Plain finite decimal number; ``nan`` and ``inf`` are refused."""
     if not _REAL.fullmatch(token):
-        raise ParseError(tool, f"{what} is no number: {excerpt(token)}")
+        raise ParseError(tool, f"{what} is not a number: {excerpt(token)}")
     value = float(token)
     if not math.isfinite(value):
         raise ParseError(tool, f"{what} is not finite: {excerpt(token)}")
@@ -77,13 +77,13 @@ def half_digit(token: str) -> float:
 
 
 def excerpt(text: str, limit: int = 80) -> str:
-    """A piece of output to quote in a reason."""
+    """A shortened excerpt of output, quoted, for error messages."""
     text = " ".join(text.split())
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def last_words(text: str) -> str:
-    """The last line that says something: usually why a tool printed nothing else."""
+    """The last readable line: usually why a tool printed nothing else."""
     lines = [line for line in text.splitlines() if any(c.isalnum() for c in line)]
     return excerpt(lines[-1], 140) if lines else "nothing readable"
 

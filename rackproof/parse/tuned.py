@@ -9,7 +9,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 
 def parse_tuned_profile(output: str) -> str:
-    """``tuned-adm active``; empty where none is."""
+    """``tuned-adm active``; empty without an active profile."""
     for line in whole_lines("tuned-adm", output):
         if match := re.fullmatch(r"Current active profile: (\S(?:.*\S)?)", line.strip()):
             return match[1]

@@ -1,8 +1,8 @@
-"""What NVIDIA's driver wrote to the kernel's log: Xids of GPUs, SXids of NVSwitches.
+"""NVIDIA's error reports in the kernel log: Xids of GPUs, SXids of NVSwitches.
 
-An Xid is an error report of the driver with a number. Whom it concerns is in NVIDIA's catalogue of Xid errors
-(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), whose "immediate action" is restarting the
-application for errors of a program's own, and resetting, restarting, a workflow or a call to the maker for the rest.
+An Xid is a numbered error report of the driver. NVIDIA's catalogue of Xid errors gives the action for each
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), whose "immediate action" is to restart the
+application for application errors, and a reset, reboot, workflow or support call for the others.
 SXids are described in the Fabric Manager User Guide; the message itself says whether it is fatal.
 """
 
@@ -64,22 +64,22 @@ class SwitchError:
 @dataclass(frozen=True, slots=True)
 class DriverLog:
     loaded: bool
-    """The log has the driver's first words: it reaches back to where the driver was loaded, and nothing is missing."""
+    """The log contains the driver's load message, so it is complete since the driver was loaded."""
     xids: tuple[Xid, ...]
     switch_errors: tuple[SwitchError, ...]
     lost: tuple[str, ...]
-    """GPUs of which the driver says that they have fallen off the bus, by PCI address."""
+    """PCI addresses of GPUs that have fallen off the bus."""
 
 
 _LOADED: Final = re.compile(r"NVRM: loading NVIDIA UNIX ")
 _XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,16})(?: GPU-[CI:\w -]*)?\): (\d{1,5}), ?(.*)")
-"""Of a GPU in parts (MIG) the part stands behind the address: ``(PCI:0000:9b:00 GPU-I:05)``."""
+"""For a MIG instance, its id follows the address: ``(PCI:0000:9b:00 GPU-I:05)``."""
 _SXID: Final = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,6}), (.*)")
 _LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]{7,16}): GPU has fallen off the bus")
 
 
 def parse_driver_log(lines: Iterable[str]) -> DriverLog:
-    """Lines of ``dmesg`` or ``journalctl -k``, in any format of theirs. Raises ParseError for an Xid it cannot read."""
+    """Lines of ``dmesg`` or ``journalctl -k``, in any of their formats. Raises ParseError for an unreadable Xid."""
     loaded = False
     xids, switch_errors, lost = [], [], []
     for line in lines:

@@ -1,7 +1,7 @@
-"""What a validator says about itself, and the words with which it asks and answers.
+"""Declaration of a validator, and the functions with which it reads and judges.
 
-A check is an ordinary test function. What it is given is found by name: ``host`` (testinfra's, of one node), ``node``
-and ``rack`` (as the inventory describes them), ``arch`` (what was promised) and ``item`` (one of ``each``)::
+A check is an ordinary test function. Its arguments are injected by name: ``host`` (testinfra's, of one node), ``node``
+and ``rack`` (from the inventory), ``arch`` (the reference architecture) and ``item`` (one of ``each``)::
 
     @check(
         "base.sysctl", reads="system.sysctl.*", each=lambda arch, node, rack: arch.system.sysctl,
@@ -11,8 +11,8 @@ and ``rack`` (as the inventory describes them), ``arch`` (what was promised) and
     def test_sysctl(host, arch, item):
         expect(kernel_value(host, item), arch.system.sysctl[item], item)
 
-It passes by returning, fails by AssertionError, and everything else that it raises means that it was not measured.
-Checks only read, and give the same answer to the same reading.
+It passes by returning and fails by AssertionError; any other exception makes it UNMEASURED.
+Checks are read-only and deterministic: the same readings give the same outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rackproof.remote.recording import Unmeasured
 from rackproof.validation.expected import items_by_key
 
 GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
-"""What a check may ask for."""
+"""Arguments that a check may have."""
 
 EVERY_NODE = "all"
 ROLE = "{role}"
@@ -39,7 +39,7 @@ _ATTRIBUTE = "rackproof_check"
 
 Function = TypeVar("Function", bound=Callable[..., None])
 TAGS_TOO: dict[str, tuple[str, ...]] = {
-    # first part of an id: what people call it as well
+    # first part of an id: further tags
     "fabric": ("network",),
     "nic": ("network",),
     "mount": ("storage",),
@@ -66,11 +66,11 @@ class Check:
     id: str
     roles: tuple[str, ...]
     protects: str
-    """One sentence: what breaks in production if this is not so."""
+    """One sentence: what breaks in production when the check fails."""
     hint: str
     """What to do when it fails."""
     reads: str
-    """The architecture key that says what is expected.
+    """The architecture key with the expected value.
 
     ``*`` stands for the item and ``{role}`` for the node's role: ``storage.*.transport``,
     ``roles.{role}.expect.nics.*.mtu``.
@@ -79,10 +79,10 @@ class Check:
     each: Each | None
     when: When | None
     tags: frozenset[str] = frozenset()
-    """By which ``--tags`` finds it: the first part of its id, what people call that as well, and its own."""
+    """Tags for ``--tags``: the first part of its id, those of ``TAGS_TOO`` and its own."""
 
     def items(self, arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
-        """Items of this check on a node: ``("",)`` for a check without items, nothing where it does not apply."""
+        """Items of this check on a node: ``("",)`` for a check without items, empty where it does not apply."""
         if EVERY_NODE not in self.roles and not set(self.roles) & set(node.groups):
             return ()
         if self.when is not None and not self.when(arch, node, rack):
@@ -116,7 +116,7 @@ def check(
     def declare(function: Function) -> Function:
         unknown = set(inspect.signature(function).parameters) - GIVEN
         if unknown:
-            raise TypeError(f"check {id}: there is no {', '.join(sorted(unknown))} to give; there are {sorted(GIVEN)}")
+            raise TypeError(f"check {id}: unknown argument {', '.join(sorted(unknown))}; available: {sorted(GIVEN)}")
         setattr(function, _ATTRIBUTE, declared)
         return function
 
@@ -135,7 +135,7 @@ def check_of(function: Any) -> Check | None:
 
 
 def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
-    """Checks of a module, in the order of its text."""
+    """Checks of a module, in source order."""
     for function in vars(module).values():
         declared = check_of(function)
         if declared is not None:
@@ -143,17 +143,17 @@ def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
 
 
 def announce(host: Host, *commands: str) -> None:
-    """Say beforehand which commands a check is going to read, where none of them depends on another's answer.
+    """Announce the commands that a check is going to read, where none depends on another's output.
 
-    Only saves time: all of them travel in one round trip.
+    Only an optimisation: all of them are run in one round trip.
     """
     host.backend.announce(*commands)
 
 
 def read(host: Host, command: str, *arguments: str) -> str:
-    """What a command prints; ``%s`` in it are replaced by quoted arguments.
+    """Standard output of a command; each ``%s`` is replaced by a quoted argument.
 
-    Raises Unmeasured when it fails or prints nothing: no answer is neither a good nor a bad one.
+    Raises Unmeasured when it fails or prints nothing: missing data neither passes nor fails.
     """
     result = host.run(command, *arguments)
     if result.rc != 0:
@@ -179,7 +179,7 @@ def expect_all(problems: Iterable[str]) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a sentence."""
+    """Format a value for a message."""
     if value is None or value == "":
         return "none"
     if isinstance(value, list | tuple | set | frozenset):
@@ -188,7 +188,7 @@ def shown(value: object) -> str:
 
 
 def _program(command: str) -> str:
-    """The program, past ``timeout -k 2 5`` before it."""
+    """Name of the program, without a leading ``timeout -k 2 5``."""
     words = command.split()
     if words[:1] == ["timeout"]:
         words = list(dropwhile(lambda word: word[0] in "-.0123456789", words[1:]))

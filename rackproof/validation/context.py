@@ -1,4 +1,4 @@
-"""What a validation works on: a rack, what was promised, and who answers for its nodes."""
+"""Input of a validation: rack, architecture, and the readers of its nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rackproof.validation.selection import EVERYTHING, Selection, refuse_malform
 
 @dataclass
 class Context:
-    """Readers of all nodes of a rack. ``fleet`` is None where only recordings answer."""
+    """Readers of all nodes of a rack. ``fleet`` is None when only recordings are read."""
 
     rack: Rack
     arch: Architecture
@@ -38,14 +38,14 @@ class Context:
     _cache: command_cache.CommandCache | None = None
 
     def given(self, case: Case) -> dict[str, Any]:
-        """Everything that a check can ask for, by name."""
-        # A host of its own for everybody who asks: testinfra's keep what they have read, and a check that is answered
-        # from there has read nothing.
+        """Arguments of a check, by name."""
+        # A new host for each call: testinfra's hosts cache readings, and a check that reads only from a cache would
+        # record no evidence.
         host = host_of(case.node.name, self.readers[case.node.name])
         return {"host": host, "node": case.node, "rack": self.rack, "arch": self.arch, "item": case.item}
 
     def evaluate(self, function: Callable[..., None], case: Case) -> CheckResult:
-        """Run a check outside of pytest and say what came out."""
+        """Run a check outside of pytest and return its result."""
         error: Exception | None = None
         with self.readers[case.node.name].tracing() as seen:
             try:
@@ -55,9 +55,9 @@ class Context:
         return result_of(case, self.arch, error, seen)
 
     def gather(self, questions: dict[str, list[Question]], subject: str = "") -> None:
-        """Read beforehand what the questions need. ``subject`` says what they are about; see command_cache.subject_of.
+        """Prefetch the commands that the questions need. ``subject`` is their cache key; see command_cache.subject_of.
 
-        With it, nodes are asked at once what they were asked the last time.
+        With a subject, the commands of the last run are sent at once.
         """
         if self.fleet is None:
             return
@@ -67,14 +67,14 @@ class Context:
         self._gathering = gather(self.fleet, self.readers, questions, kinds=kinds, remembered=remembered)
 
     def remember(self) -> None:
-        """Keep what was asked for the next time."""
+        """Save the commands that were read, for the next run."""
         if self._cache is not None:
             used = {name: list(reader.used) for name, reader in self.readers.items() if reader.lost is None}
             self._cache.remember(self.rack.nodes, used)
             self._cache.save()
 
     def reading(self) -> list[str]:
-        """What reading the nodes took, and what is to be said about it, for a person; one line each."""
+        """Statistics of reading the nodes, and a note of the command cache, as lines for the terminal."""
         readers = self.readers.values()
         commands, misses = sum(len(r.used) for r in readers), sum(r.misses for r in readers)
         trips = self._gathering.trips if self._gathering is not None else 0
@@ -90,12 +90,12 @@ class Context:
 
 @dataclass(eq=False)
 class Embedding:
-    """What a pytest session is given by the program that starts it, as a plugin, and what it gives back."""
+    """Plugin that passes the context to an embedded pytest session and returns its outcome."""
 
     context: Context
     on_check: Callable[[CheckResult], object] = lambda result: None
     fatal: BaseException | None = None
-    """Why the session ended early, when it was not pytest's own doing."""
+    """Why the session ended early, unless pytest ended it."""
     problem: str | None = None
     """The first validator that could not be loaded, and why, in one line."""
 
@@ -107,9 +107,9 @@ def live_context(
     on_result: Callable[[CommandResult], object] = lambda result: None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Context:
-    """Nodes answer themselves, over the fleet's connections. Raises InventoryError for a limit that is none.
+    """Context that reads live nodes over the fleet's connections. Raises InventoryError for an invalid timeout.
 
-    ``timeout_s`` is for every command; a node with ``command_timeout_s`` in its data has its own.
+    ``timeout_s`` applies to every command; ``command_timeout_s`` in a node's data overrides it.
     """
     readers = {
         node.name: RecordingReader(
@@ -128,14 +128,14 @@ def _command_timeout_s(node: Node, default: float) -> float:
 
 
 def open_context(inventory: str | None, architecture: str | None, recordings: str | None) -> Context:
-    """A context from what a user gave: an inventory, recordings (a folder of files, or a run), or both.
+    """A context from the command line: an inventory, recordings (a folder of files, or a run), or both.
 
     Raises InventoryError, ArchitectureError or RunError, one line each.
     """
     rack = load_rack(inventory) if inventory else None
     if recordings:
         read = read_recordings(Path(recordings))
-        # A run knows its nodes by name and group only; an inventory says the rest.
+        # A run records only names and groups of its nodes; an inventory adds their data.
         rack = rack or Rack(recordings, tuple(recording.node for recording in read))
         results = {recording.node.name: recording.results.values() for recording in read}
         readers = {node.name: RecordingReader(node.name, known=results.get(node.name, ())) for node in rack.nodes}

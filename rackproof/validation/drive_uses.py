@@ -1,4 +1,4 @@
-"""Which of a machine's drives serves which use. Pure: each drive is counted once."""
+"""Assigns a machine's drives to uses. Pure: each drive is counted once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackproof.core.architecture import Drives
 from rackproof.parse.block import LocalDrive
 
 SIZE_TOLERANCE = 0.03
-"""Share by which a drive may differ from the size that is written down, which is often rounded."""
+"""Relative tolerance of a drive's size: sizes in architectures are often rounded."""
 
 
 def same_size(actual_tb: float, expected_tb: float) -> bool:
@@ -17,10 +17,10 @@ def same_size(actual_tb: float, expected_tb: float) -> bool:
 
 
 def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[str, tuple[LocalDrive, ...]]:
-    """Drives of each use; those that fit none are left out.
+    """Drives of each use; drives that fit no use are left out.
 
-    A drive goes to the use of its kind with the nearest size, at most three percent away. Of several such uses it goes
-    to one whose model it is, and of those to the first that is not full. What is left goes to uses without a size.
+    A drive goes to the use of its kind with the nearest size, at most three percent off. Ties: the uses that name its
+    model, then the first use that is not full. Other drives go to uses without a size.
     """
     by_use: dict[str, list[LocalDrive]] = {use.use: [] for use in uses}
     for drive in drives:
@@ -32,7 +32,7 @@ def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[
 
 
 def strays(uses: Sequence[Drives], drives: Sequence[LocalDrive], kind: str) -> tuple[LocalDrive, ...]:
-    """Drives of this kind that no use has a place for."""
+    """Drives of this kind that fit no use."""
     taken = {drive.name for several in drives_by_use(uses, drives).values() for drive in several}
     return tuple(drive for drive in drives if drive.kind == kind and drive.name not in taken)
 

@@ -1,4 +1,4 @@
-"""One check on one node, and what its end means."""
+"""Evaluates one check on one node."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def result_of(
 
 
 def key_read(case: Case, arch: Architecture) -> str:
-    """The architecture key that the check reads, with the item and the node's role in their places."""
+    """The architecture key that the check reads, with the item and the node's role filled in."""
     reads = case.check.reads.replace("*", case.item)
     if ROLE in reads:
         part = reads.partition(".expect.")[2].split(".")[0]
@@ -84,17 +84,17 @@ def key_read(case: Case, arch: Architecture) -> str:
 
 
 def expectation(arch: Architecture, reads: str) -> Any:
-    """What the architecture says there, so that the answer is not taken for one to another question later."""
+    """The expected value, recorded with the result so that it stays clear what was judged."""
     value = value_at(arch, reads)
     return None if value is ABSENT else value
 
 
 def outcome_of(error: BaseException | None) -> tuple[CheckOutcome, str]:
-    """An AssertionError is the check's own no; whatever else ends it means that nothing was measured."""
+    """AssertionError: FAILED; any other exception: UNMEASURED."""
     if error is None:
         return CheckOutcome.PASSED, ""
     if isinstance(error, AssertionError):
-        # pytest appends what it sees in the expression; the check's own words come first.
+        # pytest appends its introspection; the check's message comes first.
         return CheckOutcome.FAILED, _line(str(error).split("\nassert ")[0]) or "the assertion does not hold"
     return CheckOutcome.UNMEASURED, _line(_reason(error)) or type(error).__name__
 

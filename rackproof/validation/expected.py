@@ -14,7 +14,7 @@ from rackproof.remote.recording import Unmeasured
 
 
 def hardware(arch: Architecture, node: Node, part: str) -> Expectation | None:
-    """What the node's role expects, when it says something of this part: ``cpu``, ``memory``, ``nics``, ``drives``."""
+    """Expectations of the node's role, if they include this part: ``cpu``, ``memory``, ``nics``, ``drives``."""
     role = role_with(arch, node.groups, part)
     return arch.roles[role].expect if role else None
 
@@ -74,7 +74,7 @@ def cpu_of(arch: Architecture, node: Node) -> Cpu:
     """Raises Unmeasured where the architecture expects nothing."""
     expected = hardware(arch, node, "cpu")
     if expected is None or expected.cpu is None:
-        raise Unmeasured("the architecture says nothing about processors")
+        raise Unmeasured("the architecture specifies no processors")
     return expected.cpu
 
 
@@ -82,7 +82,7 @@ def memory_of(arch: Architecture, node: Node) -> Memory:
     """Raises Unmeasured where the architecture expects nothing."""
     expected = hardware(arch, node, "memory")
     if expected is None or expected.memory is None:
-        raise Unmeasured("the architecture says nothing about memory")
+        raise Unmeasured("the architecture specifies no memory")
     return expected.memory
 
 
@@ -90,7 +90,7 @@ def pcie_of(arch: Architecture, node: Node) -> Pcie:
     """Raises Unmeasured where the architecture expects nothing."""
     expected = hardware(arch, node, "pcie")
     if expected is None or expected.pcie is None:
-        raise Unmeasured("the architecture says nothing about PCI devices")
+        raise Unmeasured("the architecture specifies no PCI devices")
     return expected.pcie
 
 
@@ -100,7 +100,7 @@ def nic_of(arch: Architecture, node: Node, purpose: str) -> Nic:
     for nic in expected.nics if expected else ():
         if nic.purpose == purpose:
             return nic
-    raise Unmeasured(f"the architecture says nothing about {purpose} ports")
+    raise Unmeasured(f"the architecture specifies no {purpose} ports")
 
 
 def drives_of(arch: Architecture, node: Node, use: str) -> Drives:
@@ -109,7 +109,7 @@ def drives_of(arch: Architecture, node: Node, use: str) -> Drives:
     for drives in expected.drives if expected else ():
         if drives.use == use:
             return drives
-    raise Unmeasured(f"the architecture says nothing about {use} drives")
+    raise Unmeasured(f"the architecture specifies no {use} drives")
 
 
 def _name(entry: Nic | Drives) -> str:

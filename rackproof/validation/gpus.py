@@ -1,4 +1,4 @@
-"""What validators of GPUs share: whom they apply to, the driver's report, and one expectation of every GPU."""
+"""Shared by the GPU validators: conditions, the driver's report, and expectations of every GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def real_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """Not where the inventory says that nvidia-smi is replayed: there is no driver to ask for more."""
+    """False where the inventory replays nvidia-smi (``simulated_gpus``): there is no driver to query."""
     return has_gpus(arch, node, rack) and not node.data.get("simulated_gpus")
 
 
@@ -47,14 +47,14 @@ def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def promised(arch: Architecture) -> Promised:
-    """Raises Unmeasured where there is nothing to expect."""
+    """The expected GPUs. Raises Unmeasured without any."""
     if arch.gpu is None:
         raise Unmeasured("the architecture has no GPUs")
     return arch.gpu
 
 
 def report(host: Host) -> NvidiaSmi:
-    """What the driver says of at least one GPU. Raises Unmeasured."""
+    """The driver's report of at least one GPU. Raises Unmeasured."""
     parsed = parse_nvidia_smi(read(host, QUERY))
     if not parsed.gpus:
         raise Unmeasured("nvidia-smi describes no GPU; see gpu.count")
@@ -62,7 +62,7 @@ def report(host: Host) -> NvidiaSmi:
 
 
 def refusal(host: Host) -> str | None:
-    """What nvidia-smi says instead of a report where the driver gives it no GPU at all, whatever its exit status."""
+    """nvidia-smi's error where the driver offers no GPU at all, whatever the exit status; None otherwise."""
     result = host.run(QUERY)
     text = f"{result.stdout}\n{result.stderr}"
     if "<nvidia_smi_log" in text or not _NO_DRIVER.search(text):
@@ -71,7 +71,7 @@ def refusal(host: Host) -> str | None:
 
 
 def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
-    """Every GPU has the expected value. Raises Unmeasured when one reports none and no other one is wrong."""
+    """Every GPU has the expected value. Raises Unmeasured when a GPU reports none and no other is wrong."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: actual for bus, actual in values.items() if actual is not None and actual != expected}
     if wrong:
@@ -81,7 +81,7 @@ def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) ->
 
 
 def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], float | None], *, least: bool) -> None:
-    """Every GPU has at most (``least``: at least) so much; else as ``expect_each``."""
+    """Every GPU has at most (``least``: at least) ``limit``; otherwise as ``expect_each``."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
     if wrong:

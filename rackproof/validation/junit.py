@@ -1,7 +1,7 @@
 """Results as JUnit XML, one test case for each node × check × item. Pure.
 
-PASSED is a case without a child, FAILED a ``failure``, UNMEASURED an ``error``: never ``skipped``, with which a CI job
-stays green. An advisory check that did not pass is a passed case with its message in ``system-out``.
+PASSED is a case without a child, FAILED a ``failure``, UNMEASURED an ``error``: never ``skipped``, which would
+leave a CI job green. An advisory check that did not pass is a passed case with its message in ``system-out``.
 """
 
 from __future__ import annotations

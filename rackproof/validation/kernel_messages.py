@@ -1,4 +1,4 @@
-"""What the kernel has printed about PCI devices and ports since it started."""
+"""Kernel messages about PCI devices and ports since boot."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.nics import answered
 
-# The node chooses: of a log of thousands of lines, the first, which shows that the beginning is there, and those that
-# ``rackproof.parse.device_log`` looks at. Where dmesg is refused its complaint is the first line, and no message.
+# Filtered on the node: the first line, which proves that the log is complete, and the lines that
+# ``rackproof.parse.device_log`` reads. When dmesg is not permitted, its error is the first line and does not parse.
 _CHOSEN: Final = (
     " 2>&1 | sed -nE '1p;2,${/mlx5|infiniband|WATCHDOG|AER|DPC|PCIe|pciehp|power state|retraining|Hardware Error/p;}'"
     + STATUS
@@ -25,7 +25,7 @@ BEGINNING_S: Final = 1.0
 
 
 def kernel_messages(host: Host) -> tuple[Message, ...]:
-    """The kernel's own buffer; where that has lost the beginning, the journal and then the buffer.
+    """Messages of the ring buffer; where it has lost the beginning, of the journal and then of the buffer.
 
     Raises Unmeasured where neither has the beginning.
     """
@@ -34,7 +34,7 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
         return messages
     kept = parse_kernel_log(answered(host, JOURNAL, "journalctl").body)
     if kept[0].seconds > BEGINNING_S:
-        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; what was before is lost")
+        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; earlier messages are lost")
     counted, later = Counter(message.text for message in kept), []
     for message in messages:  # most of them are in the journal as well, and limits count
         if counted[message.text]:
@@ -45,6 +45,6 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
 
 
 def quoted(messages: tuple[Message, ...], most: int = 3) -> str:
-    """How many there are, and the first ones."""
+    """Number of messages, and the first few."""
     words = "; ".join(dict.fromkeys(message.text[:120] for message in messages[:most]))
     return f"{len(messages)}: {words}"

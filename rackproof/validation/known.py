@@ -1,4 +1,4 @@
-"""Which checks exist: the declarations in ``validators/``, without a rack to ask."""
+"""Which checks exist: the declarations in ``validators/``, without a rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Checks = dict[str, tuple[Check, Function]]
 
 
 def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
-    """Every module of checks, newly loaded, in the order of their names. Raises RunError."""
+    """Every module of checks, newly loaded, by file name. Raises RunError."""
     for path in sorted(folder.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(f"rackproof_validators.{path.stem}", path)
         if spec is None or spec.loader is None:
@@ -29,16 +29,16 @@ def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
 
 
 def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda module: None) -> Checks:
-    """Every check by id, with its function, in the order of files and text; ``prepare`` sees each module first.
+    """Every check by id, with its function, in file and source order; ``prepare`` is called with each module first.
 
-    Raises RunError, also where two checks have one id.
+    Raises RunError, also for a duplicate id.
     """
     checks: Checks = {}
     for path, module in modules_in(folder):
         prepare(module)
         for check, function in checks_in(module):
             if check.id in checks:
-                raise RunError(f"{path}: there is another check {check.id}")
+                raise RunError(f"{path}: duplicate check {check.id}")
             checks[check.id] = check, function
     return checks
 

@@ -1,4 +1,4 @@
-"""Validation of the machine that this runs on: which node it is, who answers, and the result in one line."""
+"""Validation of the local machine: its node, its context, and the result in one line."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rackproof.validation.selection import Selection
 from rackproof.validation.terminal import name_of
 
 RACK_FILE = Path("/etc/rackproof/rack.yaml")
-"""Where the deploy of the health check leaves the rack, with the architecture beside."""
+"""Written by the deploy of the health check, next to the architecture file."""
 BRIEF = 200
-"""Characters of the one line; Slurm's reason has no limit, people's patience has."""
+"""Characters of the line, kept short for Slurm's node reason."""
 
 
 def read_rack(path: Path) -> tuple[Rack, str]:
-    """A rack file, and the architecture that it names. Raises InventoryError, one line."""
+    """The rack of a rack file, and the architecture that it names. Raises InventoryError, one line."""
     if not path.exists():
         raise InventoryError(
             f"{path}: no such rack file; the deploy of the health check writes it; or give --rack FILE, or --role and"
@@ -45,23 +45,23 @@ def host_name() -> str:
 
 
 def own_node(rack: Rack, name: str) -> Node:
-    """The node of a rack that has a host's name, whole or without its domain. Raises InventoryError."""
+    """The node with this host name, with or without its domain. Raises InventoryError."""
     short = name.partition(".")[0]
     matches = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
     if len(matches) == 1:
         return matches[0]
     what = "no node" if not matches else f"{len(matches)} nodes"
-    raise InventoryError(f"{rack.source}: {what} by the name of this machine, '{name}'; give --role and --architecture")
+    raise InventoryError(f"{rack.source}: {what} named '{name}' like this machine; give --role and --architecture")
 
 
 def local_context(
     rack_file: Path | None, role: str | None, architecture: str | None, limit_s: float | None, node: str | None = None
 ) -> tuple[Context, Node]:
-    """Who answers for this machine. Raises InventoryError, ArchitectureError."""
+    """Context of this machine, and its node. Raises InventoryError, ArchitectureError."""
     named = architecture
     if role is not None:
         if architecture is None:
-            raise InventoryError("--role needs --architecture: there is no inventory that names one")
+            raise InventoryError("--role needs --architecture: there is no inventory to name one")
         here = Node(node or host_name().partition(".")[0], (role,))
         rack = Rack("this machine", (here,))
     else:
@@ -81,19 +81,19 @@ def _known_role(arch: Architecture, role: str) -> None:
 
 
 def only(node: Node, selection: Selection) -> Selection:
-    """This node, and what the user selected of its checks."""
+    """The user's selection, limited to this node."""
     return Selection(selection.limit, frozenset((node.name,)), selection.tags, selection.expression)
 
 
 def excused(results: Sequence[CheckResult], checks: frozenset[str]) -> list[CheckResult]:
-    """Without the results of declared checks that were not measured; a declared check that failed has failed."""
+    """Results without the unmeasured ones of ``checks``; failed ones stay."""
     return [r for r in results if not (r.check in checks and r.outcome is CheckOutcome.UNMEASURED)]
 
 
 def brief(results: Sequence[CheckResult]) -> str:
-    """One line: the first required check that is not good, and how many more there are; empty when all is well.
+    """One line: the first required check that did not pass, and the number of others; empty when all passed.
 
-    Nothing checked at all is not well.
+    "nothing was checked" without required results.
     """
     required = [result for result in results if result.required]
     bad = [r for r in required if r.outcome is CheckOutcome.FAILED]

@@ -1,7 +1,7 @@
-"""Questions about the mounts of a storage, shared by the validators of storage.
+"""Readings of a storage's mounts, shared by the storage validators.
 
-Only ``statfs`` touches a mount, under a limit: a dead server is found out in seconds. Everything else is read from
-/proc and /sys, which answer whatever the server does.
+Only ``statfs`` accesses a mount, with a timeout: a dead server is detected in seconds. Everything else is read from
+/proc and /sys, which do not depend on the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INODES_FORMAT = "%c %d"
 
 
 def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
-    """All mounts of the storage, for questions that only make sense when they are there."""
+    """All mounts of the storage. Raises Unmeasured when one is not mounted."""
     seen = parse_mountinfo(read(host, MOUNTINFO))
     mounts = [(mountpoint, find_mount(seen, mountpoint)) for mountpoint in storage.mountpoints]
     missing = [mountpoint for mountpoint, mount in mounts if mount is None]
@@ -35,25 +35,25 @@ def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
 
 
 def nfs_of(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
-    """The same, with what the NFS client counts."""
+    """NFS mounts of the storage, with the client's statistics. Raises Unmeasured when one is missing."""
     announce(host, MOUNTINFO, MOUNTSTATS)
     mounts_of(host, storage)
-    # Of several mounts on top of each other the last one is seen.
+    # Where mounts are stacked, the last one is visible.
     by_point = {mount.mountpoint: mount for mount in parse_mountstats(read(host, MOUNTSTATS))}
     for mountpoint in storage.mountpoints:
         if mountpoint not in by_point:
-            raise Unmeasured(f"{mountpoint} is no NFS mount; see mount.mounted")
+            raise Unmeasured(f"{mountpoint} is not an NFS mount; see mount.mounted")
     return tuple(by_point[mountpoint] for mountpoint in storage.mountpoints)
 
 
 def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, Answer]:
-    """By mount point: whether the file system answers, and what it says of itself."""
+    """Output of ``stat -f`` by mount point."""
     points = storage.mountpoints
     one = f"timeout -k 2 {storage.stat_timeout_s:g} stat -f -c '{asked}' --"
     if len(points) == 1:
         command = f"{one} {shlex.quote(points[0])} 2>&1{STATUS}"
     else:
-        # All at once: dead servers together cost what one costs. A line is written in one piece.
+        # In parallel: several dead servers cost one timeout. Each line is written atomically.
         words = " ".join(shlex.quote(point) for point in points)
         command = (
             f'for m in {words}; do {{ r=$({one} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait;'
@@ -70,7 +70,7 @@ def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str
 
 
 def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, str]:
-    """What every mount says of itself; for questions that only make sense when all answer."""
+    """``stat -f`` output of every mount. Raises Unmeasured when one does not respond."""
     answers = statfs(host, storage, asked)
     for mountpoint, answer in answers.items():
         if answer.status != 0:
@@ -79,15 +79,15 @@ def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[
 
 
 def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
-    """Addresses that the storage may be mounted from; none where neither file nor inventory says."""
+    """Addresses that the storage may be mounted from; empty where neither architecture nor inventory names any."""
     return rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
 
 
 def server_of(mount: Mount) -> str:
-    """The address that an NFS mount really talks to."""
+    """The server address that an NFS mount uses."""
     return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
 
 
 def about(storage: Storage, mountpoint: str) -> str:
-    """Begins a message about one of several mounts; empty where there is one."""
+    """Message prefix that names the mount point; empty for a single mount."""
     return f"{mountpoint}: " if len(storage.mountpoints) > 1 else ""

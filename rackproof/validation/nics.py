@@ -1,4 +1,4 @@
-"""What checks of NICs ask a node, and how they judge several ports at once."""
+"""Readings of NICs, and judging several ports at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ports_on(host: Host) -> tuple[Port, ...]:
 
 
 def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, ExpectedPorts]:
-    """What is expected of the ports of a purpose, and which ports these are."""
+    """Expectations of the ports of a purpose, and the matching ports."""
     nic = nic_of(arch, node, purpose)
     expected = hardware(arch, node, "nics")
     entries: Iterable[Nic] = expected.nics if expected else ()
@@ -42,16 +42,17 @@ def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) 
 def judge_ports(
     selected: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
 ) -> None:
-    """Every port that is meant has a good value; None is no value.
+    """Every selected port has a good value; None: not reported.
 
-    Raises Unmeasured where a port is missing or says nothing and no other one is wrong, and where nobody names the
-    ports and more than one choice of them is possible.
+    Raises Unmeasured when a port is missing or reports no value and no other is wrong, and when the ports are not named
+    and the selection is ambiguous.
     """
     if not selected.ports:
-        raise Unmeasured("there is none of these ports; see nic.count")
+        raise Unmeasured("none of these ports exists; see nic.count")
     if not selected.named and len(selected.ports) != selected.among:
         raise Unmeasured(
-            f"nobody names these ports, and there are {len(selected.ports)}, not {selected.among}; see nic.count"
+            "these ports are not named in the inventory:"
+            f" expected {selected.among}, actual {len(selected.ports)}; see nic.count"
         )
     values = {port: value(port) for port in selected.ports}
     wrong = {port: actual for port, actual in values.items() if actual is not None and not good(actual)}
@@ -62,26 +63,26 @@ def judge_ports(
         raise AssertionError(f"expected {shown(expected)} on {selected.wanted} ports, actual {listed}")
     if wrong:
         raise Unmeasured(
-            f"nobody names these ports: {selected.wanted} of {selected.among} are meant,"
-            f" of which {len(wrong)} are otherwise"
+            "these ports are not named in the inventory:"
+            f" {len(wrong)} of {selected.among} candidates for {selected.wanted} ports are wrong"
         )
     if silent:
-        raise Unmeasured(f"nothing is said about {', '.join(silent)}")
+        raise Unmeasured(f"no value reported for {', '.join(silent)}")
     if selected.missing or len(selected.ports) < selected.wanted:
-        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is not there; see nic.count")
+        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is missing; see nic.count")
 
 
 def expect_ports(selected: ExpectedPorts, expected: object, value: Callable[[Port], Any]) -> None:
-    """Every port that is meant has exactly this value."""
+    """Every selected port has exactly this value."""
     judge_ports(selected, expected, value, lambda actual: bool(actual == expected))
 
 
 def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
-    """Each port, by its place in the order of the rails, has its own value; one value stands for all ports."""
+    """Each port has the value of its rail; a single value applies to all ports."""
     if not selected.named:
-        raise Unmeasured("nobody names these ports, so that none of them has its place")
+        raise Unmeasured("these ports are not named in the inventory, so their order is unknown")
     if selected.missing or len(selected.ports) != selected.wanted:
-        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is not there; see nic.count")
+        raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is missing; see nic.count")
     pairs = zip(selected.ports, wanted * (selected.wanted if len(wanted) == 1 else 1), strict=True)
     values = [(port, value(port), expected) for port, expected in pairs]
     expect_all(
@@ -90,11 +91,11 @@ def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: 
         if actual is not None and actual != expected
     )
     if silent := [port.name for port, actual, _ in values if actual is None]:
-        raise Unmeasured(f"nothing is said about {', '.join(silent)}")
+        raise Unmeasured(f"no value reported for {', '.join(silent)}")
 
 
 def answered(host: Host, command: str, tool: str, good: Collection[int] = (0,)) -> Answer:
-    """The whole answer to a command that ends with STATUS; raises Unmeasured when it failed."""
+    """Output of a command that ends with STATUS; raises Unmeasured when it failed."""
     answer = parse_answer(tool, read(host, command))
     if answer.not_run:
         raise Unmeasured(f"{tool}: not found on the node")
@@ -107,7 +108,7 @@ def answered(host: Host, command: str, tool: str, good: Collection[int] = (0,)) 
 
 
 def version_numbers(tool: str, version: str) -> tuple[int, ...]:
-    """``28.39.1002`` in numbers that compare."""
+    """``28.39.1002`` as comparable numbers."""
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise ParseError(tool, f"no version: {version!r}")
     return tuple(map(int, version.split(".")))
@@ -115,18 +116,18 @@ def version_numbers(tool: str, version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPorts:
-    """The ports that an architecture means."""
+    """The ports that match an entry of the architecture."""
 
     ports: tuple[Port, ...]
     """In the order of the rails where they are named."""
     wanted: int
-    """How many there should be."""
+    """Expected number."""
     missing: tuple[str, ...] = ()
-    """Names that stand for no port."""
+    """Names without a port."""
     among: int = 0
-    """Nobody names the ports: these are all that this many of them, of several purposes, can be."""
+    """0 when the ports are named; otherwise the number of ports that all purposes with this speed expect together."""
     others: tuple[Port, ...] = ()
-    """Ports of the link layer that nobody expects, where ports are not named."""
+    """Unexpected ports of the link layer, when ports are not named."""
 
     @property
     def named(self) -> bool:
@@ -136,7 +137,7 @@ class ExpectedPorts:
 def select_ports(
     nic: Nic, nics: Iterable[Nic], ports: tuple[Port, ...], names: Mapping[str, Iterable[str]]
 ) -> ExpectedPorts:
-    """The ports of one entry of ``nics``; ``names`` are the inventory's, by purpose."""
+    """Ports of one entry of ``nics``; ``names``: the inventory's port names by purpose."""
 
     def named(entry: Nic) -> tuple[str, ...]:
         return tuple(names.get(entry.purpose, ())) or entry.ports or entry.interfaces
@@ -170,8 +171,8 @@ ROCE_V2: Final = "RoCE v2"
 
 
 def wrong_gid(port: Port, table: GidTable, index: int) -> str | None:
-    """What stands at the index instead of a RoCE v2 GID with the port's address; empty when that does, None when the
-    port has no table, or the entry does not say whose it is."""
+    """The entry at the index where it is not a RoCE v2 GID of the port's interface; empty when it is, None when the
+    port has no table or the entry names no interface."""
     entries = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
     entry = entries.get(index)
     if not entries or (entry is not None and entry.routable and entry.interface is None):

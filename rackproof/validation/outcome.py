@@ -1,4 +1,4 @@
-"""What comes out of a validation, beside words: an exit status, a file for the build server."""
+"""Exit status and JUnit file of a validation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def exit_status(results: Sequence[CheckResult]) -> int:
 def write_junit(
     path: Path, results: Sequence[CheckResult], rack: str, architecture: Metadata, limited: str, run: str | None = None
 ) -> None:
-    """The results of a rack, by its inventory, and what they were limited to. Raises RunError."""
+    """Write results with the rack, architecture and limit as properties. Raises RunError."""
     properties = {"rack": rack, "architecture": f"{architecture.id} {architecture.version}"}
     if run:
         properties["run"] = run
@@ -33,7 +33,7 @@ def write_junit(
 
 
 def write_document(path: Path, text: str) -> None:
-    """Replace a file as a whole. Raises RunError."""
+    """Replace a file atomically. Raises RunError."""
     try:
         replace_file(path, text)
     except OSError as error:

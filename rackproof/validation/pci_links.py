@@ -1,4 +1,4 @@
-"""Links of PCI devices against what both of their ends can do. Pure."""
+"""PCI links that run below the capability of both ends. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ DISPLAY: Final = "0x03"
 def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
     """Links that run below what both ends can do, ``SLOT: expected … actual …``.
 
-    Raises ParseError where the two answers are about different devices or no link is known at all.
+    Raises ParseError when the two listings have different devices, or no link is known.
     """
     if links.keys() != above.keys() or not {parent for parent in above.values() if parent} <= links.keys():
-        raise ParseError("readlink", "names other devices than /sys/bus/pci/devices has")
+        raise ParseError("readlink", "lists different devices than /sys/bus/pci/devices")
     problems, known = [], 0
     for slot, link in sorted(links.items()):
         parent = links.get(above[slot] or "")
-        # Ports of the processor, and those of a switch towards its devices, speak of the link below them: every other
-        # level of the tree is the lower end of a link, and has it above.
+        # Root ports and downstream ports of a switch report the link below them: every other level of the tree is the
+        # lower end of a link to its parent.
         if _depth(slot, above) % 2 == 0 or parent is None or link.width is None or link.width_can is None:
             continue
         known += 1

@@ -1,7 +1,7 @@
 """The pytest plugin behind ``pytest validators/``.
 
-It gives checks their nodes from the inventory, reads everything that they need beforehand, turns their ends into the
-three outcomes, and the outcomes into an exit status: 0 all passed, 1 something failed, 2 something was not measured,
+It gives checks their nodes from the inventory, prefetches what they read, turns their results into
+three outcomes, and these into an exit status: 0 all passed, 1 something failed, 2 something was not measured,
 3 the inventory, the architecture or a validator cannot be used.
 """
 
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)
-    config.addinivalue_line("filterwarnings", "default")  # where warnings are errors, that is about somebody's tests
+    config.addinivalue_line("filterwarnings", "default")  # -W error is for a project's tests, not for validators
     if config.getoption("tbstyle", "auto") == "auto":
         option.tbstyle, option.reportchars = "no", ""  # neither tracebacks nor a list of them; see terminal.py
     config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
@@ -87,20 +87,20 @@ def rackproof_given(request: pytest.FixtureRequest, rackproof_case: Case) -> dic
 
 @pytest.fixture
 def host(rackproof_given: dict[str, Any]) -> Host:
-    """testinfra's host of the node at hand; its answers come from a recording."""
+    """testinfra's host of the current node."""
     given_host: Host = rackproof_given["host"]
     return given_host
 
 
 @pytest.fixture
 def node(rackproof_case: Case) -> Node:
-    """The node at hand, as the inventory describes it."""
+    """The current node, from the inventory."""
     return rackproof_case.node
 
 
 @pytest.fixture
 def item(rackproof_case: Case) -> str:
-    """The item at hand of the check's ``each``."""
+    """The current item of the check's ``each``."""
     return rackproof_case.item
 
 
@@ -113,7 +113,7 @@ def rack(rackproof_given: dict[str, Any]) -> Rack:
 
 @pytest.fixture
 def arch(rackproof_given: dict[str, Any]) -> Architecture:
-    """What was promised."""
+    """The reference architecture."""
     given_arch: Architecture = rackproof_given["arch"]
     return given_arch
 
@@ -148,7 +148,7 @@ class Validation:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         declared = check_of(metafunc.function)
         if declared is None:
-            pytest.fail(f"{metafunc.function.__name__} is no check: it lacks @check(…)", pytrace=False)
+            pytest.fail(f"{metafunc.function.__name__} is not a check: it lacks @check(…)", pytrace=False)
         self._checks[declared.id] = declared
         selection = self.context.selection
         cases = [
@@ -184,7 +184,7 @@ class Validation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Read beforehand what the selected checks need, all nodes at once."""
+        """Prefetch the readings of the selected checks, all nodes at once."""
         if not session.config.option.collectonly and not self._broken:
             questions: dict[str, list[Question]] = {}
             checks: dict[str, Any] = {}
@@ -246,11 +246,11 @@ class Validation:
             self._run.fatal = self._run.fatal or excinfo.value
 
     def _abort(self, error: BaseException) -> NoReturn:
-        """End the session; whoever embeds it gets the error itself."""
+        """End the session; the embedding program raises the error."""
         self._run.fatal = error
         pytest.exit(str(error), returncode=EXIT_USAGE)
 
-    # What comes out
+    # Reporting
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:

@@ -1,4 +1,4 @@
-"""Validators from within the kit: pytest in this process, on the connections and the evidence of a session."""
+"""Runs validators within the kit: pytest in this process, with a session's connections and evidence."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_validators(
     run = Embedding(context, seen)
     where = folder or validators_folder()
     status = pytest.main(
-        # Whatever pytest is told in the working directory is about somebody's tests, not about a rack.
+        # Ignore pytest configuration of the working directory: it belongs to other tests.
         [
             "-c",
             os.devnull,

@@ -1,4 +1,4 @@
-"""Which checks on which nodes: ``--limit``, ``--tags`` and ``-k``. What is left out is always said."""
+"""Which checks on which nodes: ``--limit``, ``--tags`` and ``-k``. Reports name what was left out."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rackproof.validation.checks import Check
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Everything, unless something is said."""
+    """Selected checks and nodes; default: everything."""
 
     limit: str = ""
     """As the user gave it: ``gpu-[01-16]``."""
     nodes: frozenset[str] | None = None
-    """What ``limit`` means; None is all nodes."""
+    """Nodes that ``limit`` selects; None: all."""
     tags: frozenset[str] = frozenset()
-    """A check needs one of them; none: every check."""
+    """A check needs one of them; empty: every check."""
     expression: str = ""
     """pytest's ``-k``, on names of checks, functions, files and nodes."""
 
@@ -42,7 +42,7 @@ class Selection:
         return not self.tags or bool(self.tags & check.tags)
 
     def has_name(self, *names: str) -> bool:
-        """Whether ``-k`` is satisfied by these names: each word of it is looked for in all of them, in any case."""
+        """Whether ``-k`` matches these names: each word is searched in all names, ignoring case."""
         if not self.expression:
             return True
         low = [name.lower() for name in names]
@@ -70,7 +70,7 @@ def refuse_unknown(tags: Iterable[str], checks: Iterable[Check]) -> None:
 
 
 def refuse_malformed(expression: str) -> None:
-    """Raises RunError for a ``-k`` that is no expression."""
+    """Raises RunError for a malformed ``-k``."""
     if expression:
         _compiled(expression)
 

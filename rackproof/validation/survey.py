@@ -1,4 +1,4 @@
-"""All checks of a rack without pytest in between: to record what they read, and to judge recordings quickly."""
+"""All checks of a rack without pytest: to record readings, and to evaluate recordings quickly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Checks = Mapping[str, tuple[Check, Callable[..., None]]]
 def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
     """Results of every selected check, node by node in the order of the inventory.
 
-    What live nodes are asked is read beforehand, all nodes at once. Raises RunError where ``-k`` is no expression.
+    Readings of live nodes are prefetched, all nodes at once. Raises RunError for a malformed ``-k``.
     """
     chosen = list(cases(context, checks))
     if context.fleet is not None:
@@ -33,7 +33,7 @@ def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
 
 
 def cases(context: Context, checks: Checks) -> Iterator[tuple[Callable[..., None], Case]]:
-    """What the context's selection leaves."""
+    """Cases that the context's selection includes."""
     selection = context.selection
     selected = [(check, function) for check, function in checks.values() if selection.has_check(check)]
     for node in context.rack.nodes:

@@ -1,4 +1,4 @@
-"""Results in words, for a terminal. Pure."""
+"""Results as text for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def name_of(result: CheckResult) -> str:
 
 
 def block(result: CheckResult) -> str:
-    """One result that is not good, on three or four lines."""
+    """One result that did not pass, on three or four lines."""
     return "\n".join(line for line, _ in _block(result.node, result))
 
 
 def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]:
-    """Everything that is not good, failures first; nodes that say the same are folded into one entry.
+    """Results that did not pass, failures first; nodes with the same message are folded into one entry.
 
-    ``limited`` says what was left out, so that a part is not taken for the whole.
+    ``limited`` names the selection, so that a partial result is not mistaken for the whole rack.
     """
     for outcome in (CheckOutcome.FAILED, CheckOutcome.UNMEASURED):
         entries: dict[tuple[str, str], list[CheckResult]] = {}
@@ -46,7 +46,7 @@ def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]
 
 
 def _unmeasured(entries: Iterable[list[CheckResult]]) -> Iterator[Line]:
-    """One line a reason: a node that does not answer is one fact, however many checks it leaves open."""
+    """One line a reason: an unreachable node is one fact, however many checks it leaves unmeasured."""
     reasons: dict[str, list[CheckResult]] = {}
     for same in entries:
         reasons.setdefault(same[0].message, []).extend(same)

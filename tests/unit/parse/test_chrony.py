@@ -46,7 +46,7 @@ BAD_TRACKING: list[tuple[str, str, str]] = [
     ("cut off at a comma", TRACKING[: TRACKING.rindex(",")] + "\n", "unexpected line"),
     ("twice", TRACKING * 2, "2 lines of tracking"),
     ("unknown leap status", TRACKING.replace("Normal", "Fine"), "no tracking line"),
-    ("offset is nan", TRACKING.replace("-0.000002047", "nan"), "system time is no number"),
+    ("offset is nan", TRACKING.replace("-0.000002047", "nan"), "system time is not a number"),
 ]
 
 

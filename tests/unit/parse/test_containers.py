@@ -118,9 +118,9 @@ def test_devices(first: str) -> None:
 @pytest.mark.parametrize(
     ("parse", "output", "reason"),
     [
-        (parse_docker_info, docker(ServerVersion=""), "ServerVersion is no text"),
-        (parse_docker_info, docker(SecurityOptions=None), "SecurityOptions is no list of texts"),
-        (parse_docker_info, docker(ServerErrors="down"), "ServerErrors is no list of texts"),
+        (parse_docker_info, docker(ServerVersion=""), "ServerVersion is not a string"),
+        (parse_docker_info, docker(SecurityOptions=None), "SecurityOptions is not a list of strings"),
+        (parse_docker_info, docker(ServerErrors="down"), "ServerErrors is not a list of strings"),
         (parse_docker_info, docker() + docker(), "more than one JSON document"),
         (parse_docker_info, "{}\n", "no JSON document"),
         (parse_podman_info, json.dumps(PODMAN | {"host": {"security": {}}}), "rootless is neither true nor false"),

@@ -139,14 +139,18 @@ BAD: list[tuple[str, str, str]] = [
     ("twice", tool_output("fio-3.33-no-latency.json") * 2, "more than one"),
     ("no job", edit(lambda d: d["client_stats"].clear()), "reports no job"),
     ("no list of jobs", edit(lambda d: d.pop("client_stats")), "either jobs or client_stats"),
-    ("no version", edit(lambda d: d.update({"fio version": "3.33"})), "no version"),
+    ("no version", edit(lambda d: d.update({"fio version": "3.33"})), "not a version"),
     ("no direction", edit(lambda d: [entry(d).pop(k) for k in ("read", "write")]), "read, write and mixed are missing"),
     ("no host", edit(lambda d: entry(d).pop("hostname")), "hostname is missing"),
     ("no error", edit(lambda d: entry(d).pop("error")), r"client_stats\[0\].error is missing"),
-    ("bandwidth is text", edit(lambda d: entry(d)["read"].update(bw_bytes="fast")), "bw_bytes is no number"),
+    ("bandwidth is text", edit(lambda d: entry(d)["read"].update(bw_bytes="fast")), "bw_bytes is not a number"),
     ("negative", edit(lambda d: entry(d)["read"].update(bw_bytes=-1)), "below 0"),
-    ("latency is a list", edit(lambda d: entry(d)["read"].update(clat_ns=[1])), "clat_ns is no object"),
-    ("odd percentile", edit(lambda d: entry(d)["read"]["clat_ns"].update(percentile={"p99": 1})), "is no percentile"),
+    ("latency is a list", edit(lambda d: entry(d)["read"].update(clat_ns=[1])), "clat_ns is not an object"),
+    (
+        "odd percentile",
+        edit(lambda d: entry(d)["read"]["clat_ns"].update(percentile={"p99": 1})),
+        "is not a percentile",
+    ),
     ("two sums", edit(lambda d: d["client_stats"].append(d["client_stats"][2])), "2 sums"),
 ]
 

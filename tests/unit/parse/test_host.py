@@ -51,11 +51,11 @@ def test_lscpu_in_one_list() -> None:
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        (NESTED.replace('"0-5"', '"0-4"'), "8 processors, 5 on line, 2 off line"),
+        (NESTED.replace('"0-5"', '"0-4"'), "8 processors, 5 online, 2 offline"),
         (NESTED.replace('"0-5"', '"5-0"'), "no list of processors"),
         (NESTED.replace("Socket(s):", "Sockel:"), r"no Socket\(s\)"),
-        (NESTED.replace('"NUMA node2 CPU(s):"', '"NUMA"'), "3 NUMA nodes and processors of 2"),
-        (FLAT.replace('"1"', '"one"'), "no integer"),
+        (NESTED.replace('"NUMA node2 CPU(s):"', '"NUMA"'), "3 NUMA nodes, but processor lists of 2"),
+        (FLAT.replace('"1"', '"one"'), "not an integer"),
         (FLAT.replace('"Architecture:"', '"CPU(s):"'), "twice"),
         (FLAT[:-20], "cut off or damaged"),
     ],
@@ -121,7 +121,7 @@ def test_drives_in_slots_and_solid_state_disks() -> None:
         (" firmware_rev 10.0.2\n", "", "nvme1: no firmware_rev"),
         ("nvme0c0n1 3750738264", "nvme0c0n1", "no size of a namespace"),
         ("nvme nvme1", "nvme nvme0", "twice"),
-        (" size 937703088", " size many", "no integer"),
+        (" size 937703088", " size many", "not an integer"),
         ("nvme nvme0\n", "cat: permission denied\nnvme nvme0\n", "unexpected line"),
     ],
 )
@@ -161,7 +161,7 @@ def test_health_of_nvme_drives() -> None:
         ("end of smart logs\n", "", "cut off"),
         ("status 4", "status 127", "is not installed"),
         ('"percent_used": 1,', "", "no JSON document|percent_used"),
-        ('"media_errors": 0', '"media_errors": "many"', "no integer"),
+        ('"media_errors": 0', '"media_errors": "many"', "not an integer"),
         ("drive nvme1\n", "drive nvme0\n", "unexpected line"),
         ("status 4\n", "", "unexpected line|no JSON"),
     ],

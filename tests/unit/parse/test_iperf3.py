@@ -39,7 +39,7 @@ BAD: list[tuple[str, str, str]] = [
     ("cut off", TCP[:2000], "cut off or damaged"),
     ("no receiver", TCP.replace('"sum_received"', '"sum_got"'), "no summary of the receiver"),
     ("no time", TCP.replace('"seconds":\t1.000931', '"seconds":\t0'), "nothing was measured"),
-    ("rate is text", TCP.replace("19893936984.667274", '"high"'), "bits_per_second is no number"),
+    ("rate is text", TCP.replace("19893936984.667274", '"high"'), "bits_per_second is not a number"),
     ("no test", TCP.replace('"test_start"', '"start"'), "test_start is missing"),
     ("another document", '{"fio version": "fio-3.33"}', "no JSON document"),
 ]

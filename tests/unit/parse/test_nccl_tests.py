@@ -99,12 +99,12 @@ BAD: list[tuple[str, str, str]] = [
     ("two tables", NEW + TABLE, "more than one table"),
     ("unknown columns", NEW.replace("busbw", "bandwidth"), "unknown table"),
     ("processor time", NEW.replace("   time", "cputime"), "CPU time"),
-    ("nan", NEW.replace("337.89", "   nan"), "busbw is no number"),
+    ("nan", NEW.replace("337.89", "   nan"), "busbw is not a number"),
     ("time of 0", NEW.replace(" 372.40", "   0.00"), "time of 67108864 B is 0"),
     ("digit lost in time", NEW.replace(" 372.40", " 37.240"), "contradicts 37.240 us"),
     ("digit lost in busbw", NEW.replace("337.89", "37.89 "), "contradicts algbw"),
-    ("odd count of wrong", NEW.replace(ROW, ROW[:-1] + "x"), "#wrong is no number"),
-    ("average is nan", NEW.replace("191.317", "-nan"), "average bus bandwidth is no number"),
+    ("odd count of wrong", NEW.replace(ROW, ROW[:-1] + "x"), "#wrong is not a number"),
+    ("average is nan", NEW.replace("191.317", "-nan"), "average bus bandwidth is not a number"),
 ]
 
 
@@ -115,7 +115,7 @@ def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
 
 
 def test_the_output_of_another_operation_is_refused() -> None:
-    with pytest.raises(ParseError, match="expected all_gather, but the output is of all_reduce"):
+    with pytest.raises(ParseError, match="expected all_gather, actual all_reduce"):
         parse_nccl_tests(NEW, op="all_gather")
     with pytest.raises(ParseError, match="contradicts algbw"):
         parse_nccl_tests(tool_output("nccl-old-error-column.txt"), op="all_gather")

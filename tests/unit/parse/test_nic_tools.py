@@ -134,8 +134,8 @@ def test_bad_reports_of_a_link_are_refused() -> None:
     for output, reason in (
         (LINK.replace("State ", "Stare "), "no state"),
         (LINK * 2, "more than one port"),
-        (LINK.replace("15E-255", "15E5"), "no rate"),
-        (LINK.replace("15E-255", "few"), "no number"),
+        (LINK.replace("15E-255", "15E5"), "not a rate"),
+        (LINK.replace("15E-255", "few"), "not a number"),
         ("-E- Invalid device\n", "no state of a link; .*Invalid device"),
     ):
         with pytest.raises(ParseError, match=reason):

@@ -43,7 +43,7 @@ def test_a_gpu_without_nvlink_has_no_counters_and_a_link_without_some_is_refused
     text = tool_output("link-errors-570-2gpu.txt")
     with pytest.raises(ParseError, match="different counters"):
         parse_nvlink_errors(text.replace("\t Link 3: CRC Errors: 0\n", "", 1))
-    with pytest.raises(ParseError, match="no counters and no word"):
+    with pytest.raises(ParseError, match="no counters and no message"):
         parse_nvlink_errors(text.splitlines()[0] + "\n")
 
 

@@ -67,10 +67,10 @@ def test_a_gpu_without_nvlink_says_so() -> None:
     [
         ("", "no output"),
         ("NVIDIA-SMI has failed\n", "unexpected line .*has failed"),
-        (NVLINK.splitlines()[0] + "\n", "no links and no word about them"),
+        (NVLINK.splitlines()[0] + "\n", "no links and no message about them"),
         (NVLINK.replace("Link 1:", "Link 0:"), "lists link 0 twice"),
         (NVLINK.replace("26.562 GB/s", "fast"), "unexpected line"),
-        (NVLINK.replace("26.562 GB/s", "nan GB/s"), "is no number"),
+        (NVLINK.replace("26.562 GB/s", "nan GB/s"), "is not a number"),
         (NVLINK[:-4], "cut off"),
     ],
 )

@@ -75,7 +75,7 @@ BAD_BANDWIDTH: list[tuple[str, str, str]] = [
     ("row cut off", GBITS[: GBITS.index(ROW) + len(ROW) - 3], "last line is cut off"),
     ("cell missing", GBITS.replace(ROW, ROW.rsplit(maxsplit=1)[0]), "4 cells below 5 columns"),
     ("cell too much", GBITS.replace(ROW, ROW + " 1"), "6 cells below 5 columns"),
-    ("infinite", GBITS.replace("195.48", "inf"), "is no number"),
+    ("infinite", GBITS.replace("195.48", "inf"), "is not a number"),
     ("negative", GBITS.replace("195.48", "-195.48"), "below 0"),
     ("another unit", GBITS.replace("Gb/sec", "Tb/sec"), "unknown unit"),
     ("units exchanged", GBITS.replace("Gb/sec", "MB/sec"), "contradicts"),

@@ -42,7 +42,7 @@ def test_a_node_without_links_says_so_in_json_only() -> None:
         (tool_output("rdma-link.json")[:60], "cut off or damaged"),
         ('[{"ifname":"rdma0","port":1}]', "state is missing"),
         ('[{"ifname":"rdma0","state":"ACTIVE","physical_state":"LINK_UP"}]', "port is missing"),
-        ("[1]", "is no object"),
+        ("[1]", "is not an object"),
     ],
 )
 def test_bad_links_raise_with_the_reason(output: str, reason: str) -> None:
@@ -68,10 +68,10 @@ def test_ibv_devinfo() -> None:
     [
         ("", "no output"),
         ("No IB devices found\n", "no device; .*No IB devices found"),
-        (DEVINFO[: DEVINFO.index("\t\tport:\t2")], "mlx4_0 counts 2 ports but shows 1"),
+        (DEVINFO[: DEVINFO.index("\t\tport:\t2")], "mlx4_0 reports 2 ports but lists 1"),
         (DEVINFO[: DEVINFO.index("\t\t\tlink_layer")], "has no link_layer"),
         (DEVINFO[: DEVINFO.index("Ethernet") + 4], "cut off"),
-        (DEVINFO.replace("4096 (5)", "big"), "active_mtu is no integer"),
+        (DEVINFO.replace("4096 (5)", "big"), "active_mtu is not an integer"),
         (DEVINFO.replace("phys_port_cnt:", "ports:"), "has no phys_port_cnt"),
     ],
 )

@@ -92,7 +92,7 @@ def test_versions_of_packages() -> None:
     assert packages.parse_package_versions(output, ("libc6", "fio", "slurmd")) == expected
     assert packages.parse_package_versions("package slurmd is not installed\n", ("slurmd",)) == {"slurmd": ()}
     assert packages.parse_package_versions("package awk not-installed \n", ("awk",)) == {"awk": ()}
-    with pytest.raises(ParseError, match="no answer about fio"):
+    with pytest.raises(ParseError, match="no output for fio"):
         packages.parse_package_versions("package libc6 installed 2.36-9\n", ("libc6", "fio"))
     with pytest.raises(ParseError, match="no package"):
         packages.parse_package_versions("package libc6 installed 2.36-9\n", ("fio",))
@@ -118,7 +118,7 @@ def test_hashes_of_files() -> None:
         "/etc/a b": HASH,
         "/etc/c": "No such file or directory",
     }
-    with pytest.raises(ParseError, match="no answer about /etc/d"):
+    with pytest.raises(ParseError, match="no output for /etc/d"):
         sha256sum.parse_sha256sum(lines, ("/etc/a b", "/etc/c", "/etc/d"))
     with pytest.raises(ParseError, match="unexpected line"):
         sha256sum.parse_sha256sum([*lines, lines[0]], ("/etc/a b", "/etc/c"))

@@ -90,7 +90,7 @@ def test_a_concern_has_one_name() -> None:
 
 
 def test_a_check_that_asks_for_something_unknown_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"check a\.b: there is no tmp_path to give"):
+    with pytest.raises(TypeError, match=r"check a\.b: unknown argument tmp_path"):
 
         @check("a.b", protects="x", hint="y", reads="system")
         def test_it(host: object, tmp_path: Path) -> None: ...

@@ -60,8 +60,8 @@ def test_a_machine_finds_itself(name: str) -> None:
     assert local.own_node(RACK, name) is NODE
 
 
-def test_a_machine_that_is_nobody() -> None:
-    with pytest.raises(InventoryError, match="no node by the name of this machine, 'laptop'; give --role"):
+def test_a_machine_that_is_not_in_the_rack() -> None:
+    with pytest.raises(InventoryError, match="no node named 'laptop' like this machine; give --role"):
         local.own_node(RACK, "laptop")
 
 

@@ -153,7 +153,7 @@ def test_a_bad_port_is_found_by_its_name(card: str, check: str, words: str) -> N
 
 
 @pytest.mark.parametrize("card", BAD)
-def test_a_bad_port_that_nobody_names_is_one_too_few(card: str) -> None:
+def test_a_bad_unnamed_port_is_one_too_few(card: str) -> None:
     outcome, message = result("nic.count", "compute", dgx(mlx5_3=BAD[card]))
     assert outcome == FAILED
     assert message.startswith("expected 10 InfiniBand ports of 400 Gb/s that are up, actual 9")
@@ -162,13 +162,13 @@ def test_a_bad_port_that_nobody_names_is_one_too_few(card: str) -> None:
         assert result(check, "compute", dgx(mlx5_3=BAD[card]))[0] == UNMEASURED
 
 
-def test_of_several_purposes_alike_it_counts_how_many_ports_can_be_meant() -> None:
+def test_of_several_purposes_alike_it_counts_candidate_ports() -> None:
     narrow = {f"mlx5_{k}": Card(f"mlx5_{k}", f"0000:{0x18 + 0x10 * k:02x}:00.0", width=8) for k in range(3)}
     two = {name: card for name, card in narrow.items() if name != "mlx5_2"}
     assert result("nic.pcie_width", "compute", dgx()) == (PASSED, "")
     # Eight of ten are as compute should be: they may or may not be those for compute.
     outcome, message = result("nic.pcie_width", "compute", dgx(**two))
-    assert (outcome, "of which 2 are otherwise" in message) == (UNMEASURED, True)
+    assert (outcome, ": 2 of 10 candidates for 8 ports are wrong" in message) == (UNMEASURED, True)
     outcome, message = result("nic.pcie_width", "compute", dgx(**narrow))
     assert outcome == FAILED
     assert "expected 16 on 8 ports, actual 8 on mlx5_0" in message

@@ -178,7 +178,7 @@ def test_latency_of_a_mount_that_stops_answering() -> None:
         ("end of rounds\n", "0 rounds of 7"),
         (rounds(3, 3, 3, 3, 3, 3, 3).replace("end of rounds\n", ""), "cut off"),
         ("3 2 4 0\nend of rounds\n", "the clock ran backwards"),
-        ("%s000N 1 2 0\nend of rounds\n", "no integer"),
+        ("%s000N 1 2 0\nend of rounds\n", "not an integer"),
         ("1 2 3\nend of rounds\n", "no times"),
     ],
 )
