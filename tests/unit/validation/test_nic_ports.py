@@ -292,5 +292,5 @@ def test_names_of_ports() -> None:
     assert names_of("mlx5_[8-11]") == ("mlx5_8", "mlx5_9", "mlx5_10", "mlx5_11")
     assert names_of(["rail1", "rail0"]) == ("rail1", "rail0")
     for bad in ("mlx5_[0-", 7, {"a": 1}, [1]):
-        with pytest.raises(ValueError, match="names|invalid node set"):
+        with pytest.raises(ValueError, match=r"names|invalid node set"):
             names_of(bad)
