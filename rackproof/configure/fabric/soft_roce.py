@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 
@@ -13,11 +14,7 @@ MODULES = ("rdma_rxe", "ib_uverbs", "rdma_ucm")
 def files(site: Site) -> tuple[Entry, ...]:
     fabric = site.fabric
     return (
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-rdma.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="Soft-RoCE", modules=MODULES),
-            restart=("systemd-modules-load.service",),
-        ),
+        boot_modules("rdma", "Soft-RoCE", MODULES, load_now=True),
         RemoteFile(
             "/etc/systemd/system/rackproof-rxe@.service",
             templates.text(

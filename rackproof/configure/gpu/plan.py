@@ -19,6 +19,7 @@ from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.inputs import Repository
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here, platform_here
@@ -206,10 +207,7 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     nodes = "/etc/nvidia-imex/nodes_config.cfg"
     entries: list[Entry] = [
         _file("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-gpu.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="GPUs", modules=boot),
-        ),
+        boot_modules("gpu", "GPUs", boot),
         *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
         *_persistence(plan),
         *_settings(plan),

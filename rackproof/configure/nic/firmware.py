@@ -10,6 +10,7 @@ from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
+from rackproof.configure.nic.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
@@ -181,22 +182,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.strip().split("."))
 
 
-@dataclass(frozen=True, slots=True)
-class FirmwarePlan:
-    lines: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
-
-    @property
-    def script(self) -> str:
-        return "\n".join(("set -eu", *self.lines))
-
-
 def plan_firmware(
     wanted: Sequence[WantedFirmware], state: FirmwareState, images: Mapping[str, Image], proxy: str | None = None
-) -> FirmwarePlan:
+) -> ScriptPlan:
     """What has to be written, and which reboots are waited for.
 
     ``proxy``: for downloads of images. Raises FirmwareProblem, one line that names every adapter that cannot be brought
@@ -218,14 +206,14 @@ def plan_firmware(
             problems.append(str(error))
     if problems:
         raise FirmwareProblem("; ".join(problems))
-    return FirmwarePlan(tuple(lines), tuple(changes))
+    return ScriptPlan(tuple(lines), tuple(changes))
 
 
 def _version_plan(
     wanted: WantedFirmware, adapter: AdapterState, state: FirmwareState, images: Mapping[str, Image], proxy: str | None
-) -> FirmwarePlan:
+) -> ScriptPlan:
     if wanted.version is None or good_version(adapter.running, wanted.version):
-        return FirmwarePlan()
+        return ScriptPlan()
     who = f"{wanted.name} ({wanted.slot})"
     if adapter.running is None:
         raise FirmwareProblem(
@@ -235,9 +223,9 @@ def _version_plan(
     reason = f"NIC firmware of {wanted.name}"
     if good_version(adapter.stored, wanted.version):
         if f"{REBOOT}{reason}" in state.pending:
-            return FirmwarePlan()
+            return ScriptPlan()
         change = Change(what=who, why=f"{adapter.stored} runs after a reset", reboot=reason)
-        return FirmwarePlan((reboot_mark(reason),), (change,))
+        return ScriptPlan((reboot_mark(reason),), (change,))
     image = images.get(adapter.psid or "")
     if image is None:
         raise FirmwareProblem(
@@ -250,7 +238,7 @@ def _version_plan(
             f"{who}: firmware: the architecture says {wanted.version}, the image for {adapter.psid} is {image.version}"
         )
     change = Change(what=who, why=f"firmware {adapter.running} becomes {image.version}", reboot=reason)
-    return FirmwarePlan((_burn(wanted, image, reason, proxy),), (change,))
+    return ScriptPlan((_burn(wanted, image, reason, proxy),), (change,))
 
 
 def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) -> str:
@@ -275,9 +263,9 @@ def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) 
     )
 
 
-def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: FirmwareState) -> FirmwarePlan:
+def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: FirmwareState) -> ScriptPlan:
     if not wanted.settings:
-        return FirmwarePlan()
+        return ScriptPlan()
     who = f"{wanted.name} ({wanted.slot})"
     if adapter.values is None:
         raise FirmwareProblem(
@@ -309,22 +297,22 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
             reboot_mark(reason),
         )
         shown = ", ".join(f"{name} {adapter.values[name].next_boot} becomes {value}" for name, value in changes.items())
-        return FirmwarePlan(lines, (Change(what=who, why=f"at the next boot {shown}", reboot=reason),))
+        return ScriptPlan(lines, (Change(what=who, why=f"at the next boot {shown}", reboot=reason),))
     if not waiting:
-        return FirmwarePlan()
+        return ScriptPlan()
     if adapter.written_in is not None and adapter.written_in != state.boot:
         raise FirmwareProblem(
             f"{who}: {'; '.join(waiting)}, although it was written before this boot: a warm reboot does not always"
             f" apply it; run mlxfwreset -d {wanted.slot} -y reset, or switch the node off and on"
         )
     if f"{REBOOT}{reason}" in state.pending:
-        return FirmwarePlan()
+        return ScriptPlan()
     remember: tuple[str, ...] = ()
     if adapter.written_in is None:
         memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
         remember = (f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",)
     change = Change(what=who, why="; ".join(waiting), reboot=reason)
-    return FirmwarePlan((*remember, reboot_mark(reason)), (change,))
+    return ScriptPlan((*remember, reboot_mark(reason)), (change,))
 
 
 def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> list[str]:

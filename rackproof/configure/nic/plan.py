@@ -10,6 +10,7 @@ from rackproof.configure.network import Port
 from rackproof.configure.nic import declared_ports, infiniband, link_files, links, ports, stack
 from rackproof.configure.nic.declared import Declared, uses_adapters_here
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
@@ -69,10 +70,7 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))
     entries: list[Entry] = [
         # No restart: while other drivers wait for the reboot, these settings would not fit the loaded ones.
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-rdma.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="RDMA", modules=modules),
-        )
+        boot_modules("rdma", "RDMA", modules)
     ]
     if declared.nvidia:
         conf = stack.openibd_conf(is_infiniband)

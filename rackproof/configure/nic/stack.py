@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from rackproof import shell
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.configure.nic.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.dkms import Dkms, parse_dkms_status
@@ -121,29 +122,16 @@ def _user(fields: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class StackPlan:
-    lines: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
-
-    @property
-    def script(self) -> str:
-        return "\n".join(("set -eu", *self.lines))
-
-
-def plan_removal(source: Source, version: str | None, state: StackState, allowed: bool) -> StackPlan:
+def plan_removal(source: Source, version: str | None, state: StackState, allowed: bool) -> ScriptPlan:
     """Remove an OFED that is not the declared one, before anything else is installed.
 
     ``version`` is that of the declared OFED (``25.10``), None where none is declared. Raises StackProblem where removal
     is not allowed, or a mount prevents it.
     """
     if state.ofed is None or (source != "inbox" and version is not None and _same_release(state.ofed, version)):
-        return StackPlan()
+        return ScriptPlan()
     if source != "inbox" and version is None:
-        return StackPlan()
+        return ScriptPlan()
     wanted = "the distribution's drivers" if source == "inbox" else f"OFED {version}"
     if not allowed:
         raise StackProblem(
@@ -157,7 +145,7 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
     remove = "/usr/sbin/ofed_uninstall.sh"
     missing = shlex.quote(f"{remove} is missing; remove OFED {state.ofed} with the tool that installed it")
     left = shlex.quote(f"OFED {state.ofed} is still there after {remove}")
-    return StackPlan(
+    return ScriptPlan(
         (
             f"[ -x {remove} ] || {{ echo {missing} >&2; exit 1; }}",
             f"timeout 850 {remove} --force",
@@ -177,7 +165,7 @@ def _same_release(installed: str, wanted: str) -> bool:
 REASON: Final = "drivers of the network adapters"
 
 
-def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart: bool) -> StackPlan:
+def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart: bool) -> ScriptPlan:
     """Bring installed drivers into force, by a reboot or a restart of openibd.
 
     Raises StackProblem where the drivers are not installed for the running kernel, or a mount forbids the restart.
@@ -211,7 +199,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
             )
     stale = stale_modules(state)
     if not stale:
-        return StackPlan()
+        return ScriptPlan()
     named = ", ".join(stale)
     if restarts(source, state, restart):
         if state.users:
@@ -220,13 +208,13 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
                 " say nic_stack: {drivers_by: reboot}"
             )
         message = shlex.quote("openibd did not come up with the new drivers; see: journalctl -u openibd")
-        return StackPlan(
+        return ScriptPlan(
             (f"timeout 600 systemctl restart openibd.service || {{ echo {message} >&2; exit 1; }}",),
             (Change(what=named, why="openibd is restarted"),),
         )
     if f"{REBOOT}{REASON}" in state.pending:
-        return StackPlan()
-    return StackPlan((reboot_mark(REASON),), (Change(what=named, why="in use from before", reboot=REASON),))
+        return ScriptPlan()
+    return ScriptPlan((reboot_mark(REASON),), (Change(what=named, why="in use from before", reboot=REASON),))
 
 
 def stale_modules(state: StackState) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules, drive_unit
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture.expectations import role_with
@@ -82,8 +83,7 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
     system = site.architecture.system
     entries: list[Entry] = []
     if system.modules:
-        text = templates.text("/etc/modules-load.d/rackproof.conf", purpose="node", modules=system.modules)
-        entries.append(RemoteFile(MODULES_LOAD, text))
+        entries.append(boot_modules("node", "node", system.modules))
     else:
         entries.append(Absent(MODULES_LOAD))
     profile = templates.text(
@@ -185,13 +185,4 @@ def scratch_units(array: Scratch | None) -> tuple[Unit, ...]:
 def scratch_files(array: Scratch | None) -> tuple[Entry, ...]:
     if array is None:
         return ()
-    mount = scratch_mount(array)
-    text = templates.text(
-        "/etc/systemd/system/drive.mount",
-        description="Scratch array",
-        what=mount.what,
-        where=mount.where,
-        type=mount.type,
-        options=mount.options,
-    )
-    return (RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,)),)
+    return (drive_unit(scratch_mount(array), "Scratch array"),)

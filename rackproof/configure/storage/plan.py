@@ -17,6 +17,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.stack import REASON as DRIVERS
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules, drive_unit
 from rackproof.configure.site import Site
 from rackproof.configure.storage import catalogue
 from rackproof.configure.storage.client import Client
@@ -120,12 +121,7 @@ def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | No
     entries: list[Entry] = [*client.files, *(_unit_file(mount, timeout_s) for mount in mounts)]
     entries += [RemoteDirectory(mount.where) for mount in mounts if mount.service and mount.type != "fuse.daos"]
     if client.modules:
-        entries.append(
-            RemoteFile(
-                "/etc/modules-load.d/rackproof-storage.conf",
-                templates.text("/etc/modules-load.d/rackproof.conf", purpose="storage", modules=client.modules),
-            )
-        )
+        entries.append(boot_modules("storage", "storage", client.modules))
     if network:
         entries += [
             RemoteFile(RETRY_SCRIPT, templates.text(RETRY_SCRIPT, mounts=network), mode="755"),
@@ -158,26 +154,18 @@ def read_ahead_steps(site: Site) -> tuple[Step, ...]:
 
 
 def _unit_file(mount: DesiredMount, timeout_s: int) -> RemoteFile:
-    path = f"/etc/systemd/system/{mount.unit}"
-    if mount.content is not None:
-        return RemoteFile(path, mount.content, restart=(mount.unit,))
-    if mount.network:
+    description = f"Storage {mount.name}"
+    if mount.content is None and not mount.network:
+        return drive_unit(mount, description)
+    text = mount.content
+    if text is None:
         text = templates.text(
             "/etc/systemd/system/network.mount",
-            description=f"Storage {mount.name}",
+            description=description,
             mount=mount,
             timeout_s=mount.timeout_s or timeout_s,
         )
-    else:
-        text = templates.text(
-            "/etc/systemd/system/drive.mount",
-            description=f"Storage {mount.name}",
-            what=mount.what,
-            where=mount.where,
-            type=mount.type,
-            options=mount.options,
-        )
-    return RemoteFile(path, text, restart=(mount.unit,))
+    return RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,))
 
 
 def early_units(client: Client) -> tuple[Unit, ...]:

@@ -8,6 +8,7 @@ from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import boot_modules, drive_unit
 from rackproof.configure.site import Site
 from rackproof.configure.storage.steps import Step
 from rackproof.configure.units import Unit
@@ -106,23 +107,8 @@ def files(site: Site) -> tuple[Entry, ...]:
     paths = export_paths(site)
     modules = ["nfsd", "rpcrdma"] if rdma_port(site) else ["nfsd"]
     return (
-        RemoteFile(
-            f"/etc/systemd/system/{mount.unit}",
-            templates.text(
-                "/etc/systemd/system/drive.mount",
-                description="Drive that is exported over NFS",
-                what=mount.what,
-                where=mount.where,
-                type=mount.type,
-                options=mount.options,
-            ),
-            restart=(mount.unit,),
-        ),
-        RemoteFile(
-            "/etc/modules-load.d/rackproof-nfs-server.conf",
-            templates.text("/etc/modules-load.d/rackproof.conf", purpose="NFS server", modules=modules),
-            restart=("systemd-modules-load.service",),
-        ),
+        drive_unit(mount, "Drive that is exported over NFS"),
+        boot_modules("nfs-server", "NFS server", modules, load_now=True),
         RemoteFile(
             "/etc/nfs.conf.d/rackproof.conf",
             templates.text(
