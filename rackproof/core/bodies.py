@@ -11,9 +11,12 @@ from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
     DeployRecord,
+    End,
+    Event,
     Frozen,
     Kind,
     Measurement,
+    NodeIdentity,
     Record,
     RunInfo,
 )
@@ -41,6 +44,8 @@ class StepBody(Frozen):
     status: Literal["done", "failed", "partial"]
     elapsed_s: float
     reason: str | None = None
+    digest: str = ""
+    """sha256 of the step's parameters; empty for older kits."""
 
 
 class NoteBody(Frozen):
@@ -56,6 +61,9 @@ MODELS: Mapping[Kind, type[BaseModel]] = {
     Kind.STEP: StepBody,
     Kind.DEPLOY: DeployRecord,
     Kind.NOTE: NoteBody,
+    Kind.IDENTITY: NodeIdentity,
+    Kind.EVENT: Event,
+    Kind.END: End,
 }
 
 

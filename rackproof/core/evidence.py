@@ -28,9 +28,12 @@ class Kind(StrEnum):
     COMMAND = "command"  # CommandRecord
     CHECK = "check"  # CheckResult
     MEASUREMENT = "measurement"  # Measurement
-    STEP = "step"  # {"step", "status": "done"|"failed"|"partial", "elapsed_s", "reason"?}
+    STEP = "step"  # {"step", "status": "done"|"failed"|"partial", "elapsed_s", "reason"?, "digest"?}
     DEPLOY = "deploy"  # DeployRecord
-    NOTE = "note"  # {"text"}: resumed, interrupted, node lost …
+    NOTE = "note"  # {"text"}: free text for the reader; the judge does not read it
+    IDENTITY = "identity"  # NodeIdentity
+    EVENT = "event"  # Event
+    END = "end"  # End: the last record of a run that ended orderly
 
 
 class Frozen(BaseModel):
@@ -45,6 +48,10 @@ class Scope(StrEnum):
     NODE = "node"
     PAIR = "pair"
     RACK = "rack"
+
+
+PROOFS: Final = ("end", "identity")
+"""Proofs that this kit records in every run (``RunInfo.proofs``). Without one that it names, a run is not certified."""
 
 
 class NodeInfo(Frozen):
@@ -73,8 +80,70 @@ class RunInfo(Frozen):
     """Size of the benchmarks: ``lab`` or ``full``."""
     nodes: tuple[NodeInfo, ...]
     controller: dict[str, str] = Field(default_factory=dict)
+    proofs: tuple[str, ...] = ()
+    """Names of the proofs that the kit which wrote the run records: see ``PROOFS``. Empty for older kits."""
+    node_data: dict[str, str] = Field(default_factory=dict)
+    """sha256 of what the inventory says of each node, by node; empty for older kits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class NodeIdentity(Frozen):
+    """What makes a node this machine and no other, recorded when a run begins and at every resume.
+
+    An empty string: the node does not have it, or does not show it.
+    """
+
+    node: str
+    machine_id: str
+    """``/etc/machine-id``: changes when the system is installed again."""
+    boot_id: str
+    """Changes at every boot; no part of the machine's identity."""
+    serial: str
+    """Serial numbers of system, board and chassis, joined by ``/``; firmware placeholders are left out."""
+    host_key: str
+    """Fingerprint of the ssh host key that the connection was checked against."""
+    raw: tuple[str, ...] = ()
+
+
+class EventKind(StrEnum):
+    """What happened to a run, for the judge."""
+
+    LOST = "lost"
+    """A node stopped answering during a step or a stage."""
+    BACK = "back"
+    """A lost node answers again."""
+    INTERRUPTED = "interrupted"
+    RESUMED = "resumed"
+    NARROWED = "narrowed"
+    """Only a part of the rack or of the checks was asked for: the run claims no more than that."""
+    WIDENED = "widened"
+    """A narrowed run was resumed as a whole; everything is validated again."""
+    REPLACED = "replaced"
+    """A failed result was replaced by a whole repetition."""
+
+
+class Event(Frozen):
+    """A structured trace of what happened to a run; the judge turns it into a verdict."""
+
+    event: EventKind
+    text: str
+    """One sentence."""
+    node: str | None = None
+    stage: str | None = None
+    step: str | None = None
+
+
+class End(Frozen):
+    """Last record of a run that ended orderly. Evidence that does not end with one is cut, or still being written."""
+
+    records: int
+    """Number of records before this one."""
+    head: str
+    """Hash of the record before this one."""
+    stages: tuple[str, ...]
+    """Stages that were asked for in this part of the run."""
+    interrupted: bool = False
 
 
 class CommandRecord(Frozen):
@@ -153,6 +222,8 @@ class Measurement(Frozen):
     raw: tuple[str, ...] = ()
     step: str
     simulated: bool = False
+    reader: str = ""
+    """Name of the function that reads the samples from the raw outputs; empty where there is none."""
 
     @property
     def subject(self) -> str:
