@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
@@ -13,27 +12,19 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.chrony import Source, Tracking, parse_chrony_sources, parse_chrony_tracking
-from rackproof.parse.kernel import parse_sysctl
+from rackproof.parse.cpu import GOVERNORS, parse_governors
+from rackproof.parse.kernel import KERNELS, parse_kernels, parse_sysctl, release_order
+from rackproof.parse.limits import LOGIN_MEMLOCK, parse_login_memlock
 from rackproof.parse.packages import parse_apt_config, parse_installed_packages
 from rackproof.parse.sysfs import parse_choice
 from rackproof.parse.systemctl import parse_systemctl_show
-from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
 TRACKING = "chronyc -n -c tracking"
 SOURCES = "chronyc -n -c sources"
 THP = "cat /sys/kernel/mm/transparent_hugepage/enabled"
-# Processors first: they tell a node without cpufreq from a failed command.
-GOVERNORS = (
-    "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
-    ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
-)
 MANAGER = "systemctl show --property=DefaultLimitMEMLOCK,NFailedUnits,SystemState"
-KERNEL = (
-    'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
-    " [ ! -e /run/reboot-required ] || echo reboot required"
-)
 UPDATERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service", "dnf-automatic.timer")
 APT = "if command -v apt-config >/dev/null; then apt-config dump | grep '^APT::'; else echo no apt; fi"
 
@@ -131,10 +122,8 @@ def test_time_offset(host: Host, arch: Architecture) -> None:
 )
 def test_memlock_login(host: Host, arch: Architecture) -> None:
     # A new login: the ssh connection of this check may predate the limits.
-    last = whole_lines("ulimit", read(host, "su -l root -c 'ulimit -l'"))[-1].strip()
-    if not re.fullmatch(r"unlimited|\d+", last):
-        raise ParseError("ulimit", f"no limit: {last}")
-    expect(last, str(arch.system.limits_memlock), "locked memory of a login (KiB)")
+    actual = parse_login_memlock(read(host, LOGIN_MEMLOCK))
+    expect(actual, str(arch.system.limits_memlock), "locked memory of a login (KiB)")
 
 
 @check(
@@ -187,13 +176,8 @@ def test_transparent_hugepages(host: Host, arch: Architecture) -> None:
     hint="cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; the firmware may control frequencies itself.",
 )
 def test_cpu_governor(host: Host, arch: Architecture) -> None:
-    wrong = []
-    for line in whole_lines("sysfs", read(host, GOVERNORS)):
-        match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:/cpufreq/scaling_governor (\w+))?", line)
-        if match is None:
-            raise ParseError("sysfs", f"no processor: {line}")
-        if match[2] and match[2] != arch.system.cpu_governor:
-            wrong.append(f"{match[1]} {match[2]}")
+    governors = parse_governors(read(host, GOVERNORS))
+    wrong = [f"{cpu} {actual}" for cpu, actual in governors.items() if actual not in (None, arch.system.cpu_governor)]
     if wrong:
         raise AssertionError(f"expected {arch.system.cpu_governor} on every processor, actual {', '.join(wrong)}")
 
@@ -258,23 +242,13 @@ def test_failed_units(host: Host) -> None:
     hint="Reboot the node into the newest installed kernel, then validate again.",
 )
 def test_kernel(host: Host) -> None:
-    running, *rest = whole_lines("uname", read(host, KERNEL))
-    installed = [match[1] for line in rest if (match := re.fullmatch(r"/lib/modules/([^/]+)/modules\.dep", line))]
-    if not re.fullmatch(r"\d+\.\d+\S*", running) or len(installed) + rest.count("reboot required") != len(rest):
-        raise ParseError("uname", f"no kernel release: {running}")
+    kernels = parse_kernels(read(host, KERNELS))
+    running, installed = kernels.running, kernels.installed
     if running not in installed:
         raise AssertionError(
             f"expected modules of the running kernel {running}, actual {', '.join(installed) or 'none'}"
         )
-    newest = max(installed, key=_version)
-    if _version(newest) > _version(running):
-        raise AssertionError(f"running kernel, newest installed: expected {newest}, actual {running}")
-    if "reboot required" in rest:
+    if release_order(kernels.newest) > release_order(running):
+        raise AssertionError(f"running kernel, newest installed: expected {kernels.newest}, actual {running}")
+    if kernels.reboot_required:
         raise AssertionError("expected no pending reboot, actual /run/reboot-required")
-
-
-def _version(release: str) -> list[tuple[int, str]]:
-    """Sort key of a release, as package managers order it: a number is newer than a word (``427.13.1.el9`` over
-    ``427.el9``). Flavours of one release (``-generic``, ``+64k``, ``+debug``) are equal."""
-    plain = re.sub(r"\+(?:\d+k|debug|rt)\b.*$|-[a-z][\w-]*$", "", release)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[A-Za-z]+", plain)]

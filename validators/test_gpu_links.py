@@ -6,9 +6,9 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.topology import links_between, same_topology
-from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.gdscheck import parse_gdscheck
+from rackproof.parse.kernel import parse_loaded_modules
 from rackproof.parse.nvidia_driver import (
     SWITCH_CLASS,
     parse_fabric_manager_version,
@@ -19,7 +19,6 @@ from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.nvidia_topology import GpuLinks, parse_nvlink_status, parse_topology
 from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
-from rackproof.parse.text import excerpt
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report
 
@@ -210,7 +209,7 @@ def test_gpudirect(host: Host, arch: Architecture) -> None:
         answer = parse_answer("/proc/modules", host.run(MODULES).stdout)
         if answer.status not in (0, 1):
             raise Unmeasured(f"grep: exit status {answer.status}")
-        modules = _modules(answer.body)
+        modules = parse_loaded_modules(answer.body.splitlines())
         expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
         return
     announce(host, KERNEL_MODULE, DMABUF)
@@ -223,17 +222,6 @@ def test_gpudirect(host: Host, arch: Architecture) -> None:
         raise Unmeasured(f"grep: exit status {symbols.status}")
     if symbols.status == 1:
         raise AssertionError("expected DMA-BUF in the kernel's RDMA core, actual none")
-
-
-def _modules(output: str) -> dict[str, str]:
-    """Module: state, of lines of ``/proc/modules``; none where no driver is loaded."""
-    modules = {}
-    for line in output.splitlines():
-        words = line.split()
-        if len(words) < 6 or not words[1].isdigit():
-            raise ParseError("/proc/modules", f"no module: {excerpt(line)}")
-        modules[words[0]] = words[4]
-    return modules
 
 
 @check(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
-from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS
 from rackproof.parse.bonding import parse_bonds
 from rackproof.parse.device_log import driver_troubles
 from rackproof.parse.ethtool import parse_ethtool_statistics
+from rackproof.parse.link_counters import BASELINE, parse_baseline
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import COUNTERS, parse_rdma_counters
@@ -26,8 +25,8 @@ from rackproof.validation.nics import answered, expected_ports_on, judge_ports
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose messages in the kernel's log are known."""
 BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
-BASELINE = f"cat /proc/sys/kernel/random/boot_id /var/lib/rackproof/nic/link-counters 2>/dev/null{STATUS}"
-"""Baseline of link counters (``nic_stack: {zero_link_counters: true}``); see ``rackproof.configure.nic.baseline``."""
+LINK_BASELINE = BASELINE + STATUS
+"""Baseline of link counters (``nic_stack: {zero_link_counters: true}``)."""
 
 
 @check(
@@ -86,10 +85,10 @@ def _statistics(port: Port) -> str:
     hint="dmesg for 'Link down'; mlxlink -m -c: check for dirty or hot optics, a loose cable, the switch port.",
 )
 def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, BASELINE)
+    announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, LINK_BASELINE)
     nic, matched = expected_ports_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
-    began = baseline(answered(host, BASELINE, "cat", (0, 1)).body)
+    began = parse_baseline(answered(host, LINK_BASELINE, "cat", (0, 1)).body) or {}
     values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in matched.ports}
     if nic.link_layer == "InfiniBand":
         counted = rdma_counters(host)
@@ -98,22 +97,6 @@ def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> No
             for port in matched.ports
         }
     judge_ports(matched, f"at most {allowed} times down", values.get, lambda downs: downs <= allowed)
-
-
-def baseline(output: str) -> dict[str, int]:
-    """Counters to subtract; empty without a baseline of this boot. Raises ParseError."""
-    lines = output.splitlines()
-    if not lines or not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lines[0]):
-        raise ParseError("cat", "no boot id")
-    if len(lines) < 2 or lines[0] != lines[1]:
-        return {}
-    counters = {}
-    for line in lines[2:]:
-        match = re.fullmatch(r"(\S+) (\d{1,9})", line)
-        if match is None:
-            raise ParseError("cat", f"no baseline of link counters: {line[:60]!r}")
-        counters[match[1]] = int(match[2])
-    return counters
 
 
 def _since(counted: int | None, began: int) -> int | None:

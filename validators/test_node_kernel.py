@@ -7,7 +7,6 @@ import re
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.dkms import parse_dkms_status
 from rackproof.parse.kernel import (
@@ -16,14 +15,16 @@ from rackproof.parse.kernel import (
     in_cmdline,
     parse_cmdline,
     parse_modules,
+    parse_release,
     parse_secure_boot,
     parse_vulnerabilities,
 )
-from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
+from rackproof.parse.kernel_log import EVENTS, events_in
 from rackproof.parse.meminfo import HUGEPAGES, parse_hugepages
 from rackproof.parse.packages import is_version
-from rackproof.parse.text import whole_lines
+from rackproof.parse.sysfs import parse_clock_source
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation.kernel_messages import EVENT_LOG, kernel_messages, quoted
 
 RELEASE = "uname -r"
 CMDLINE = "cat /proc/cmdline" + STATUS
@@ -31,15 +32,7 @@ MODULES = (
     'cat /proc/modules && echo built in && sed -n "s/.*[/]//;s/[.]ko.*//p" "/lib/modules/$(uname -r)/modules.builtin"'
 ) + STATUS
 DKMS = "dkms status" + STATUS
-# The first line, which shows where the log begins, and the interesting ones.
-_CHOSEN = f" | sed -nE '1p;2,${{/{INTERESTING}/p;}}'" + STATUS
-KERNEL_LOG = "dmesg" + _CHOSEN
-JOURNAL = "journalctl -k -b -q --no-pager -o short-monotonic" + _CHOSEN
-BEGINNING_S = 1.0
-"""A log whose first message is later than this, in seconds since boot, has lost its beginning."""
 CLOCK_SOURCE = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource"
-SHOWN = 3
-"""Number of messages to quote."""
 
 
 @check(
@@ -49,11 +42,9 @@ SHOWN = 3
     hint="Compare uname -r with the boot loader's default; reboot into the expected kernel, and hold its package.",
 )
 def test_kernel(host: Host, arch: Architecture) -> None:
-    lines = whole_lines("uname", read(host, RELEASE))
-    if len(lines) != 1 or not re.fullmatch(r"\d+\.\d+\S*", lines[0]):
-        raise ParseError("uname", f"no kernel release: {lines[0]}")
-    if not is_version(lines[0], arch.system.kernel or ""):
-        raise AssertionError(f"kernel: expected {arch.system.kernel}, actual {lines[0]}")
+    release = parse_release(read(host, RELEASE))
+    if not is_version(release, arch.system.kernel or ""):
+        raise AssertionError(f"kernel: expected {arch.system.kernel}, actual {release}")
 
 
 def arguments(host: Host) -> tuple[str, ...]:
@@ -128,9 +119,7 @@ def test_modules_forbidden(host: Host, arch: Architecture) -> None:
 )
 def test_dkms(host: Host, arch: Architecture) -> None:
     announce(host, RELEASE, DKMS)
-    running = whole_lines("uname", read(host, RELEASE))[-1]
-    if not re.fullmatch(r"\d+\.\d+\S*", running):
-        raise ParseError("uname", f"no kernel release: {running}")
+    running = parse_release(read(host, RELEASE))
     known = parse_dkms_status(successful_answer("dkms", read(host, DKMS)).body.splitlines())
     problems = []
     for name in arch.system.dkms:
@@ -154,20 +143,6 @@ def test_secure_boot(host: Host, arch: Architecture) -> None:
     expect(words[parse_secure_boot(read(host, SECURE_BOOT))], words[bool(arch.system.secure_boot)], "Secure Boot")
 
 
-def kernel_messages(host: Host) -> tuple[Message, ...]:
-    """Messages since boot: of the kernel's buffer, preceded by the journal's if the buffer has lost the beginning.
-
-    Raises Unmeasured if both have lost it.
-    """
-    messages = parse_kernel_log(successful_answer("dmesg", read(host, KERNEL_LOG)).body)
-    if messages[0].seconds <= BEGINNING_S:
-        return messages
-    kept = parse_kernel_log(successful_answer("journalctl", read(host, JOURNAL)).body)
-    if kept[0].seconds > BEGINNING_S:
-        raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after boot; earlier messages are lost")
-    return (*kept, *messages)
-
-
 @check(
     "os.kernel_log",
     reads="system.kernel_log",
@@ -175,11 +150,10 @@ def kernel_messages(host: Host) -> tuple[Message, ...]:
     hint="dmesg -T, or journalctl -k: read the lines around them; the messages stay until the next boot.",
 )
 def test_kernel_log(host: Host, arch: Architecture) -> None:
-    problems = []
-    for name, messages in events_in(kernel_messages(host), arch.system.kernel_log).items():
-        quoted = "; ".join(dict.fromkeys(message.text[:120] for message in messages[:SHOWN]))
-        problems.append(f"{name} ({EVENTS[name].means}): expected none, actual {len(messages)}: {quoted}")
-    expect_all(problems)
+    events = events_in(kernel_messages(host, EVENT_LOG), arch.system.kernel_log)
+    expect_all(
+        f"{name} ({EVENTS[name].means}): expected none, actual {quoted(messages)}" for name, messages in events.items()
+    )
 
 
 @check(
@@ -189,10 +163,7 @@ def test_kernel_log(host: Host, arch: Architecture) -> None:
     hint="dmesg for 'Marking clocksource'; the kernel abandons an unstable tsc; clocksource= on the command line.",
 )
 def test_clock_source(host: Host, arch: Architecture) -> None:
-    lines = whole_lines("sysfs", read(host, CLOCK_SOURCE))
-    if len(lines) != 1 or not re.fullmatch(r"[\w-]+", lines[0]):
-        raise ParseError("sysfs", f"no clock source: {lines[0]}")
-    expect(lines[0], arch.system.clock_source, "clock source")
+    expect(parse_clock_source(read(host, CLOCK_SOURCE)), arch.system.clock_source, "clock source")
 
 
 @check(

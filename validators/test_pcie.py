@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
-from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS
+from rackproof.parse.aer import AER, parse_aer
 from rackproof.parse.device_log import pcie_troubles
 from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.pci_links import LINKS, TREE, parse_pci_links, parse_pci_tree
-from rackproof.parse.sysfs import GREP_DONE, files_of
-from rackproof.parse.text import integer, whole_lines
+from rackproof.parse.sysfs import GREP_DONE
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.expected import pcie_of
 from rackproof.validation.kernel_messages import kernel_messages, quoted
 from rackproof.validation.nics import answered
 from rackproof.validation.pci_links import degraded
-
-AER = (
-    "cd /sys/bus/pci/devices && echo files $(ls -d */aer_dev_* 2>/dev/null | wc -l) && "
-    f"grep -sHv ' 0$' */aer_dev_*{STATUS}"
-)
-"""Number of AER counter files, and the counters that are not 0."""
 
 REDIRECTS = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 """Bits that ``pci=disable_acs_redir`` clears; they redirect peer-to-peer packets to the root complex."""
@@ -78,26 +68,15 @@ def test_links(host: Host) -> None:
 
 
 def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
-    answer = answered(host, AER, "grep", GREP_DONE)
-    head, *lines = whole_lines("grep", answer.body)
-    match = re.fullmatch(r"files (\d{1,6})", head)
-    if match is None:
-        raise ParseError("grep", "no number of files")
-    if int(match[1]) == 0:
+    counters = parse_aer(answered(host, AER, "grep", GREP_DONE).body)
+    if counters is None:
         raise Unmeasured("the kernel counts no PCIe errors: the firmware handles them")
-    counters = files_of("".join(f"{line}\n" for line in lines)) if lines else {}
     problems = []
-    for path, entries in counters.items():
-        device, _, kind = path.partition("/aer_dev_")
-        if kind not in kinds:
-            continue
-        counted = dict(entry.rpartition(" ")[::2] for entry in entries)
-        by_type = {name: integer("grep", path, count) for name, count in counted.items()}
-        total = sum(count for name, count in by_type.items() if not name.startswith("TOTAL_"))
-        total = max([total, *by_type.values()])
-        if total > allowed:
-            types = ", ".join(f"{name} {count}" for name, count in by_type.items() if not name.startswith("TOTAL_"))
-            problems.append(f"{device}: expected at most {allowed} {kind} errors, actual {total} ({types})")
+    for counted in counters:
+        if counted.kind in kinds and counted.total > allowed:
+            types = ", ".join(f"{name} {count}" for name, count in counted.types.items())
+            actual = f"{counted.total} ({types})"
+            problems.append(f"{counted.device}: expected at most {allowed} {counted.kind} errors, actual {actual}")
     expect_all(listed(problems))
 
 

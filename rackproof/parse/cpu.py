@@ -59,6 +59,24 @@ def parse_idle_states(output: str) -> tuple[IdleState, ...]:
     return tuple(states)
 
 
+# Processors first: they tell a node without cpufreq from a failed command.
+GOVERNORS: Final = (
+    "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
+    ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
+)
+
+
+def parse_governors(output: str | bytes) -> dict[str, str | None]:
+    """Output of ``GOVERNORS``: processor and its governor, None where the kernel does not scale its frequency."""
+    governors: dict[str, str | None] = {}
+    for line in whole_lines("cpufreq", output):
+        match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:/cpufreq/scaling_governor (\w+))?", line)
+        if match is None or (match[2] is None) == (match[1] in governors):
+            raise ParseError("cpufreq", f"no processor: {excerpt(line)}")
+        governors[match[1]] = match[2]
+    return governors
+
+
 @dataclass(frozen=True, slots=True)
 class Frequency:
     driver: str

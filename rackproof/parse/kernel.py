@@ -1,12 +1,63 @@
-"""The running kernel: command line, modules, sysctl, Secure Boot and CPU vulnerabilities."""
+"""The running kernel: release, command line, modules, sysctl, Secure Boot and CPU vulnerabilities."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
+
+
+def parse_release(output: str | bytes) -> str:
+    """``uname -r``."""
+    lines = whole_lines("uname", output)
+    if len(lines) != 1 or not re.fullmatch(r"\d+\.\d+\S*", lines[0]):
+        raise ParseError("uname", f"no kernel release: {excerpt(lines[0])}")
+    return lines[0]
+
+
+KERNELS: Final = (
+    'uname -r; for f in /lib/modules/*/modules.dep; do [ ! -e "$f" ] || echo "$f"; done;'
+    " [ ! -e /run/reboot-required ] || echo reboot required; echo end of kernels"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    running: str
+    installed: tuple[str, ...]
+    """Releases that have modules."""
+    reboot_required: bool
+
+    @property
+    def newest(self) -> str:
+        """The newest installed release; the running one when no installed one is newer."""
+        return max((self.running, *self.installed), key=release_order)
+
+
+def parse_kernels(output: str | bytes) -> Kernels:
+    """Output of ``KERNELS``."""
+    running, *lines = whole_lines("uname", output)
+    if lines[-1:] != ["end of kernels"]:
+        raise ParseError("uname", f"the answer is cut off after {excerpt(str(output))}")
+    required = lines[-2:-1] == ["reboot required"]
+    installed = []
+    for line in lines[: -2 if required else -1]:
+        match = re.fullmatch(r"/lib/modules/([^/]+)/modules\.dep", line)
+        if match is None:
+            raise ParseError("uname", f"no kernel: {excerpt(line)}")
+        installed.append(match[1])
+    return Kernels(parse_release(running + "\n"), tuple(installed), required)
+
+
+def release_order(release: str) -> list[tuple[int, str]]:
+    """Sort key of a release, as package managers order it: a number is newer than a word (``427.13.1.el9`` over
+    ``427.el9``). Flavours of one release (``-generic``, ``+64k``, ``+debug``) are equal."""
+    plain = re.sub(r"\+(?:\d+k|debug|rt)\b.*$|-[a-z][\w-]*$", "", release)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[A-Za-z]+", plain)]
 
 
 def parse_sysctl(output: str) -> dict[str, str]:
@@ -55,7 +106,13 @@ def parse_modules(body: str) -> dict[str, str]:
         states[name.replace("-", "_")] = "built in"
     if not inside:
         raise ParseError("modules.builtin", "no modules")
-    for line in loaded:
+    return states | parse_loaded_modules(loaded)
+
+
+def parse_loaded_modules(lines: Iterable[str]) -> dict[str, str]:
+    """Lines of ``/proc/modules``: name and state (``Live``)."""
+    states = {}
+    for line in lines:
         match = re.fullmatch(r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?", line)
         if match is None:
             raise ParseError("/proc/modules", f"no module: {excerpt(line)}")

@@ -37,6 +37,17 @@ def parse_login_limits(output: str) -> dict[str, Pair]:
     return limits
 
 
+LOGIN_MEMLOCK: Final = "su -l root -c 'ulimit -l'"
+
+
+def parse_login_memlock(output: str) -> str:
+    """Output of ``LOGIN_MEMLOCK``, in KiB or ``unlimited``; lines that the login prints before it are ignored."""
+    last = whole_lines("ulimit", output)[-1].strip()
+    if not re.fullmatch(r"unlimited|\d+", last):
+        raise ParseError("ulimit", f"no limit: {excerpt(last)}")
+    return last
+
+
 DAEMON_END: Final = "end of limits"
 PROCESS_LIMITS: Final = {
     # name: (name in /proc/PID/limits, bytes or pieces for each of our units)

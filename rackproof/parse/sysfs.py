@@ -36,6 +36,14 @@ def parse_choice(output: str) -> str:
     return str(words[0])
 
 
+def parse_clock_source(output: str) -> str:
+    """``current_clocksource``."""
+    lines = whole_lines("sysfs", output)
+    if len(lines) != 1 or not re.fullmatch(r"[\w-]+", lines[0]):
+        raise ParseError("sysfs", f"no clock source: {excerpt(lines[0])}")
+    return lines[0]
+
+
 # grep exits with 2 when a file cannot be read (the speed of a port that is down) and with 1 without any match; the
 # status line shows that grep ran to its end.
 GREP_DONE: Final = (0, 1, 2)

@@ -1,4 +1,4 @@
-"""Kernel messages about PCI devices and ports since boot."""
+"""Kernel messages since boot."""
 
 from __future__ import annotations
 
@@ -8,31 +8,43 @@ from typing import Final
 from testinfra.host import Host
 
 from rackproof.parse.answer import STATUS
-from rackproof.parse.kernel_log import Message, parse_kernel_log
+from rackproof.parse.kernel_log import INTERESTING, Message, parse_kernel_log
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.nics import answered
 
-# Filtered on the node: the first line, which proves that the log is complete, and the lines that
-# ``rackproof.parse.device_log`` reads. When dmesg is not permitted, its error is the first line and does not parse.
-_CHOSEN: Final = (
-    " 2>&1 | sed -nE '1p;2,${/mlx5|infiniband|WATCHDOG|AER|DPC|PCIe|pciehp|power state|retraining|Hardware Error/p;}'"
-    + STATUS
-)
-KERNEL_LOG: Final = f"dmesg{_CHOSEN}"
-JOURNAL: Final = f"journalctl -k -b -q --no-pager -o short-monotonic{_CHOSEN}"
+_DEVICES: Final = "mlx5|infiniband|WATCHDOG|AER|DPC|PCIe|pciehp|power state|retraining|Hardware Error"
+"""Lines that ``rackproof.parse.device_log`` reads."""
+
+
+def _filtered(program: str, pattern: str, errors: str) -> str:
+    """The first line, which proves that the log is complete, and the lines that match."""
+    return f"{program}{errors} | sed -nE '1p;2,${{/{pattern}/p;}}'{STATUS}"
+
+
+def _log(pattern: str, errors: str = "") -> tuple[str, str]:
+    journal = "journalctl -k -b -q --no-pager -o short-monotonic"
+    return _filtered("dmesg", pattern, errors), _filtered(journal, pattern, errors)
+
+
+# When dmesg is not permitted, its error is the first line and does not parse.
+DEVICE_LOG: Final = _log(_DEVICES, " 2>&1")
+"""Commands for the ring buffer and for the journal: messages about PCI devices and ports."""
+KERNEL_LOG: Final = DEVICE_LOG[0]
+EVENT_LOG: Final = _log(INTERESTING)
+"""Likewise, messages that can be an event of ``rackproof.parse.kernel_log``."""
 BEGINNING_S: Final = 1.0
 """A log that begins later than this after the kernel started has lost its beginning."""
 
 
-def kernel_messages(host: Host) -> tuple[Message, ...]:
+def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Message, ...]:
     """Messages of the ring buffer; where it has lost the beginning, of the journal and then of the buffer.
 
     Raises Unmeasured where neither has the beginning.
     """
-    messages = parse_kernel_log(answered(host, KERNEL_LOG, "dmesg").body)
+    messages = parse_kernel_log(answered(host, log[0], "dmesg").body)
     if messages[0].seconds <= BEGINNING_S:
         return messages
-    kept = parse_kernel_log(answered(host, JOURNAL, "journalctl").body)
+    kept = parse_kernel_log(answered(host, log[1], "journalctl").body)
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; earlier messages are lost")
     counted, later = Counter(message.text for message in kept), []

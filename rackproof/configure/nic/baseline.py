@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Final
 
-BASELINE: Final = "/var/lib/rackproof/nic/link-counters"
-"""First line: the boot that it holds for. Then ``NAME NUMBER``: an interface and how often its link went down, or an
-RDMA device's port (``mlx5_0/1``) and its ``link_downed``."""
-_BOOT: Final = "/proc/sys/kernel/random/boot_id"
-
-
-def command() -> str:
-    return f"cat {_BOOT} {BASELINE} 2>/dev/null"
-
-
-def is_of_this_boot(lines: Sequence[str]) -> bool:
-    """Answer of ``command``. Raises ValueError without a boot id."""
-    if not lines:
-        raise ValueError("no boot id")
-    return len(lines) > 1 and lines[1] == lines[0]
+from rackproof.parse.link_counters import BASELINE_FILE
 
 
 def script(ports: Sequence[str]) -> str:
@@ -29,7 +14,7 @@ def script(ports: Sequence[str]) -> str:
     return "\n".join(
         (
             "set -eu",
-            f"mkdir -p {BASELINE.rpartition('/')[0]}",
+            f"mkdir -p {BASELINE_FILE.rpartition('/')[0]}",
             "if command -v mlxlink >/dev/null; then",
             f"  for p in {names}; do",
             '    s=$(cd -P "/sys/class/net/$p/device" && pwd)',
@@ -37,12 +22,12 @@ def script(ports: Sequence[str]) -> str:
             ' || { echo "$p: mlxlink could not clear the counters" >&2; exit 1; }',
             "  done",
             "fi",
-            f"{{ cat {_BOOT}",
+            "{ cat /proc/sys/kernel/random/boot_id",
             f'  for p in {names}; do read -r n <"/sys/class/net/$p/carrier_down_count"; echo "$p $n"; done',
             "  for c in /sys/class/infiniband/*/ports/*/counters/link_downed; do",
             '    [ -r "$c" ] || continue',
             '    read -r n <"$c"; p=${c%/counters/*}; d=${p%/ports/*}; echo "${d##*/}/${p##*/} $n"',
-            f"  done; }} >{BASELINE}.new",
-            f"mv -f {BASELINE}.new {BASELINE}",
+            f"  done; }} >{BASELINE_FILE}.new",
+            f"mv -f {BASELINE_FILE}.new {BASELINE_FILE}",
         )
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rackproof.configure.facts import Answer, complete
-from rackproof.configure.nic import baseline, firmware, links, ports, stack
-from rackproof.parse import ParseError
+from rackproof.configure.nic import firmware, links, ports, stack
 from rackproof.parse.bonding import Bond, parse_bonds
+from rackproof.parse.link_counters import BASELINE, parse_baseline
 from rackproof.parse.routes import Route, Rule, parse_routes, parse_rules
+from rackproof.parse.text import text_from
 
 
 class PortStates(Answer[dict[str, ports.PortState]]):
@@ -76,10 +77,7 @@ class Bonds(Answer[dict[str, Bond]]):
         return complete('for f in /proc/net/bonding/*; do [ ! -e "$f" ] || { echo "bond ${f##*/}"; cat "$f"; }; done')
 
     def parse(self, lines: list[str]) -> dict[str, Bond]:
-        try:
-            return {bond.name: bond for bond in parse_bonds("".join(f"{line}\n" for line in lines))}
-        except ParseError as error:
-            raise ValueError(str(error)) from None
+        return {bond.name: bond for bond in parse_bonds(text_from(lines))}
 
 
 class RailTables(Answer[tuple[tuple[Rule, ...], tuple[Route, ...]]]):
@@ -90,17 +88,14 @@ class RailTables(Answer[tuple[tuple[Rule, ...], tuple[Route, ...]]]):
 
     def parse(self, lines: list[str]) -> tuple[tuple[Rule, ...], tuple[Route, ...]]:
         split = lines.index("--")
-        try:
-            return parse_rules("\n".join(lines[:split])), parse_routes("\n".join(lines[split + 1 :]))
-        except ParseError as error:
-            raise ValueError(str(error)) from None
+        return parse_rules("\n".join(lines[:split])), parse_routes("\n".join(lines[split + 1 :]))
 
 
 class LinkBaseline(Answer[bool]):
     """Whether the baseline of link counters was taken in this boot."""
 
     def command(self) -> str:
-        return complete(baseline.command())
+        return complete(BASELINE)
 
     def parse(self, lines: list[str]) -> bool:
-        return baseline.is_of_this_boot(lines)
+        return parse_baseline(text_from(lines)) is not None

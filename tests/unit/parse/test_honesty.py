@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from rackproof.parse import (
     ParseError,
+    aer,
     block,
     chrony,
+    cpu,
     dcgm,
     dmidecode,
     edac,
@@ -21,7 +23,9 @@ from rackproof.parse import (
     fio,
     gdscheck,
     iperf3,
+    kernel,
     kernel_log,
+    link_counters,
     lscpu,
     lspci,
     mlnx_qos,
@@ -39,6 +43,7 @@ from rackproof.parse import (
     perftest,
     rdma,
 )
+from rackproof.parse.text import whole_lines
 
 from . import TOOLS, tool_output
 
@@ -81,6 +86,12 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "edac": (edac.parse_edac, "edac.txt"),
     "drives": (block.parse_drives, "drives.txt"),
     "smart-log": (nvme.parse_smart_logs, "nvme-smart-logs.txt"),
+    "uname": (kernel.parse_release, "release.txt"),
+    "kernels": (kernel.parse_kernels, "kernels.txt"),
+    "loaded modules": (lambda output: kernel.parse_loaded_modules(whole_lines("cat", output)), "loaded-modules.txt"),
+    "governors": (cpu.parse_governors, "governors.txt"),
+    "aer": (aer.parse_aer, "aer.txt"),
+    "link counters": (link_counters.parse_baseline, "link-baseline.txt"),
     "kernel log": (kernel_log.parse_kernel_log, "kernel-log-*.txt"),
 }
 ERRORS = {"iperf3-3.12-refused.json"}
