@@ -1,7 +1,7 @@
 """Read a pyinfra inventory into a Rack, with errors that name the file and the reason.
 
-pyinfra's own loader does the reading, so that groups and data mean exactly what they mean to ``pyinfra``. It runs
-in a process of its own because importing it patches the interpreter for gevent.
+pyinfra's own loader reads it, so that groups and data have the same meaning as for ``pyinfra``. It runs in a separate
+process because importing it patches the interpreter for gevent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_rack(inventory: str) -> Rack:
         )
     except subprocess.TimeoutExpired:
         raise InventoryError(
-            f"{inventory}: still loading after {TIMEOUT_S} s: it waits for something, or this machine has no time"
+            f"{inventory}: still loading after {TIMEOUT_S} s; it waits for something, or this machine is overloaded"
         ) from None
     answer = _answer(inventory, completed)
     if "error" in answer:
@@ -46,10 +46,10 @@ def load_rack(inventory: str) -> Rack:
 
 
 def _answer(inventory: str, completed: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
-    """The reader's last line; everything before it was printed by the inventory itself."""
+    """The reader's last line; earlier lines were printed by the inventory itself."""
     try:
         answer: dict[str, Any] = json.loads(completed.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         lines = completed.stderr.decode(errors="replace").strip().splitlines()
-        raise InventoryError(f"{inventory}: {lines[-1] if lines else 'it ended without a word'}") from None
+        raise InventoryError(f"{inventory}: {lines[-1] if lines else 'the reader ended without output'}") from None
     return answer

@@ -1,7 +1,7 @@
 """Child process of ``rackproof.inventory``: prints one JSON line about an inventory file.
 
 ``{"nodes": [{"name", "groups", "data"}]}`` or ``{"error": "one line"}``. Data that is not JSON (functions, modules)
-is left out: it cannot be the description of a node. So are secrets, except those by which a node is reached.
+is left out: it cannot describe a node. Secrets are left out, except those for connecting to a node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _read(path: str) -> dict[str, Any]:
     from pyinfra_cli.inventory import _get_any_tuple_first, _get_groups_from_filename, make_inventory_from_files
 
     sys.path.append(os.getcwd())  # as the pyinfra command does
-    ctx_config.set(Config())  # type: ignore[no-untyped-call]  # pyinfra's own lack of types
+    ctx_config.set(Config())  # type: ignore[no-untyped-call]  # pyinfra has no types here
     ctx_state.set(State())  # type: ignore[no-untyped-call]
     for group, hosts in _get_groups_from_filename(path).items():
         names = [_get_any_tuple_first(host) for host in _get_any_tuple_first(hosts)]
@@ -66,7 +66,7 @@ def _has_secret(value: Any) -> bool:
 
 
 def _one_line(path: str, error: BaseException) -> str:
-    """``line 12: NameError: name 'gpus' is not defined``, the line being the inventory's own where it is known."""
+    """``line 12: NameError: name 'gpus' is not defined``, with the inventory's line where it is known."""
     from pyinfra.api.exceptions import PyinfraError
 
     from rackproof.errors import RackproofError

@@ -29,7 +29,7 @@ from rackproof.validation.gpus import (
     real_gpus,
     refusal,
     report,
-    says_even_nothing,
+    sets_key,
 )
 
 LIST = "nvidia-smi -L"
@@ -252,7 +252,7 @@ def test_mig(host: Host, arch: Architecture) -> None:
     "gpu.mig_profiles",
     reads="gpu.mig_profiles",
     roles=("gpu",),
-    when=says_even_nothing("mig_profiles"),
+    when=sets_key("mig_profiles"),
     protects="MIG partitions are lost at boot, while the scheduler keeps handing out those in its configuration.",
     hint="systemctl status rackproof-gpu; nvidia-smi -L; nvidia-smi mig -lgip lists the GPU's profiles.",
 )

@@ -66,7 +66,9 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
             )
         return
     if len(matched.ports) != matched.among:
-        others = ", ".join(f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in matched.others)
+        others = ", ".join(
+            f"{port.name} {port.trouble or f'{port.speed_gbps or 0:g} Gb/s'}" for port in matched.unexpected
+        )
         raise AssertionError(
             f"expected {matched.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "
             f"actual {len(matched.ports)}" + (f"; others: {others}" if others else "")

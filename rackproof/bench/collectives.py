@@ -35,12 +35,12 @@ class Row:
 
 
 class Engine(Protocol):
-    """How one operation is run over all nodes, and how its output is read."""
+    """Commands and parser of one implementation of collectives."""
 
     name: str
 
     def payload(self) -> bytes | None:
-        """A program to put on every node first, or None when the tool is installed there."""
+        """Program to copy to every node first; None when the tool is installed there."""
 
     def command(
         self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str
@@ -100,7 +100,7 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in (MpiEngine(), Nc
 
 
 def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str) -> str:
-    """Open MPI 5 over ssh, control and data on the fabric's interface."""
+    """Command line of Open MPI 5 over ssh; control and data use the fabric's interface."""
     hosts = ",".join(f"{node}:{ranks_per_node}" for node in nodes)
     return (
         f"mpirun --allow-run-as-root -n {len(nodes) * ranks_per_node} --host {hosts} "
@@ -177,7 +177,7 @@ def _measurements(
     rows: list[Row], profile: CollectiveProfile, places: dict[tuple[str, int], Measurement],
     outputs: tuple[str, ...], conditions: dict[str, object],
 ) -> Iterator[Measurement]:  # fmt: skip
-    """Rows come in the order asked for; an engine may round a size down to a multiple of its ranks."""
+    """Rows are in the requested order; an engine may round a size down to a multiple of its ranks."""
     for size, row in zip(sizes(profile), rows, strict=False):
         if not size * 0.9 <= row.bytes <= size:
             continue

@@ -1,6 +1,7 @@
-"""Containers: the same fio job on the node and inside an unprivileged container, as the same user, one after the other.
+"""Containers: the same fio job on the node, then inside an unprivileged container, as the same user.
 
-Every client at once, so that both sides meet the same load. The ratio is of one pair of runs, not of two averages.
+All clients run at once, so that both sides see the same load. The ratio is computed per pair of runs, not from two
+averages.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ PROGRAM = "/usr/local/bin/rackproof-container"
 FOLDER = "rackproof-user"
 HOST, INSIDE, RATIO = "container.host_read_bandwidth", "container.read_bandwidth", "container.read_over_host"
 ENGINE = "posixaio"
-"""On both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids: fio 3.39 fails.
-Source: ``seccomp.json`` of containers-common."""
+"""fio's engine on both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids, so
+that fio 3.39 fails. Source: ``seccomp.json`` of containers-common."""
 START_S = 15.0
-"""Seconds for fio and a container to start on a slow node."""
+"""Time for fio and a container to start on a slow node, in seconds."""
 SLOWEST_MB_S = 1.0
 MARGIN_S = 90.0
 
 
 def plan(architecture: Architecture, profile: ContainerProfile, rack: Rack) -> list[Step]:
-    """One step a storage of the bridge; none where the architecture has no bridge."""
+    """One step per storage of ``containers.bridge``; none without that key."""
     declared = architecture.containers
     if declared is None:
         return []
@@ -64,16 +65,16 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
 
 
 def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
-    """On the node, and inside a container: the same words for fio, the same user, the same file."""
+    """Commands on the node and inside a container: the same fio arguments, user and file."""
     data = node.data.get("containers") or {}
     user, image = shlex.quote(str(data.get("user", "rackproof"))), data.get("image")
     folder = f"{storage.mountpoint}/{FOLDER}/{node.name}"
     lines = render("rackproof", job, folder, ENGINE).splitlines()[1:]
-    words = " ".join(shlex.quote(f"--{line}") for line in lines)
-    run = f"fio --output-format=json --eta=never --name=rackproof {words}"
-    how = f"--image {shlex.quote(str(image))}" if image else "--host-root"
+    options = " ".join(shlex.quote(f"--{line}") for line in lines)
+    run = f"fio --output-format=json --eta=never --name=rackproof {options}"
+    root = f"--image {shlex.quote(str(image))}" if image else "--host-root"
     host = f"runuser -u {user} -- mkdir -p -- {shlex.quote(folder)} && cd / && runuser -u {user} -- {run}"
-    return host, f"cd / && runuser -u {user} -- {PROGRAM} {how} -- {run}"
+    return host, f"cd / && runuser -u {user} -- {PROGRAM} {root} -- {run}"
 
 
 def _execute(
@@ -88,8 +89,10 @@ def _execute(
     for _ in range(job.runs):
         pairs: dict[str, list[float]] = {}
         for side in (0, 1):
-            asked = {node.name: commands(storage, job, node)[side] for node in nodes if node.name not in lost}
-            for name, answer in session.run(asked, limit).items():
+            commands_by_node = {
+                node.name: commands(storage, job, node)[side] for node in nodes if node.name not in lost
+            }
+            for name, answer in session.run(commands_by_node, limit).items():
                 raw.setdefault(name, []).extend(session.outputs(answer))
                 try:
                     pairs.setdefault(name, []).append(_bandwidth(answer))
@@ -113,10 +116,10 @@ def _execute(
 
 
 def _bandwidth(answer: CommandResult) -> float:
-    """MB/s of a read. Raises ParseError, also where fio says that it had an error."""
+    """Read bandwidth in MB/s. Raises ParseError, also when fio reports an error."""
     if not answer.ok:
         raise ParseError("fio", answer.why)
     result = fio.parse_fio(answer.stdout)
     if len(result.jobs) != 1 or result.jobs[0].error or result.jobs[0].read is None:
-        raise ParseError("fio", "no result of one job that read")
+        raise ParseError("fio", "expected one job with a read result")
     return result.jobs[0].read.bandwidth_bytes_per_s / 1e6

@@ -1,4 +1,4 @@
-"""fio's servers on the clients of a storage, kept for the whole benchmark stage."""
+"""fio servers on the clients of a storage, running for the whole benchmark stage."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackproof.remote.ssh import Server
 
 PORT = 8765
 LIFE_S = 4 * 3600
-"""A server that lost its controller ends by itself after this long."""
+"""A server whose controller is gone ends after this time."""
 
 
 class FioServers:
-    """Starts a server where none runs; they end with the stage."""
+    """Starts missing servers; they end with the stage."""
 
     def __init__(self, context: BenchContext) -> None:
         self._context = context
@@ -27,13 +27,15 @@ class FioServers:
         return servers
 
     def ensure(self, nodes: list[str]) -> dict[str, str | None]:
-        """None for a node whose server is ready, else the reason why it is not."""
+        """By node: None when its server is ready, otherwise the reason."""
         return self._context.session.fleet.each(nodes, lambda connection: self._start(connection.node.name))
 
     def address(self, node: str) -> str:
         address = self._context.session.rack.node(node).fabric_address()
         if address is None:
-            raise NodeUnreachable(node, "the inventory gives no fabric address, so fio cannot be reached on it")
+            raise NodeUnreachable(
+                node, "the inventory gives no fabric address, so the launcher cannot reach its fio server"
+            )
         return address
 
     def _start(self, node: str) -> str | None:

@@ -19,12 +19,12 @@ from rackproof.remote.command import CommandResult
 
 RDMA_PORT, TCP_PORT = 18515, 15201
 START_S = 8.0
-"""Connecting and tearing down, for the estimate."""
+"""Time to connect and tear down, for the estimate, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool of the set: the two command lines, and how its client's output becomes one number."""
+    """Command lines of one tool's server and client, and the parser of the client's output."""
 
     name: str
     metric: str
@@ -36,7 +36,7 @@ class Tool:
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
-    """One step a rail, round and tool; pairs of a round run at once, no node is in two of them."""
+    """One step per rail, round and tool. The pairs of a round run at once; no node is in two of them."""
     fabric = architecture.fabric
     if fabric is None:
         return []
@@ -66,7 +66,7 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
 
 
 def _rdma_gbps(text: str) -> float:
-    """The tool's own unit has more digits on a slow link than its."""
+    """Gb/s from ib_write_bw's default unit, which has more digits on a slow link than its ``--report_gbits``."""
     return perftest.parse_bandwidth(text).rows[-1].average_bits_per_s / 1e9
 
 

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""Runs on the nodes under mpirun: collectives over MPI, checked and timed as nccl-tests does it.
+"""Collectives over MPI, checked and timed as nccl-tests does. Runs on the nodes under mpirun.
 
-Prints one JSON line on rank 0. Needs mpi4py and numpy and nothing of rackproof.
+Rank 0 prints one JSON line. Needs mpi4py and numpy, nothing of rackproof.
 Usage: mpirun … python3 mpi_collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP
 """
 
@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 
 def make(op, comm, count):
-    """Buffers, the call, and the right result for this rank. Bytes are counted as nccl-tests counts them."""
+    """Buffers, the call, and the expected result of this rank. Bytes are counted as in nccl-tests."""
     n, me = comm.Get_size(), comm.Get_rank()
     base = np.arange(count, dtype=np.float32) % 61
     if op == "all_reduce":
@@ -41,7 +41,7 @@ def measure(op, comm, size, iterations, warmup):
     n = comm.Get_size()
     count = max(n, size // 4 // n * n)
     call, recv, expected = make(op, comm, count)
-    recv.fill(np.nan)  # a call that does nothing must not look right
+    recv.fill(np.nan)  # a call that does nothing must fail the check
     for _ in range(warmup):
         call()
     wrong, samples = 0, []

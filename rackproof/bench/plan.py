@@ -1,4 +1,4 @@
-"""All steps of a profile, cheap ones first so that a broken link shows early."""
+"""All steps of a profile, short ones first, so that a broken link is reported early."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackproof.errors import ArchitectureError
 
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
-    """Raises ArchitectureError when the architecture has no such profile."""
+    """Steps of a profile. Raises ArchitectureError when the architecture has no such profile."""
     try:
         profile = architecture.profiles[profile_name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Wait for a server's port on its own node: tools print no reliable sign of readiness into a pipe."""
+"""Wait until a server listens on its node: tools do not reliably print into a pipe that they are ready."""
 
 from __future__ import annotations
 

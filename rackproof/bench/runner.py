@@ -1,4 +1,4 @@
-"""Run benchmark steps one after the other; keep what is finished, explain what is missing."""
+"""Run benchmark steps one after the other; record every expected number, or why it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackproof.parse import ParseError
 
 
 def finished_steps(records: Iterable[Record]) -> set[str]:
-    """Steps that an earlier part of this run has completed; partial and failed ones are tried again."""
+    """Steps that this run has completed; partial and failed ones run again."""
     return {r.body["step"] for r in records if r.kind is Kind.STEP and r.body["status"] == "done"}
 
 
@@ -26,7 +26,7 @@ def run_steps(
     say: Callable[[str], None],
     progress: Callable[[Step, int], None] = lambda step, index: None,
 ) -> None:
-    """Execute the steps that are not done yet.
+    """Execute the steps that are not in ``done``.
 
     Every expected measurement is recorded, with its samples or the reason why there are none, before the step is
     recorded as done. Errors of a node do not end the stage; a full disk on the controller does.
@@ -43,7 +43,7 @@ def run_steps(
             missing = 0
             for place in step.expects:
                 measurement = measurements.get(key_of(place)) or unmeasured(
-                    place, reason or "the step gave no number for it"
+                    place, reason or "the step returned no number for it"
                 )
                 missing += not measurement.samples
                 session.measured(measurement)

@@ -1,4 +1,4 @@
-"""A step: the smallest piece of a benchmark that is repeated or kept as a whole."""
+"""A step: the unit of a benchmark that is repeated or kept as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 @dataclass
 class BenchContext:
-    """What a step works with. ``stack`` closes what steps share (servers on nodes) when the stage ends."""
+    """Shared state of the steps. ``stack`` closes shared resources (servers on nodes) at the end of the stage."""
 
     session: Session
     run: str
@@ -26,13 +26,13 @@ class BenchContext:
 
     @property
     def folder(self) -> str:
-        """Where every node keeps this run's helper files; removed when the stage ends."""
-        return f"/var/tmp/rackproof-{self.run}"  # noqa: S108  (a name of its own for every run)
+        """Folder for helper files on every node; removed when the stage ends."""
+        return f"/var/tmp/rackproof-{self.run}"  # noqa: S108  (unique for every run)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``expects`` lists what will be measured; whatever ``execute`` does not return becomes UNMEASURED."""
+    """``expects`` lists the measurements; those that ``execute`` does not return are recorded as UNMEASURED."""
 
     id: str
     title: str
@@ -67,9 +67,9 @@ def measured(
     members: Iterable[str] | None = None,
     companions: Mapping[str, Sequence[float]] | None = None,
 ) -> Measurement:
-    """The same measurement with its numbers; an empty list of samples is not a number.
+    """The measurement with its samples. Companions without one number per sample are left out.
 
-    Companions without one number for each sample are left out.
+    Raises ValueError without samples.
     """
     values = tuple(samples)
     if not values:

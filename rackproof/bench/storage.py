@@ -1,7 +1,7 @@
 """Storage: fio on every client at once, in fio's own client/server mode.
 
 The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
-together and returns one JSON document with an entry a client. Numbers are fio's, to the last digit.
+together and returns one JSON document with an entry per client. Numbers are fio's, to the last digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
 SLOWEST_MB_S = 1.0
-"""A file system slower than this does not finish laying out its files in time."""
+"""Time limits allow for laying out the files at this rate."""
 SETUP_S = 10.0
 MARGIN_S = 60.0
 MEMORY = "awk '/^MemTotal:/ {printf \"client_ram_bytes %.0f\\n\", $2 * 1024}' /proc/meminfo"
@@ -28,16 +28,16 @@ CACHED = (
     " && found=$(find {folder} -type f -exec fincore --bytes --noheadings --output RES {{}} +)"
     ' && echo "$found" | awk \'{{s += $1}} END {{printf "cached_bytes_start %.0f\\n", s}}\'; true; }}'
 )
-"""Bytes of the data set that are still in this client's page cache after it was dropped; no line where it cannot be
-told, which is not the same as none."""
+"""Bytes of the data set in this client's page cache after it was dropped. Without fincore it prints no line: unknown,
+not 0."""
 ADD_UP = ("application_bytes", "cached_bytes_start", "client_ram_bytes", "dataset_bytes", "iops", "outstanding")
-"""Companions of clients whose sum is the rack's."""
+"""Companions of clients that add up to the rack's."""
 ORDER = ("write", "read", "randread")
-"""Writing first lays out what is read."""
+"""Writing comes first: it lays out the files to read."""
 
 
 def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
-    """One step a storage and workload."""
+    """One step per storage and workload."""
     steps = []
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
@@ -47,7 +47,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
 
 
 def _places(name: str, job: FioJob, clients: list[str], step: str) -> dict[tuple[str, str], Measurement]:
-    """What one job measures, by (metric, node); the node of a rack's sum is the empty string."""
+    """Measurements of one job by (metric, node); the node of the rack's sum is ``""``."""
     labels = {"storage": name, "block_bytes": str(job.block_bytes)}
     metrics = {
         "read": ["storage.read_bandwidth"],
@@ -85,7 +85,7 @@ class _StorageStep:
         self.servers = FioServers.of(context)
         self.samples: dict[tuple[str, str], list[float]] = {}
         self.companions: dict[str, dict[str, list[float]]] = {}
-        """By node: what fio and the node say beside the number, run by run."""
+        """By node: companions of each run."""
         self.memory: dict[str, dict[str, float]] = {}
         """By node: ``client_ram_bytes`` and ``cached_bytes_start`` before the current run."""
         self.outputs: list[str] = []
@@ -115,7 +115,7 @@ class _StorageStep:
         yield from self._results()
 
     def _prepare(self, nodes: list[str]) -> list[str]:
-        """Clients that are ready: mounted, with a directory and a server, their caches dropped."""
+        """Prepare the clients: check mounts, create directories, drop caches, start servers. Returns those ready."""
         points = " ".join(map(shlex.quote, self.storage.mountpoints))
         check = f'for m in {points}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
         drop = "sync; echo 3 > /proc/sys/vm/drop_caches"
@@ -151,11 +151,11 @@ class _StorageStep:
         }
 
     def _directories(self, node: str) -> tuple[str, ...]:
-        """One on every mount of the storage."""
+        """One directory on every mount of the storage."""
         return tuple(f"{point}/rackproof-bench/{node}" for point in self.storage.mountpoints)
 
     def _launch(self, nodes: list[str]) -> CommandResult:
-        """Run fio on the launcher; its temporary job files live as long as the command."""
+        """Run fio on the launcher; the command removes its temporary job files."""
         parts, arguments = [], []
         for node in nodes:
             folders = ":".join(self._directories(node))  # fio spreads its jobs over them
@@ -171,7 +171,7 @@ class _StorageStep:
         return answer
 
     def _collect(self, answer: CommandResult, nodes: list[str]) -> bool:
-        """Add one sample a client; False when there is none."""
+        """Add one sample per client; False when fio gave none."""
         try:
             result = fio.parse_fio(answer.stdout)
         except ParseError as error:
@@ -214,7 +214,7 @@ class _StorageStep:
         return values
 
     def _beside(self, entry: fio.JobResult, node: str) -> dict[str, float]:
-        """What the same run says about itself: Little's law needs the whole latency, from submission on."""
+        """Companions of one run. The latency is total, from submission on, as Little's law needs it."""
         direction = entry.write if self.job.rw == "write" else entry.read
         conditions = dict(self.memory.get(node, {}))
         conditions["dataset_bytes"] = float(self.job.file_bytes * self.job.numjobs)
@@ -227,7 +227,7 @@ class _StorageStep:
         return conditions
 
     def _companions(self, node: str) -> dict[str, list[float]]:
-        """Of one client; of all of them together only what adds up."""
+        """Companions of one client; of the rack (``""``), those that add up."""
         if node:
             return self.companions.get(node, {})
         whole: dict[str, list[float]] = {}
@@ -249,7 +249,7 @@ class _StorageStep:
 
 
 def _memory(text: str) -> dict[str, float]:
-    """Lines such as ``client_ram_bytes 1026392064``; one that says anything else is not there."""
+    """Values of lines such as ``client_ram_bytes 1026392064``; other lines are ignored."""
     values: dict[str, float] = {}
     for line in text.splitlines():
         name, _, number = line.partition(" ")

@@ -206,7 +206,7 @@ def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
         return (), str(error)
     for sample in samples:
         if not math.isfinite(sample) or sample < 0 or (sample == 0 and not metric.zero_is_possible):
-            return (), f"a sample is {sample:g} {metric.unit}, which cannot be"
+            return (), f"a sample is {sample:g} {metric.unit}, which is impossible"
     return samples, ""
 
 

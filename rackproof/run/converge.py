@@ -1,9 +1,8 @@
 """Run pyinfra's own command and report its real outcome.
 
 pyinfra's exit status is 0 when a ``--limit`` matches nothing, when an inventory is misspelt and after Ctrl-C; its
-JSON is absent when every node failed or a template could not be rendered. So the nodes that should have been
-reached are known beforehand, the run's output is read line by line, and only a node that was seen to converge
-counts.
+JSON is absent when every node failed or a template could not be rendered. So the expected nodes are taken from the
+inventory, the output is read line by line, and a node counts only when the output shows that it converged.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from rackproof.core.reboot_mode import Mode
 from rackproof.remote.redaction import redact, redact_data
 
 TIMEOUT_S = 21600.0
-"""Limit for the whole run; every operation has a limit of its own. Network stack, driver, CUDA and firmware of
-a first deploy take an hour or two over a slow mirror."""
+"""Limit for the whole run; every operation has its own limit. A first deploy with network stack, driver, CUDA and
+firmware takes one to two hours over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
-"""With reboots, which wait for jobs and self-tests batch after batch, each with a limit of its own."""
+"""Limit for a run with reboots: each batch waits for jobs and self-tests, with limits of their own."""
 INTERRUPT_S = 10.0
 INTERRUPTED = "interrupted"
 
@@ -57,7 +56,7 @@ class _NodeLog:
     failed: list[str] = field(default_factory=list)
     reason: str | None = None
     last_line: str = ""
-    """The last line that is not a status; it names the cause of an error that follows."""
+    """Last line that is not a status; it states the cause of a following error."""
     reboot: str | None = None
     rebooted: bool = False
     details: dict[str, tuple[Change, ...]] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class _NodeLog:
 
 
 class Transcript:
-    """pyinfra's lines, read as they come, and the reports of the kit's operations. Pure but for what it is fed."""
+    """State of every node, from pyinfra's lines and the reports of the kit's operations. Does no I/O."""
 
     def __init__(self, expected: Sequence[str]) -> None:
         self.nodes = {name: _NodeLog() for name in expected}
@@ -73,7 +72,7 @@ class Transcript:
         self.problems: list[str] = []
 
     def feed(self, raw: str) -> None:
-        line = redact(_ANSI.sub("", raw).rstrip())  # what it says becomes part of the evidence
+        line = redact(_ANSI.sub("", raw).rstrip())  # parts of it become evidence
         if match := _OPERATION.match(line):
             self.operation = match["name"].strip()
             for node in self.nodes.values():
@@ -110,7 +109,7 @@ class Transcript:
             log.last_line = text
 
     def report(self, report: NodeReport) -> None:
-        """What an operation of the kit reported; a later report of the operation replaces an earlier one."""
+        """Add the report of one of the kit's operations; it replaces an earlier report of the same operation."""
         log = self.nodes.get(report.node)
         if log is None:
             return
@@ -123,7 +122,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Converged:
-    """Outcome of one deploy: what is recorded, and pyinfra's own output."""
+    """Outcome of one deploy, and pyinfra's own output."""
 
     record: DeployRecord
     stdout: bytes
@@ -173,7 +172,7 @@ def converge(
 
 
 def pyinfra_pattern(rack: Rack, name: str) -> str:
-    """A node's name for pyinfra's ``--limit``, which prefers groups of that name and reads the rest as wildcards."""
+    """A node's name as a pattern for pyinfra's ``--limit``, which prefers groups of that name and expands wildcards."""
     groups = {Path(rack.source).stem, *(group for node in rack.nodes for group in node.groups)}
     return f"[{name[0]}]{glob.escape(name[1:])}" if name in groups else glob.escape(name)
 
@@ -181,12 +180,12 @@ def pyinfra_pattern(rack: Rack, name: str) -> str:
 def _run(
     command: list[str], transcript: Transcript, on_line: Callable[[str], None], timeout_s: float, reports: Path
 ) -> tuple[int, bytes, bytes, str | None]:
-    """Exit status, stdout, stderr, and why it was ended early."""
+    """Exit status, stdout, stderr, and why the run was ended early (None: it was not)."""
     env = {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONUNBUFFERED": "1", REPORTS: str(reports)}
     # If this process is killed, pyinfra must end too, before the next run starts.
-    leash = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+    end_with_parent = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
     process = subprocess.Popen(
-        [*leash, *command],
+        [*end_with_parent, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -196,7 +195,7 @@ def _run(
     out, err = bytearray(), bytearray()
     stdout, stderr = process.stdout, process.stderr
     if stdout is None or stderr is None:
-        raise RuntimeError("Popen was asked for pipes and gave none")
+        raise RuntimeError("Popen returned no pipes")
 
     def read_stderr() -> None:
         for line in stderr:
@@ -233,7 +232,7 @@ def _run(
 
 
 def _reports(path: Path) -> Iterator[NodeReport]:
-    """Without secrets. A last line that was cut off, because pyinfra was killed, is left out."""
+    """Reports without secrets. Skips an incomplete last line, left by a killed pyinfra."""
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -289,7 +288,7 @@ def _verdict(
     interrupted: str | None,
     dry: bool,
 ) -> str | None:
-    """Why the deploy is not a success, in one line; None when it is."""
+    """Why the deploy failed, in one line; None when it succeeded."""
     if interrupted:
         return interrupted
     absent = [n.node for n in nodes if not n.reached]

@@ -12,7 +12,7 @@ class Display(Protocol):
         """A stage begins."""
 
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
-        """A piece of the present stage begins; ``left_s`` is what is expected to remain of the stage."""
+        """A step of the current stage begins; ``left_s`` is the estimated rest of the stage."""
 
     def line(self, text: str) -> None:
         """A line to print now."""

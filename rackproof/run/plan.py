@@ -26,9 +26,9 @@ def plan_deploys(
     data: Sequence[str] = (),
     timeout_s: float = TIMEOUT_S,
 ) -> list[RackPlan]:
-    """One plan an inventory (a file, or ``@recording/DIR``), all in one process of pyinfra's.
+    """One plan per inventory (a file, or ``@recording/DIR``), all in one pyinfra process.
 
-    Raises InventoryError when nothing can be planned at all; a plan that failed says so in its ``error``.
+    Raises InventoryError when no plan can be made; a single failed plan has an ``error``.
     """
     path = str(kit.deploy_file(deploy))
     for inventory in inventories:
@@ -39,7 +39,7 @@ def plan_deploys(
             raise InventoryError(f"--data {pair.split('=')[0]}: expected KEY=VALUE")
     request = {"inventories": list(inventories), "deploy": path, "limit": list(limit), "data": list(data)}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "rackproof.configure.plan_reader"],
             input=json.dumps(request),
             env={**os.environ, "PYINFRA_PROGRESS": "off"},
@@ -52,9 +52,9 @@ def plan_deploys(
     except subprocess.TimeoutExpired:
         raise InventoryError(f"{', '.join(inventories)}: not planned within {timeout_s:g} s") from None
     try:
-        plans = _PLANS.validate_json(done.stdout.splitlines()[-1])
+        plans = _PLANS.validate_json(completed.stdout.splitlines()[-1])
     except (IndexError, ValidationError):
-        lines = done.stderr.strip().splitlines()
-        why = lines[-1] if lines else f"ended with exit status {done.returncode} and without a word"
+        lines = completed.stderr.strip().splitlines()
+        why = lines[-1] if lines else f"ended with exit status {completed.returncode} and without output"
         raise InventoryError(f"{', '.join(inventories)}: cannot be planned: {why}") from None
     return [plan.model_copy(update={"deploy": deploy}) for plan in plans]

@@ -1,8 +1,8 @@
-"""What a deploy's plan asks the nodes: found out on recordings, asked live, until the plan lacks nothing.
+"""Record the facts that a deploy's plan reads.
 
-pyinfra plans against the recordings that there are and names what it misses; all nodes are then asked what they
-miss, in one round trip each, and the plan is made again. So the facts are read by the validators' own reader, over its
-connections, and what is recorded is exactly what ``pyinfra @recording/DIR`` will ask.
+pyinfra plans on the recordings so far and lists the missing commands; these run on all nodes, in one round trip each,
+and pyinfra plans again, until nothing is missing. Facts are thus read by the validators' reader, over its
+connections, and the recording has exactly what ``pyinfra @recording/DIR`` reads.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from rackproof.remote.ssh import Fleet
 from rackproof.validation.context import Context
 
 ROUNDS = 8
-"""As many questions may depend on each other's answers."""
+"""Maximum length of a chain of facts that depend on each other."""
 TIMEOUT_S = 600.0
 MODES = ((), ("--diff",))
-"""With differences a plan asks for the content of files as well, and without them not: a recording has both."""
+"""Options of pyinfra: a plan with ``--diff`` also reads the content of files; a recording serves both."""
 
 
 def ask_plan(context: Context, deploy: str) -> str | None:
-    """Record what the plan of a deploy asks the selected nodes. Returns why it cannot be planned, in one line.
+    """Record what the plan of a deploy reads on the selected nodes. Returns why it cannot be planned, in one line.
 
-    The plan knows the selected nodes only. Raises InventoryError where there is no such deploy file.
+    The plan contains the selected nodes only. Raises InventoryError for an unknown deploy file.
     """
     if context.fleet is None:
-        return "no node can be asked"
+        return "no node is reachable"
     deploy = str(kit.deploy_file(deploy))
     with TemporaryDirectory(prefix="rackproof-plan-") as name:
         for options in MODES:
@@ -62,28 +62,28 @@ def _ask(context: Context, fleet: Fleet, deploy: str, folder: Path, options: Seq
         ]
         if lost:
             return lost[0]
-    return f"the plan asks for more, even after {ROUNDS} rounds"
+    return f"the plan still misses facts after {ROUNDS} rounds"
 
 
 def _plan(
     context: Context, deploy: str, folder: Path, options: Sequence[str]
 ) -> tuple[dict[str, list[str]], str | None]:
-    """What the plan lacks, by node, and why there is no plan."""
+    """Missing commands by node, and why there is no plan."""
     for node in context.rack.nodes:
         if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
             recording = Recording(node, context.readers[node.name].used)
             (folder / f"{node.name}.json").write_text(recording.to_json(), encoding="utf-8")
     named = all("architecture" in node.data for node in context.rack.nodes)
-    asked = folder / "asked.jsonl"
-    asked.unlink(missing_ok=True)
+    missing_file = folder / "asked.jsonl"
+    missing_file.unlink(missing_ok=True)
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [
                 *(sys.executable, "-m", "pyinfra", "--dry", *options),
                 *([] if named else ["--data", f"architecture={context.arch.metadata.id}"]),
                 *(f"@recording/{folder}", deploy),
             ],
-            env={**os.environ, ASKED_FILE: str(asked), "PYINFRA_PROGRESS": "off"},
+            env={**os.environ, ASKED_FILE: str(missing_file), "PYINFRA_PROGRESS": "off"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -94,10 +94,12 @@ def _plan(
     except subprocess.TimeoutExpired:
         return {}, f"not planned within {TIMEOUT_S:g} s"
     missing: dict[str, dict[str, None]] = {}
-    if asked.exists():
-        for line in asked.read_text(encoding="utf-8").splitlines():
+    if missing_file.exists():
+        for line in missing_file.read_text(encoding="utf-8").splitlines():
             question = json.loads(line)
             missing.setdefault(question["node"], {})[question["command"]] = None
-    last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
-    complaint = f"pyinfra ended with exit status {done.returncode}: {''.join(last)}" if done.returncode else None
+    last = [line.strip() for line in completed.stderr.splitlines() if line.strip()][-1:]
+    complaint = (
+        f"pyinfra ended with exit status {completed.returncode}: {''.join(last)}" if completed.returncode else None
+    )
     return {node: list(commands) for node, commands in missing.items()}, complaint

@@ -1,4 +1,4 @@
-"""The stages of a run: connect, deploy, validate, bench. Each leaves evidence; none judges."""
+"""The stages of a run: connect, deploy, validate, bench. Each records evidence; none judges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FACTS = 'uname -srm; . /etc/os-release && echo "$PRETTY_NAME"; nproc; grep MemTo
 
 @dataclass
 class Run:
-    """One pass over a rack. ``stages`` are executed in order; a resumed run skips what is finished."""
+    """One pass over a rack. ``stages`` are executed in order; a resumed run skips finished ones."""
 
     folder: Path
     rack: Rack
@@ -46,11 +46,11 @@ class Run:
     _steps_done: set[str] = field(default_factory=set)
 
     def execute(self) -> list[Record]:
-        """Do the work; return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
+        """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
         steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
         before = earlier_seconds(self.folder.parent, self.rack.source)
         if self.resume:
-            # Before the store opens the folder: a run that does not match stays untouched.
+            # Before the store opens the folder: a run that does not match is not modified.
             records = read_records(self.folder)
             check_resumable(info_of(records), self.rack, self.architecture)
             self._done, self._steps_done = finished_stages(records), finished_steps(records)
@@ -112,7 +112,7 @@ class Run:
                 CheckResult(
                     check="node.reachable", node=name, message=answer.why if not answer.ok else "answers",
                     outcome=CheckOutcome.PASSED if answer.ok else CheckOutcome.UNMEASURED,
-                    protects="A node that does not answer has no number.", raw=session.outputs(answer),
+                    protects="A node that does not answer cannot be measured.", raw=session.outputs(answer),
                     hint="Check its power, its management network and its host key; then run again with --resume.",
                 ),
             )  # fmt: skip
@@ -170,7 +170,7 @@ class Run:
 
 
 def deploy_checks(record: DeployRecord) -> list[CheckResult]:
-    """The deploy's outcome as one check a node, so that a rack that did not converge is never certified."""
+    """The deploy's outcome as one check per node, so that a rack that did not converge is never certified."""
     results = []
     for node in record.nodes:
         if not node.reached:
@@ -187,8 +187,8 @@ def deploy_checks(record: DeployRecord) -> list[CheckResult]:
         results.append(
             CheckResult(
                 check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
-                protects="A node that did not take its whole configuration fails later and elsewhere.",
-                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read what fails first.",
+                protects="A node with an incomplete configuration fails later, in another place.",
+                hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read the first error.",
             )
         )  # fmt: skip
     return results

@@ -31,7 +31,7 @@ from rackproof.remote.recording import Unmeasured
 from rackproof.validation.expected import items_by_key
 
 GIVEN = frozenset({"host", "node", "rack", "arch", "item"})
-"""Arguments that a check may have."""
+"""Allowed arguments of a check."""
 
 EVERY_NODE = "all"
 ROLE = "{role}"
@@ -124,7 +124,7 @@ def check(
 
 
 def always(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """For ``when``: also where the architecture leaves the key empty."""
+    """For ``when``: run the check even where the architecture leaves the key empty."""
     return True
 
 

@@ -74,13 +74,13 @@ class Context:
             self._cache.save()
 
     def reading(self) -> list[str]:
-        """Statistics of reading the nodes, and a note of the command cache, as lines for the terminal."""
+        """Lines for the terminal: number of commands and round trips, and the command cache's note."""
         readers = self.readers.values()
         commands, misses = sum(len(r.used) for r in readers), sum(r.misses for r in readers)
         trips = self._gathering.trips if self._gathering is not None else 0
         times = "1 round trip" if trips == 1 else f"{trips} round trips"
         note = self._cache.note if self._cache is not None else ""
-        line = f"{commands} commands, {times} a node, {misses} asked for unexpectedly"
+        line = f"{commands} commands, {times} a node, {misses} not prefetched"
         return [line, note] if note else [line]
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ def _architecture(rack: Rack, named: str | None) -> Architecture:
     if named is None:
         in_data = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
         if len(in_data) != 1:
-            what = f"its nodes name {', '.join(sorted(in_data))}" if in_data else "its group data names none"
-            raise ArchitectureError(f"{rack.source}: which architecture? {what}; give --architecture")
+            cause = f"its nodes name {', '.join(sorted(in_data))}" if in_data else "its group data names none"
+            raise ArchitectureError(f"{rack.source}: no single architecture: {cause}; give --architecture")
         named = in_data.pop()
     return architectures.load(named).model

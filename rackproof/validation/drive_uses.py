@@ -1,4 +1,4 @@
-"""Assigns a machine's drives to uses. Pure: each drive is counted once."""
+"""Assign a machine's drives to uses, each drive to one. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[
         if fitting:
             open_uses = [use for use in fitting if use.count is None or len(by_use[use.use]) < use.count]
             by_use[(open_uses or fitting)[0].use].append(drive)
-    return {use: tuple(several) for use, several in by_use.items()}
+    return {use: tuple(assigned) for use, assigned in by_use.items()}
 
 
 def strays(uses: Sequence[Drives], drives: Sequence[LocalDrive], kind: str) -> tuple[LocalDrive, ...]:
     """Drives of this kind that fit no use."""
-    taken = {drive.name for several in drives_by_use(uses, drives).values() for drive in several}
+    taken = {drive.name for assigned in drives_by_use(uses, drives).values() for drive in assigned}
     return tuple(drive for drive in drives if drive.kind == kind and drive.name not in taken)
 
 
@@ -42,7 +42,7 @@ def is_model(use: Drives, drive: LocalDrive) -> bool:
 
 
 def _fitting(uses: Sequence[Drives], drive: LocalDrive) -> list[Drives]:
-    """Uses that the drive may serve, all equally well."""
+    """Uses that fit the drive equally well."""
     of_kind = [use for use in uses if use.kind == drive.kind]
     sized = [use for use in of_kind if use.size_tb is not None and same_size(drive.size_tb, use.size_tb)]
     if sized:

@@ -1,4 +1,4 @@
-"""Evaluates one check on one node."""
+"""Evaluate one check on one node."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Case:
 
 def call(function: Callable[..., None], values: dict[str, Any]) -> None:
     """Run a check outside of pytest; raises what it raises."""
-    function(**{name: values[name] for name in _asked_for(function)})
+    function(**{name: values[name] for name in _argument_names(function)})
 
 
 @lru_cache(maxsize=1024)
-def _asked_for(function: Callable[..., None]) -> tuple[str, ...]:
+def _argument_names(function: Callable[..., None]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
@@ -84,7 +84,7 @@ def key_read(case: Case, arch: Architecture) -> str:
 
 
 def expectation(arch: Architecture, reads: str) -> Any:
-    """The expected value, recorded with the result so that it stays clear what was judged."""
+    """The expected value. It is recorded with the result, so that later judgements can compare it."""
     value = value_at(arch, reads)
     return None if value is ABSENT else value
 

@@ -1,4 +1,4 @@
-"""What the architecture expects of a node, and the checks that follow from it."""
+"""The architecture's expectations of a node, and the items of its checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def items_by_key(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
 
 
 def _items_of_hardware(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
-    """``cpu.model``: of the node; ``nics.*.mtu``: purposes of ports, or uses of drives, that have it."""
+    """``cpu.model``: one item for the node; ``nics.*.mtu``: purposes of ports, or uses of drives, that set it."""
     part, _, name = key.partition(".")
     expected = hardware(arch, node, part)
     if expected is None:
@@ -61,12 +61,12 @@ def _items_of_service(service: Slurm | Containers | None, key: str, node: Node) 
 
 
 def storage_items(key: str, arch: Architecture, node: Node) -> tuple[str, ...]:
-    """Names of the storage that a node mounts and that says something under ``key``."""
-    asked = STORAGE_CHECKS[key][1]
+    """Names of the storage that a node mounts and that sets ``key``."""
+    has_check = STORAGE_CHECKS[key][1]
     return tuple(
         name
         for name, storage in arch.storage.items()
-        if set(storage.client_roles) & set(node.groups) and asked(storage)
+        if set(storage.client_roles) & set(node.groups) and has_check(storage)
     )
 
 

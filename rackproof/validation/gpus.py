@@ -1,4 +1,4 @@
-"""Shared by the GPU validators: conditions, the driver's report, and expectations of every GPU."""
+"""Shared by the GPU validators: conditions, the driver's report, and expectations for all GPUs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def real_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
     return has_gpus(arch, node, rack) and not node.data.get("simulated_gpus")
 
 
-def says_even_nothing(key: str) -> Callable[[Architecture, Node, Rack], bool]:
-    """The architecture sets this key, an empty list included."""
+def sets_key(key: str) -> Callable[[Architecture, Node, Rack], bool]:
+    """Condition for ``when``: the architecture sets this key, even to an empty list."""
     return lambda arch, node, rack: has_gpus(arch, node, rack) and getattr(arch.gpu, key) is not None
 
 
@@ -57,7 +57,7 @@ def report(host: Host) -> NvidiaSmi:
     """The driver's report of at least one GPU. Raises Unmeasured."""
     parsed = parse_nvidia_smi(read(host, QUERY))
     if not parsed.gpus:
-        raise Unmeasured("nvidia-smi describes no GPU; see gpu.count")
+        raise Unmeasured("nvidia-smi lists no GPU; see gpu.count")
     return parsed
 
 
@@ -71,7 +71,7 @@ def refusal(host: Host) -> str | None:
 
 
 def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
-    """Every GPU has the expected value. Raises Unmeasured when a GPU reports none and no other is wrong."""
+    """Fail unless every GPU has the expected value. Raises Unmeasured when a GPU reports none and no other is wrong."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: actual for bus, actual in values.items() if actual is not None and actual != expected}
     if wrong:
@@ -81,7 +81,7 @@ def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) ->
 
 
 def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], float | None], *, least: bool) -> None:
-    """Every GPU has at most (``least``: at least) ``limit``; otherwise as ``expect_each``."""
+    """Fail unless every GPU has at most (``least``: at least) ``limit``; otherwise as ``expect_each``."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
     if wrong:
@@ -91,7 +91,7 @@ def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], fl
 
 
 def expect_known(values: dict[str, object] | dict[str, float | None]) -> None:
-    """Raises Unmeasured when one of them is None."""
+    """Raises Unmeasured for a GPU without a value."""
     silent = [bus for bus, actual in values.items() if actual is None]
     if silent:
-        raise Unmeasured(f"nvidia-smi reports nothing for {', '.join(silent)}")
+        raise Unmeasured(f"nvidia-smi reports no value for {', '.join(silent)}")

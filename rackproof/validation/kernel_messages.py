@@ -33,11 +33,11 @@ KERNEL_LOG: Final = DEVICE_LOG[0]
 EVENT_LOG: Final = _log(INTERESTING)
 """Likewise, messages that can be an event of ``rackproof.parse.kernel_log``."""
 BEGINNING_S: Final = 1.0
-"""A log that begins later than this after the kernel started has lost its beginning."""
+"""A complete log begins within this time after the kernel started, in seconds."""
 
 
 def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Message, ...]:
-    """Messages of the ring buffer; where it has lost the beginning, of the journal and then of the buffer.
+    """Messages of the ring buffer; where it has lost the beginning, those of the journal and then of the buffer.
 
     Raises Unmeasured where neither has the beginning.
     """
@@ -48,7 +48,7 @@ def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Mess
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; earlier messages are lost")
     counted, later = Counter(message.text for message in kept), []
-    for message in messages:  # most of them are in the journal as well, and limits count
+    for message in messages:  # most are in the journal as well, and counts have limits
         if counted[message.text]:
             counted[message.text] -= 1
         else:

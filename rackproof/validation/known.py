@@ -1,4 +1,4 @@
-"""Which checks exist: the declarations in ``validators/``, without a rack."""
+"""Load the checks that ``validators/`` declares, without a rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Checks = dict[str, tuple[Check, Function]]
 
 
 def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
-    """Every module of checks, newly loaded, by file name. Raises RunError."""
+    """Load every module of checks anew, by file name. Raises RunError."""
     for path in sorted(folder.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(f"rackproof_validators.{path.stem}", path)
         if spec is None or spec.loader is None:

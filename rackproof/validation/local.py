@@ -21,14 +21,14 @@ from rackproof.validation.terminal import name_of
 RACK_FILE = Path("/etc/rackproof/rack.yaml")
 """Written by the deploy of the health check, next to the architecture file."""
 BRIEF = 200
-"""Characters of the line, kept short for Slurm's node reason."""
+"""Maximum length of the line, in characters: it becomes Slurm's node reason."""
 
 
 def read_rack(path: Path) -> tuple[Rack, str]:
-    """The rack of a rack file, and the architecture that it names. Raises InventoryError, one line."""
+    """Rack and architecture of a rack file. Raises InventoryError, one line."""
     if not path.exists():
         raise InventoryError(
-            f"{path}: no such rack file; the deploy of the health check writes it; or give --rack FILE, or --role and"
+            f"{path}: no such rack file; run the deploy of the health check, or give --rack FILE, or --role and"
             " --architecture"
         )
     try:
@@ -61,7 +61,7 @@ def local_context(
     named = architecture
     if role is not None:
         if architecture is None:
-            raise InventoryError("--role needs --architecture: there is no inventory to name one")
+            raise InventoryError("--role needs --architecture: without an inventory none is known")
         here = Node(node or host_name().partition(".")[0], (role,))
         rack = Rack("this machine", (here,))
     else:
@@ -81,7 +81,7 @@ def _known_role(arch: Architecture, role: str) -> None:
 
 
 def only(node: Node, selection: Selection) -> Selection:
-    """The user's selection, limited to this node."""
+    """The selection, limited to this node."""
     return Selection(selection.limit, frozenset((node.name,)), selection.tags, selection.expression)
 
 
@@ -93,7 +93,7 @@ def excused(results: Sequence[CheckResult], checks: frozenset[str]) -> list[Chec
 def brief(results: Sequence[CheckResult]) -> str:
     """One line: the first required check that did not pass, and the number of others; empty when all passed.
 
-    "nothing was checked" without required results.
+    Without required results it is "nothing was checked".
     """
     required = [result for result in results if result.required]
     bad = [r for r in required if r.outcome is CheckOutcome.FAILED]

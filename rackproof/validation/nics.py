@@ -1,4 +1,4 @@
-"""Readings of NICs, and judging several ports at once."""
+"""Readings of NIC ports, and expectations for several ports at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ports_on(host: Host) -> tuple[Port, ...]:
 
 
 def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, ExpectedPorts]:
-    """Expectations of the ports of a purpose, and the matching ports."""
+    """The architecture's entry for the ports of a purpose, and the matching ports."""
     nic = nic_of(arch, node, purpose)
     expected = hardware(arch, node, "nics")
     entries: Iterable[Nic] = expected.nics if expected else ()
@@ -42,17 +42,17 @@ def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) 
 def judge_ports(
     selected: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
 ) -> None:
-    """Every selected port has a good value; None: not reported.
+    """Fail unless ``good`` accepts the value of every selected port. A value of None is not reported.
 
-    Raises Unmeasured when a port is missing or reports no value and no other is wrong, and when the ports are not named
-    and the selection is ambiguous.
+    Raises Unmeasured when no port is wrong but one is missing or reports no value, and when the inventory names no
+    ports and it is ambiguous which of the candidates are meant.
     """
     if not selected.ports:
         raise Unmeasured("none of these ports exists; see nic.count")
     if not selected.named and len(selected.ports) != selected.among:
         raise Unmeasured(
-            "these ports are not named in the inventory:"
-            f" expected {selected.among}, actual {len(selected.ports)}; see nic.count"
+            f"the inventory does not name these ports: expected {selected.among} candidates,"
+            f" actual {len(selected.ports)}; see nic.count"
         )
     values = {port: value(port) for port in selected.ports}
     wrong = {port: actual for port, actual in values.items() if actual is not None and not good(actual)}
@@ -63,8 +63,8 @@ def judge_ports(
         raise AssertionError(f"expected {shown(expected)} on {selected.wanted} ports, actual {listed}")
     if wrong:
         raise Unmeasured(
-            "these ports are not named in the inventory:"
-            f" {len(wrong)} of {selected.among} candidates for {selected.wanted} ports are wrong"
+            f"the inventory does not name these ports: {len(wrong)} of {selected.among} candidates"
+            f" for {selected.wanted} ports are wrong"
         )
     if silent:
         raise Unmeasured(f"no value reported for {', '.join(silent)}")
@@ -73,14 +73,14 @@ def judge_ports(
 
 
 def expect_ports(selected: ExpectedPorts, expected: object, value: Callable[[Port], Any]) -> None:
-    """Every selected port has exactly this value."""
+    """Fail unless every selected port has exactly this value."""
     judge_ports(selected, expected, value, lambda actual: bool(actual == expected))
 
 
 def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
-    """Each port has the value of its rail; a single value applies to all ports."""
+    """Fail unless each port has the value of its rail; a single value applies to all ports."""
     if not selected.named:
-        raise Unmeasured("these ports are not named in the inventory, so their order is unknown")
+        raise Unmeasured("the inventory does not name these ports, so their order is unknown")
     if selected.missing or len(selected.ports) != selected.wanted:
         raise Unmeasured(f"{', '.join(selected.missing) or 'a port'} is missing; see nic.count")
     pairs = zip(selected.ports, wanted * (selected.wanted if len(wanted) == 1 else 1), strict=True)
@@ -119,14 +119,14 @@ class ExpectedPorts:
     """The ports that match an entry of the architecture."""
 
     ports: tuple[Port, ...]
-    """In the order of the rails where they are named."""
+    """In the order of the rails where the inventory names them."""
     wanted: int
-    """Expected number."""
+    """Expected number of ports."""
     missing: tuple[str, ...] = ()
     """Names without a port."""
     among: int = 0
     """0 when the ports are named; otherwise the number of ports that all purposes with this speed expect together."""
-    others: tuple[Port, ...] = ()
+    unexpected: tuple[Port, ...] = ()
     """Unexpected ports of the link layer, when ports are not named."""
 
     @property
@@ -163,7 +163,7 @@ def select_ports(
         tuple(port for port in free if port.speed_gbps == nic.speed_gbps and not port.trouble),
         nic.count,
         among=alike,
-        others=tuple(port for port in free if port.speed_gbps not in speeds or port.trouble),
+        unexpected=tuple(port for port in free if port.speed_gbps not in speeds or port.trouble),
     )
 
 
@@ -171,8 +171,10 @@ ROCE_V2: Final = "RoCE v2"
 
 
 def wrong_gid(port: Port, table: GidTable, index: int) -> str | None:
-    """The entry at the index where it is not a RoCE v2 GID of the port's interface; empty when it is, None when the
-    port has no table or the entry names no interface."""
+    """Message about an index that does not hold a RoCE v2 GID of the port's interface; empty where it does.
+
+    None where the port has no table or the entry names no interface.
+    """
     entries = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
     entry = entries.get(index)
     if not entries or (entry is not None and entry.routable and entry.interface is None):

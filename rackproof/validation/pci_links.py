@@ -13,7 +13,7 @@ DISPLAY: Final = "0x03"
 
 
 def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
-    """Links that run below what both ends can do, ``SLOT: expected … actual …``.
+    """Links below the capability of both ends, as ``SLOT: expected … actual …``.
 
     Raises ParseError when the two listings have different devices, or no link is known.
     """
@@ -36,7 +36,7 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
         if link.speed < speed:
             problems.append(f"{slot}: expected {speed:g} GT/s, actual {link.speed:g} GT/s")
     if not known:
-        raise ParseError("grep", "no PCI device has a link that the kernel knows")
+        raise ParseError("grep", "the kernel reports no link of any PCI device")
     return problems
 
 

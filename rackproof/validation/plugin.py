@@ -1,8 +1,8 @@
 """The pytest plugin behind ``pytest validators/``.
 
-It gives checks their nodes from the inventory, prefetches what they read, turns their results into
-three outcomes, and these into an exit status: 0 all passed, 1 something failed, 2 something was not measured,
-3 the inventory, the architecture or a validator cannot be used.
+It parametrizes checks with the nodes of the inventory, prefetches their commands, and maps outcomes to the exit status:
+0 all passed, 1 something failed, 2 something was not measured, 3 the inventory, the architecture or a validator cannot
+be used.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.exit(str(error), returncode=EXIT_USAGE)
     config.addinivalue_line("filterwarnings", "default")  # -W error is for a project's tests, not for validators
     if config.getoption("tbstyle", "auto") == "auto":
-        option.tbstyle, option.reportchars = "no", ""  # neither tracebacks nor a list of them; see terminal.py
+        option.tbstyle, option.reportchars = "no", ""  # no tracebacks and no summary of them; see terminal.py
     config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
 
 
@@ -143,7 +143,7 @@ class Validation:
             *([self.context.selection.description] if self.context.selection.description else []),
         ]
 
-    # Which checks there are
+    # Collection
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         declared = check_of(metafunc.function)
@@ -162,7 +162,7 @@ class Validation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Node by node, in the order of the inventory. A check that applies to no node leaves an empty set behind."""
+        """Order checks by node, as in the inventory. Drop the empty parameter sets of checks that apply to no node."""
         order = {node.name: index for index, node in enumerate(self.context.rack.nodes)}
         items[:] = [item for item in items if isinstance(_parameter(item), Case)]
         items.sort(key=lambda item: order[_case(item).node.name])
@@ -180,7 +180,7 @@ class Validation:
             self._broken.append(f"{report.nodeid}: {lines[-1] if lines else 'cannot be loaded'}")
             self._run.problem = self._broken[0]
 
-    # Running them
+    # Execution
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:

@@ -1,4 +1,4 @@
-"""Runs validators within the kit: pytest in this process, with a session's connections and evidence."""
+"""Run validators with pytest in this process, with a session's connections and evidence."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run_validators(
 ) -> list[CheckResult]:
     """Run the validators on a session's nodes; every command that a check read is recorded as evidence first.
 
-    Results come in the order of the inventory, and one by one to ``on_check``. Raises RunError when a validator cannot
-    be loaded, EvidenceWriteError, KeyboardInterrupt, and whatever ``on_check`` raises.
+    Results are in the order of the inventory; each is passed to ``on_check``. Raises RunError when a validator cannot
+    be loaded, EvidenceWriteError, KeyboardInterrupt, and any error of ``on_check``.
     """
     context = live_context(session.rack, session.architecture, session.fleet, session.record)
     context.selection = selection

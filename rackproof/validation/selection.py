@@ -1,4 +1,4 @@
-"""Which checks on which nodes: ``--limit``, ``--tags`` and ``-k``. Reports name what was left out."""
+"""Selection of checks and nodes: ``--limit``, ``--tags`` and ``-k``. Reports state a limited selection."""
 
 from __future__ import annotations
 

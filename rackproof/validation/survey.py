@@ -1,4 +1,4 @@
-"""All checks of a rack without pytest: to record readings, and to evaluate recordings quickly."""
+"""Run all checks of a rack without pytest: to record readings, and to evaluate recordings quickly."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]
     words = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) or "nothing was checked"
     yield f"{len({result.node for result in results})} nodes: {words}", {}
     if limited:
-        yield f"{limited}: this says nothing about the rest of the rack", {}
+        yield f"{limited}: the rest of the rack was not checked", {}
 
 
 def _unmeasured(entries: Iterable[list[CheckResult]]) -> Iterator[Line]:
-    """One line a reason: an unreachable node is one fact, however many checks it leaves unmeasured."""
+    """One line per reason: an unreachable node is one line, however many checks it leaves unmeasured."""
     reasons: dict[str, list[CheckResult]] = {}
     for same in entries:
         reasons.setdefault(same[0].message, []).extend(same)

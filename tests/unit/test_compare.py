@@ -136,7 +136,7 @@ class TestNumbers:
     def test_impossible_samples_are_not_comparable(self, impossible: float) -> None:
         number = only(both([reads(100.0, **LATENCIES)], [reads(impossible, **LATENCIES)]))
         assert number.change is Change.NOT_COMPARABLE
-        assert "which cannot be" in number.remark
+        assert "which is impossible" in number.remark
 
     def test_an_unknown_metric_is_not_comparable(self) -> None:
         old = reads(100.0).model_copy(update={"metric": "storage.cheer"})

@@ -1,4 +1,4 @@
-"""Alternatives of one criterion: one suffices, and while one is unknown the criterion does not fail.
+"""Alternatives of one criterion: one suffices; while one is unknown, the criterion does not fail.
 
 Alternatives may have different scopes. One on the rack applies to every subject of the criterion; one on parts of the
 subject (nodes of a pair, GPUs of a node) must be met by all of these parts.

@@ -1,9 +1,9 @@
-"""Whose fault a failing pair is, as far as the other pairs tell.
+"""Attribution of a failing pair to one of its nodes, from the other pairs.
 
 One failing pair says nothing about either node. A node is known good when it passes the same test with some partner.
-The fault is put on a node when the other one is known good, the node passes with no partner, and it has failed
-against a second known-good partner as well: then neither its partner nor one cable can be the reason. Where both nodes
-are known good the fault is between them. Everything else is undetermined.
+A node is blamed when its partner is known good, it passes with no partner, and it also fails against a second
+known-good partner: then neither its partner nor a single cable can be the cause. Where both nodes are known good, the
+fault is between them. Everything else is undetermined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GOOD = (Status.PASS, Status.WARN)
 
 
 def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """The verdicts of one test on pairs, with ``blame`` on those that failed. INVALID and UNMEASURED are ignored."""
+    """The verdicts of one test on pairs, with ``blame`` set on the failed ones. INVALID and UNMEASURED are ignored."""
     verdicts = list(verdicts)
     good: set[str] = set()
     failed: dict[str, set[str]] = defaultdict(set)
@@ -44,7 +44,7 @@ def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
 
 
 def _blame(pair: tuple[str, str], good: set[str], witnesses: dict[str, list[str]]) -> tuple[str, str]:
-    """The blame, and the sentence that says so."""
+    """The blame, and a sentence for the message."""
     if good.issuperset(pair):
         return BETWEEN, f"{BETWEEN}: each of them passes with another node"
     for node, partner in (pair, pair[::-1]):

@@ -1,4 +1,4 @@
-"""Comparison of a number with a bar, and their text."""
+"""Compare numbers with bars, and format both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References and physical limits of a number: other measured quantities, and link capacities."""
+"""References and physical limits of numbers: other measured quantities, and link capacities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackproof.core.architecture import Alternative, Architecture, Ceiling, Crit
 from rackproof.core.architecture.plausibility import carried, ceiling_of
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
-from rackproof.core.judging.conditions import asked
+from rackproof.core.judging.conditions import required_conditions
 from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
 from rackproof.core.judging.select import quantity
 from rackproof.core.metrics import METRICS
@@ -25,7 +25,7 @@ class Capacity(NamedTuple):
 
     value: float
     unit: str
-    """The metric's own."""
+    """The metric's unit."""
     text: str
     """``link spine (4 × 400 Gb/s)``."""
     each: bool = False
@@ -33,7 +33,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) -> Capacity | NoNumber:
-    """In ``unit``; UNMEASURED where the link's rate is unpublished."""
+    """Capacity of a link in ``unit``; UNMEASURED where its rate is unpublished."""
     link = architecture.links.get(share.link)
     if link is None or link.each.value is None:
         why = "it is not among the links" if link is None else "its rate is not published"
@@ -52,7 +52,7 @@ def capacity(architecture: Architecture, share: LinkShare | Ceiling, unit: str) 
 def physical(
     architecture: Architecture, criterion: Criterion, asks: Criterion | Alternative
 ) -> Capacity | NoNumber | None:
-    """Physical limit of a criterion or one of its alternatives; None: unknown.
+    """Physical limit of a criterion or one of its alternatives; None where unknown.
 
     The criterion's ceiling applies to all alternatives of its dimension. Links without a ceiling are bounded by the
     fabric's line rate.
@@ -101,7 +101,7 @@ class Whole:
         if isinstance(of, LinkShare):
             self.link = capacity(architecture, of, unit)
             self.text = f"link {of.link}" if isinstance(self.link, NoNumber) else self.link.text
-            self._common = self.link if isinstance(self.link, NoNumber) else _given(self.link.value)
+            self._common = self.link if isinstance(self.link, NoNumber) else _published(self.link.value)
             return
         self.text = quantity(of.metric, of.where)
         self._of, self._own_unit = of, METRICS[of.metric].unit
@@ -109,7 +109,7 @@ class Whole:
         self._ask = numbers.remembering(self._question)
 
     def number(self, members: Sequence[str]) -> Number | NoNumber:
-        """The same member's number for ``each``, otherwise one number for the whole group."""
+        """The same member's number with ``reduce: each``, otherwise one number for the whole group."""
         if self.link is None and self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
             return self._converted(self._ask(members))
         if self._common is None:
@@ -138,11 +138,11 @@ def reference_question(of: Reference, asks: Criterion | Alternative) -> Question
         asks.min_samples if of.min_samples is None else of.min_samples,
         asks.max_cv_pct if of.max_cv_pct is None else of.max_cv_pct,
         asks.warmup if of.warmup is None else of.warmup,
-        asked(of.conditions),
+        required_conditions(of.conditions),
         of.gates,
     )
 
 
-def _given(value: float) -> Number:
-    """A number that was published, not measured."""
+def _published(value: float) -> Number:
+    """A published number, which has no samples."""
     return Number(value, (), None, (), False)

@@ -20,7 +20,7 @@ _SHOWN = 60
 """Maximum length of a value in a message."""
 
 NOT_A_LOOK = ("node.", "deploy.")
-"""Checks with these prefixes say that a node was reached and changed; they do not read the result back."""
+"""Checks with these prefixes record that a node was reached and changed; they read nothing back."""
 
 _STATUS = {
     CheckOutcome.PASSED: Status.PASS,
@@ -41,11 +41,11 @@ def judge_checks(
     stages: Iterable[str] = (),
     own_architecture: bool = True,
 ) -> Iterator[Verdict]:
-    """Of several results of one check, item and node the worst counts.
+    """Verdicts on all checks. Of several results for one check, item and node, the worst counts.
 
-    A result obtained with another expected value than this architecture's is UNMEASURED; where the run was made for
+    A result with an expected value that differs from this architecture's is UNMEASURED; where the run was made for
     another architecture (``own_architecture`` False), so is a result without a recorded expectation. ``stages`` are
-    those that the run began.
+    the stages that the run began.
     """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
@@ -60,7 +60,7 @@ def judge_checks(
     for result in worst.values():
         of_simulation = result.node in simulated and result.check.startswith(GPU_CHECKS)
         claim = claims.get((result.check, result.item)) or claims.get((result.check, ""), ())
-        yield _of_result(architecture, result, of_simulation, claim, promises.other(result))
+        yield _of_result(architecture, result, of_simulation, claim, promises.difference(result))
     for role, count in architecture.roles.items():
         yield _count(role, count, groups.get(role, ()))
     yield from _missing(architecture, nodes, groups, set(worst), expected, stages)
@@ -76,7 +76,7 @@ def judge_checks(
                 status=Status.UNMEASURED,
                 required=True,
                 message=f"no check ran on {node.name}",
-                reason="A node that was not looked at may be anything.",
+                reason="Nothing is known about a node without checks.",
                 hint="Look in the run's log for why the node was not reached, then validate again.",
             )
 
@@ -88,7 +88,7 @@ class _Promises:
         self._architecture, self._own = architecture, own
         self._at: dict[str, Any] = {}
 
-    def other(self, result: CheckResult) -> str | None:
+    def difference(self, result: CheckResult) -> str | None:
         """How a check's expected value differs from this architecture's; None: equal."""
         if not result.reads or (result.expected is None and self._own):
             return None
@@ -189,16 +189,16 @@ def _missing(
 def _without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
     """A node without a role has no checks and must not be certified."""
     if not nodes:
-        yield _rack_verdict("rack.nodes", "Nodes of the rack", "rack", "no node: nothing was looked at")
+        yield _rack_verdict("rack.nodes", "Nodes of the rack", "rack", "the run has no nodes")
     for node in nodes:
         if not set(node.groups) & set(architecture.roles):
-            belongs = f"its groups are {', '.join(node.groups)}" if node.groups else "it is in no group"
+            membership = f"its groups are {', '.join(node.groups)}" if node.groups else "it is in no group"
             roles = ", ".join(architecture.roles)
             yield _rack_verdict(
                 "rack.role",
                 "Role of the node",
                 node.name,
-                f"expected a node of {roles}, actual neither: {belongs}; nothing is asked of it",
+                f"expected a node with one of the roles {roles}, actual none: {membership}; no check applies to it",
             )
 
 
@@ -211,30 +211,30 @@ def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
         status=Status.UNMEASURED,
         required=True,
         message=message,
-        reason="What is not asked anything cannot be certified.",
-        hint="Correct the groups of the inventory, or give the architecture a role for it.",
+        reason="A node without checks cannot be certified.",
+        hint="Correct the groups in the inventory, or add a role to the architecture.",
     )
 
 
 def _required(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
-    """The architecture may set the severity of one item or of a whole check."""
+    """Whether a check is required. The architecture may set the severity of one item or of a whole check."""
     severity = architecture.checks.get(id_) or architecture.checks.get(check)
     return otherwise if severity is None else severity is Severity.REQUIRED
 
 
 def _of_result(
-    architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], other: str | None
+    architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], difference: str | None
 ) -> Verdict:
-    """``other``: how the result's expected value differs from this architecture's."""
+    """``difference``: how the result's expected value differs from this architecture's."""
     id_ = f"{result.check}[{result.item}]" if result.item else result.check
     return Verdict(
         id=id_,
         kind="check",
         title=f"{result.check}: {result.item}" if result.item else result.check,
         subject=result.node,
-        status=Status.UNMEASURED if other else _STATUS[result.outcome],
+        status=Status.UNMEASURED if difference else _STATUS[result.outcome],
         required=_required(architecture, id_, result.check, result.required),
-        message=other or result.message,
+        message=difference or result.message,
         source=result.reads or None,
         reason=result.protects,
         hint=result.hint,
@@ -259,17 +259,17 @@ def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, exp
         subject=node,
         status=Status.UNMEASURED,
         required=_required(architecture, id_, entry.check, True),
-        message=f"expected an answer to {expectation}, actual no result of {id_}",
+        message=f"expected a result of {id_} for {expectation}, actual none",
         source=entry.key,
-        reason="The architecture states what it expects here, and no check has read it.",
-        hint="See whether a validator for it exists and was selected, then validate again.",
+        reason="The architecture sets this key, and no check has read it.",
+        hint="Check that a validator for it exists and was selected, then validate again.",
         claim=entry.claims,
     )
 
 
 def _absent(architecture: Architecture, check: str, item: str, node: str, role: str) -> Verdict:
     id_ = f"{check}[{item}]" if item else check
-    whose = "every node" if role == "all" else f"every node of {role}"
+    nodes = "every node" if role == "all" else f"every node of {role}"
     return Verdict(
         id=id_,
         kind="check",
@@ -277,9 +277,9 @@ def _absent(architecture: Architecture, check: str, item: str, node: str, role: 
         subject=node,
         status=Status.UNMEASURED,
         required=_required(architecture, id_, check, True),
-        message=f"no result of {id_}, which {whose} must have",
-        reason="The architecture asks for this check by name.",
-        hint="See whether its validator still exists and was selected, then validate again.",
+        message=f"expected a result of {id_} on {nodes}, actual none",
+        reason="The architecture requires this check by name.",
+        hint="Check that its validator still exists and was selected, then validate again.",
     )
 
 
@@ -290,7 +290,7 @@ def _count(role: str, expected: Role, names: Sequence[str]) -> Verdict:
     fits = least <= len(names) and (most is None or len(names) <= most)
     if unseen:
         status = Status.UNMEASURED
-        message = f"expected {bar} nodes of {role}, actual unknown: they are not managed and not in the inventory"
+        message = f"expected {bar} nodes of {role}, actual unknown: not managed by the kit and not in the inventory"
     else:
         status = Status.PASS if fits else Status.FAIL
         message = f"expected {bar} nodes of {role}, actual {len(names)} ({fold(names)})"

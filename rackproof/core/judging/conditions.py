@@ -1,7 +1,7 @@
-"""Whether a number was measured as a criterion asks: cache state, ranks, algorithm.
+"""Whether a number was measured under the conditions of a criterion: cache state, ranks, algorithm.
 
-``ranks_min: 32`` is a bound on the condition ``ranks``, ``…_max`` likewise. Numbers and text that spells them are the
-same: a benchmark may write ``"32"``. True is not 1.
+``ranks_min: 32`` is a bound on the condition ``ranks``, ``…_max`` likewise. A number equals its text: a benchmark may
+write ``"32"``. True is not 1.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 from rackproof.core.architecture import Conditions
 from rackproof.core.judging.bars import number_text
 
-Asked = tuple[tuple[str, Any], ...]
+RequiredConditions = tuple[tuple[str, Any], ...]
 """Conditions of a criterion, in the order of the file."""
 
 _BOUNDS = {"_min": "≥", "_max": "≤"}
 
 
-def asked(conditions: Conditions) -> Asked:
+def required_conditions(conditions: Conditions) -> RequiredConditions:
     return tuple(conditions.items())
 
 
 def condition_of(key: str) -> str:
-    """The condition that a key of a criterion is about: ``ranks`` for ``ranks_min``."""
+    """The condition that a criterion's key constrains: ``ranks`` for ``ranks_min``."""
     return key[:-4] if key[-4:] in _BOUNDS else key
 
 
-def unmet(conditions: Asked, actual: Mapping[str, Any]) -> str | None:
+def unmet(conditions: RequiredConditions, actual: Mapping[str, Any]) -> str | None:
     """One line on all unmet and unknown conditions; None: all are met."""
     faults = [fault for key, value in conditions if (fault := _fault(key, value, actual))]
-    return f"measured otherwise: {'; '.join(faults)}" if faults else None
+    return f"measured under other conditions: {'; '.join(faults)}" if faults else None
 
 
 def _fault(key: str, expected: Any, actual: Mapping[str, Any]) -> str | None:
@@ -39,7 +39,7 @@ def _fault(key: str, expected: Any, actual: Mapping[str, Any]) -> str | None:
     bound = _BOUNDS.get(key[-4:])
     if value is not None and (_within(bound, expected, value) if bound else _one_of(expected, value)):
         return None
-    shown = "not said" if value is None else _text(value)
+    shown = "not recorded" if value is None else _text(value)
     return f"expected {name} {bound or '='} {_text(expected)}, actual {shown}"
 
 
@@ -65,7 +65,7 @@ def _within(bound: str, expected: Any, value: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Of a number or of text that spells one; neither NaN nor infinity is one."""
+    """The finite value of a number or its text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -77,7 +77,7 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return " or ".join(_text(one) for one in value)
+        return " or ".join(_text(alternative) for alternative in value)
     if isinstance(value, float):
         return number_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

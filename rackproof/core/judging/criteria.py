@@ -1,4 +1,4 @@
-"""Verdicts on criteria: every member in scope gets one, measured or not."""
+"""Verdicts on criteria: one for every member in scope, measured or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict, template, trusted
 
 BROKEN_SHARE = 100.0
-"""A number this many times its reference is invalid."""
+"""A larger multiple of the reference is invalid."""
 
 
 class _Share(NamedTuple):
@@ -31,9 +31,9 @@ class _Share(NamedTuple):
     measured: float
     ceiling: float
     of: str
-    """What the ceiling is."""
-    who: str = ""
-    """Member of the number, where it is not the subject."""
+    """Name of the ceiling."""
+    member: str = ""
+    """Member of the number, where it is not the subject; ends with a colon."""
 
 
 def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
@@ -81,7 +81,7 @@ class _Case:
             "bar": self.bar_text,
             "statistic": self._statistic_text(),
         }
-        """The same in every verdict of the case."""
+        """Fields that all verdicts of the case share."""
         self.template = template(**self.common)
         self.whole = Whole(architecture, self.bar.of, asks, self.names, numbers) if self.bar.of else None
         self.physical = physical(architecture, criterion, asks)
@@ -122,12 +122,12 @@ class _Case:
         records = tuple(dict.fromkeys(number.records + whole.records))
         simulated = number.simulated or whole.simulated
         if isinstance(whole, NoNumber):
-            status, why = whole.status, f"nothing to take a share of: {of}: {whole.why}"
+            status, why = whole.status, f"no reference for the share: {of}: {whole.why}"
         else:
             try:
                 ratio = ratio_of(number.value, whole.value)
             except ZeroDivisionError:
-                status, why = Status.INVALID, f"nothing to take a share of: {of} is 0"
+                status, why = Status.INVALID, f"no reference for the share: {of} is 0"
             else:
                 if ratio > BROKEN_SHARE:
                     return self._without(subject, self._broken(number, whole, raw, records))
@@ -142,7 +142,7 @@ class _Case:
     def _broken(self, number: Number, whole: Number, raw: tuple[str, ...], records: tuple[int, ...]) -> NoNumber:
         unit, of = self.metric.unit, self.whole.text if self.whole else ""
         why = f"{amount(number.value, unit)} of {amount(whole.value, unit)}, {of}"
-        why += ": the reference is broken or the number is"
+        why += f": more than {BROKEN_SHARE:g} times the reference, so one of the two is wrong"
         both = unusable(number, Status.INVALID, why)
         return both._replace(raw=raw, records=records, simulated=number.simulated or whole.simulated)
 
@@ -152,14 +152,14 @@ class _Case:
         numbers = list(values.values())
         extreme, middle = extreme_of(numbers, reduce), reduce_members(numbers, Reduce.MEDIAN)
 
-        def who(number: float) -> str:
+        def members_with(number: float) -> str:
             return named(scope, [subject for subject, value in values.items() if value == number])
 
         if reduce is Reduce.SPREAD_OVER_MEDIAN:
             low, high = min(numbers), max(numbers)
-            text = f"{who(low)} {amount(low, unit, high)}, {who(high)} {amount(high, unit, low)}: "
+            text = f"{members_with(low)} {amount(low, unit, high)}, {members_with(high)} {amount(high, unit, low)}: "
         else:
-            text = f"{who(extreme)}: "
+            text = f"{members_with(extreme)}: "
         share = _Share(extreme, middle, f"the median of {several(scope)}", text)
         return self._verdict("rack", ratio, convert(ratio.value, "ratio", self.bar.unit), share)
 
@@ -170,7 +170,7 @@ class _Case:
         expected, actual = self.bar_text, amount(value, unit, result.edge)
         if share is not None:
             expected += f" of {share.of}"
-            actual += f" ({share.who}{amount(share.measured, own)} of {amount(share.ceiling, own)})"
+            actual += f" ({share.member}{amount(share.measured, own)} of {amount(share.ceiling, own)})"
         samples = len(number.samples)
         remarks = [_each(number.counts) if number.counts else counted(self.asks.statistic, samples)]
         level = None
@@ -240,7 +240,7 @@ class _Case:
 
 
 def _each(counts: tuple[int, int]) -> str:
-    """How many samples the members of a group have."""
+    """Number of samples per member of a group, as text."""
     least, most = counts
     if least == most:
         return "one sample each" if least == 1 else f"{least} samples each"

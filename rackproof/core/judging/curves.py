@@ -1,4 +1,4 @@
-"""How a quantity of the rack grows with nodes, GPUs or clients.
+"""Verdicts on curves: how a quantity of the rack grows with nodes, GPUs or clients.
 
 Verdicts are ``id[efficiency@16]`` for every point but the baseline, ``id[r2]`` and ``id[steps]``, all on the rack. The
 label ``over`` gives the point; where it counts nodes, clients or GPUs, it must agree with the nodes that took part.
@@ -22,15 +22,15 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 LEAST_POINTS = 3
-"""Two points always fit a line."""
+"""Minimum for a line: two points always fit one."""
 
 MOST_EFFICIENCY = 2.0
-"""Above twice linear growth the baseline is wrong."""
+"""Maximum efficiency: above twice linear growth the baseline is wrong."""
 
 _ROUNDING = 1e-9
 
 _ONE_EACH = ("nodes", "clients")
-"""Units of which each node is one."""
+"""Values of ``over`` that count nodes."""
 
 Points = Mapping[int, Number | NoNumber]
 
@@ -55,13 +55,13 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
     if not names:
         return NoNumber(Status.UNMEASURED, f"no node in group {curve.members}")
     if not METRICS[curve.metric].higher_is_better:
-        return NoNumber(Status.UNMEASURED, f"less of {curve.metric} is better, it has no efficiency")
+        return NoNumber(Status.UNMEASURED, f"{curve.metric} has no efficiency: less of it is better")
     where = {**curve.where, curve.over: str(point)}
     number, members = numbers.ask_part(question(curve, Scope.RACK, where), names)
     if isinstance(number, NoNumber):
         return number
     if not number.value:
-        return unusable(number, Status.INVALID, f"{curve.metric} is 0, nothing grows from or to it")
+        return unusable(number, Status.INVALID, f"{curve.metric} is 0, so no growth can be computed")
     needed = _nodes_needed(architecture, curve.over, point)
     if len(members) < needed or (curve.over in _ONE_EACH and len(members) > needed):
         why = f"expected {point} {curve.over} on {needed} nodes, actual {len(members)} nodes took part"
@@ -70,7 +70,7 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
 
 
 def _nodes_needed(architecture: Architecture, over: str, point: int) -> int:
-    """0 where the architecture does not give the number per node."""
+    """Nodes that a point needs; 0 where the architecture does not give the number per node."""
     if over in _ONE_EACH:
         return point
     per_node = architecture.gpu.count if over == "gpus" and architecture.gpu else 0
@@ -84,7 +84,7 @@ class _Judged:
         self.over = curve.over
 
     def efficiency(self, point: int, least: float) -> Verdict:
-        """X(n)/n over X(b)/b."""
+        """Verdicts on efficiency, ``X(n)/n`` over ``X(b)/b`` with the baseline b."""
         baseline = self.curve.baseline
         concerned = {n: self.points[n] for n in (baseline, point)}
         bar = f"≥ {number_text(least)}"
@@ -134,10 +134,10 @@ class _Judged:
         values = self._values(self.points)
         slope, value = _line(values)
         if value is None:
-            why = f"a line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
+            why = f"the line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
             return Verdict(**common, status=Status.INVALID, message=why)
         passed = slope > 0 and value >= least * (1 - _ROUNDING)
-        falls = "" if slope > 0 else ", of a line that falls"
+        falls = "" if slope > 0 else ", of a falling line"
         return Verdict(
             **common,
             status=Status.PASS if passed else Status.FAIL,
@@ -150,7 +150,7 @@ class _Judged:
         )
 
     def steps(self) -> Verdict:
-        """From every point to the next."""
+        """Verdict on the steps from every point to the next."""
         common = self._common("steps", "≥ 0 %", "percent", self.points, 0.0)
         if missing := self._missing(self.points):
             return Verdict(**common, status=missing[0], message=missing[1])
@@ -216,7 +216,7 @@ class _Judged:
 
 
 def _step(before: float, after: float) -> float:
-    """Percent of ``before``; from 0, infinite or 0."""
+    """The step in percent of ``before``; from 0 it is infinite or 0."""
     if not before:
         return math.inf if after else 0.0
     return 100 * (after - before) / before

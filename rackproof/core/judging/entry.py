@@ -8,7 +8,7 @@ from rackproof.core.architecture import Named, Severity
 
 
 def about(entry: Named, id_: str) -> dict[str, Any]:
-    """Fields that do not depend on measurements."""
+    """Fields of the verdict that do not depend on measurements."""
     return {
         "id": id_,
         "kind": "criterion",

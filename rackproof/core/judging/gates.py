@@ -1,7 +1,7 @@
-"""Sanity gates that a measurement must pass before it is compared with a bar.
+"""Plausibility gates that a measurement must pass before it is compared with a bar.
 
 Every repetition must pass; only "no byte was read twice" applies to all repetitions together. A gate without recorded
-numbers fails. Numbers and units: ``evidence.Measurement``.
+numbers fails. ``evidence.Measurement`` defines the numbers and their units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LITTLE_PCT = 5.0
 COUNTER_PCT = 3.0
 """Tolerance of counters against the application's bytes, %."""
 DATASET_TIMES_RAM = 5.0
-"""Minimum data set over the clients' memory, for negligible caching."""
+"""Minimum ratio of data set to the clients' memory, for negligible caching."""
 CACHED_PCT = 1.0
 """Limit of the data set cached at the start, % (exclusive)."""
 
@@ -35,7 +35,7 @@ class _Rule(NamedTuple):
     or_numbers: tuple[str, ...]
     """Alternative numbers; where both sets exist, passing with either suffices."""
     fault: Callable[[Mapping[str, float]], str | None]
-    """Of one repetition."""
+    """Fault of one repetition."""
 
 
 def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup: int = 0) -> str | None:
@@ -74,7 +74,7 @@ def _gate_fault(
         odd = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value) or value < 0]
         if read and not odd:
             numbers |= _once(read, companions["dataset_bytes"], numbers[_READ])
-        if fault := (f"{odd[0]}, which cannot be" if odd else rule.fault(numbers)):
+        if fault := (f"{odd[0]}, which is impossible" if odd else rule.fault(numbers)):
             faults.append((not odd, repetition, fault))
     if not faults:
         return None
@@ -84,7 +84,7 @@ def _gate_fault(
 
 
 def _once(read: Sequence[float], dataset: Sequence[float], own: float) -> dict[str, float]:
-    """Share of the smallest data set that all repetitions read, the warm-up too: what it read may be cached since.
+    """Bytes that all repetitions read, over the smallest data set. Includes the warm-up, which fills caches.
 
     Infinite where a number is invalid, or where the repetition itself read nothing.
     """
@@ -114,10 +114,10 @@ def _dataset_size(numbers: Mapping[str, float]) -> str | None:
     if share <= 1 + _ROUNDING:
         return None
     if ram is None:
-        actual = f"{number_text(share, 1.0)} times its size was read" if math.isfinite(share) else "not known"
+        actual = f"{number_text(share, 1.0)} times its size was read" if math.isfinite(share) else "unknown"
         return f"expected every byte of the data set read at most once in all repetitions together, actual {actual}"
     if not ram:
-        return "clients without memory cannot be"
+        return "the clients' memory is 0, which is impossible"
     if dataset >= ram * DATASET_TIMES_RAM * (1 - _ROUNDING):
         return None
     times = number_text(dataset / ram, DATASET_TIMES_RAM)
@@ -134,7 +134,7 @@ def _cold_cache(numbers: Mapping[str, float]) -> str | None:
 
 
 def _off(ratio: float, limit_pct: float, what: str) -> str | None:
-    """None where ``ratio`` is 1 within ``limit_pct``, bounds included."""
+    """Fault of a ratio that is not 1 within ``limit_pct``, bounds included; None: it is."""
     if abs(ratio - 1) * 100 <= limit_pct * (1 + _ROUNDING):
         return None
     edge = 1 + math.copysign(limit_pct / 100, ratio - 1)

@@ -1,7 +1,7 @@
-"""The judge: an architecture and evidence in, verdicts out. Pure; judging twice gives the same bytes.
+"""Judge evidence against an architecture. Pure: the same input gives the same bytes.
 
 The scope comes from the run's nodes and the architecture, never from the measurements; missing numbers are UNMEASURED.
-See ``select`` for the choice between measurements, ``bars`` for comparisons.
+``select`` chooses between measurements, ``bars`` compares.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index
                 run = run or again
                 if (again.architecture_sha256, again.nodes) != (run.architecture_sha256, run.nodes):
                     raise RunError(
-                        f"record {record.seq} begins a run against {again.architecture}, the evidence before it was"
-                        f" taken against {run.architecture} ({run.architecture_sha256[:12]}): two runs are mixed"
+                        f"two runs are mixed: record {record.seq} begins a run against {again.architecture},"
+                        f" earlier records belong to one against {run.architecture} ({run.architecture_sha256[:12]})"
                     )
             case Kind.STAGE:
                 if record.body.get("event") == "begin":
@@ -103,7 +103,7 @@ def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index
                     answers[key] = (stage, [])
                 answers[key][1].append(result)
     if run is None:
-        raise RunError("the evidence does not say what was to be proven: it has no run record")
+        raise RunError("the evidence has no run record, so its architecture is unknown")
     return run, index, [result for _, results in answers.values() for result in results], begun
 
 
@@ -144,9 +144,9 @@ _NO_NUMBER = Verdict(
     subject="rack",
     status=Status.UNMEASURED,
     required=True,
-    message="the architecture requires no number of this rack",
-    reason="Nothing is certified without a number.",
-    hint="Give the architecture criteria that are required.",
+    message="the architecture has no required criterion",
+    reason="A rack cannot be certified without a measured number.",
+    hint="Add required criteria to the architecture.",
 )
 
 
@@ -156,12 +156,12 @@ def _read(model: type[Body], record: Record) -> Body:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RunError(f"record {record.seq} is no {record.kind.value}: {where}: {first['msg']}") from None
+        raise RunError(f"record {record.seq} is not a valid {record.kind.value}: {where}: {first['msg']}") from None
 
 
 @contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Disable cyclic garbage collection: there are no cycles, and it takes a seventh of a large judgement."""
+    """Disable cyclic garbage collection: there are no cycles, and it takes a seventh of the time on large runs."""
     enabled = gc.isenabled()
     gc.disable()
     try:

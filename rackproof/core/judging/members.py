@@ -15,7 +15,7 @@ from rackproof.core.rack import fold
 from rackproof.core.wording import some
 
 COMPUTE = "compute"
-"""Part of the purpose of a port that carries collectives."""
+"""Part of the purpose of ports that carry collectives."""
 
 _NAMED = 4
 """Maximum number of pairs named in a message."""
@@ -45,7 +45,7 @@ class Members:
         rails = architecture.fabric.rails if architecture.fabric else 0
         self._gpus = architecture.gpu.count if architecture.gpu else 0
         self.simulated = frozenset(node.name for node in nodes if node.simulated_gpus)
-        """Nodes with replayed recordings instead of GPUs."""
+        """Nodes that replay recordings instead of having GPUs."""
         self._nics = {node.name: _compute_ports(architecture, node) or rails for node in nodes}
 
     def group(self, name: str) -> tuple[str, ...]:
@@ -85,11 +85,11 @@ class Members:
         return tuple(name for name in names if not self.devices(scope, name))
 
     def nothing(self, scope: Scope, names: Sequence[str]) -> str | None:
-        """Why subjects of ``scope`` are missing in a group; None: complete."""
+        """Why subjects of ``scope`` are missing in a group; None where it is complete."""
         if not names:
             return "no node in the group"
         if scope is Scope.PAIR and len(names) < 2:
-            return f"{fold(names)} is alone, a pair needs two nodes"
+            return f"{fold(names)} is the only node, a pair needs two"
         if bare := self.bare(scope, names):
             return no_device(scope, bare)
         return None
@@ -101,18 +101,18 @@ def no_device(scope: Scope, bare: Sequence[str]) -> str:
 
 
 def several(scope: Scope) -> str:
-    """``nodes``, ``GPUs`` …"""
+    """Plural of a scope: ``nodes``, ``GPUs`` …"""
     return _SEVERAL[scope]
 
 
 def named(scope: Scope, listed: Sequence[str]) -> str:
-    """Nodes and devices folded; of pairs the first few."""
+    """Members for a message: nodes and devices folded, of pairs the first few."""
     if scope is not Scope.PAIR:
         return fold(listed)
     return some(listed, _NAMED)
 
 
 def _compute_ports(architecture: Architecture, node: NodeInfo) -> int:
-    """Number of compute ports; of several roles the largest."""
+    """Number of compute ports of a node; the largest of its roles."""
     roles = (architecture.roles[group] for group in node.groups if group in architecture.roles)
     return max((sum(nic.count for nic in role.expect.nics if COMPUTE in nic.purpose) for role in roles), default=0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
-from rackproof.core.judging.conditions import Asked, asked, unmet
+from rackproof.core.judging.conditions import RequiredConditions, required_conditions, unmet
 from rackproof.core.judging.gates import fault_of
 from rackproof.core.judging.members import Members, named, subject_name
 from rackproof.core.judging.select import Absent, Answer, Index, Labels
@@ -42,7 +42,7 @@ class Question:
     min_samples: int = 1
     max_cv_pct: float | None = None
     warmup: int = 0
-    conditions: Asked = ()
+    conditions: RequiredConditions = ()
     gates: tuple[Gate, ...] = ()
 
 
@@ -56,7 +56,7 @@ def question(quantity: Quantity | Curve, scope: Scope, where: Mapping[str, str])
         quantity.min_samples,
         quantity.max_cv_pct,
         quantity.warmup,
-        asked(quantity.conditions),
+        required_conditions(quantity.conditions),
         quantity.gates,
     )
 
@@ -66,7 +66,7 @@ class Number(NamedTuple):
 
     value: float
     samples: tuple[float, ...]
-    """In the metric's own unit; for a group the number of each member."""
+    """In the metric's own unit; of a group, the number of each member."""
     cv_pct: float | None
     raw: tuple[str, ...]
     simulated: bool
@@ -74,7 +74,7 @@ class Number(NamedTuple):
     """Note for the verdict's message."""
     records: tuple[int, ...] = ()
     counts: tuple[int, int] | None = None
-    """Of a group: smallest and largest number of samples of a member."""
+    """Smallest and largest number of samples of a group's members; None for a single member."""
 
 
 class NoNumber(NamedTuple):
@@ -176,7 +176,7 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
     metric = METRICS[question.metric]
     samples = answer.samples
     if not answer.raw:
-        return _refused(Status.INVALID, "no output stands behind it", answer)
+        return _refused(Status.INVALID, "the measurement refers to no raw output", answer)
     try:
         if answer.unit != metric.unit:
             samples = tuple(convert(sample, answer.unit, metric.unit) for sample in samples)
@@ -224,7 +224,7 @@ def counted(statistic: Statistic, samples: int) -> str:
 
 
 def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
-    """Status and message for missing or invalid members; None: complete."""
+    """Status and message for missing or invalid members; None where there are none."""
     for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
         bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
         if bad:
@@ -234,15 +234,15 @@ def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[
 
 
 def _implausible(samples: Sequence[float], metric: Metric) -> str | None:
-    """Rejects negative samples, latencies of 0, and percentages above the limit."""
+    """Fault of negative samples, latencies of 0, and percentages above the limit; None: plausible."""
     most = _MOST_PERCENT if metric.unit == "percent" else _MOST
     if math.isfinite(sum(samples)) and min(samples) > 0 and max(samples) <= most:
         return None
     for sample in samples:
         if not math.isfinite(sample):
-            return f"a sample is {sample}, which is no number"
+            return f"a sample is {sample}, which is not a finite number"
         if not 0 <= sample <= most or (sample == 0 and not metric.zero_is_possible):
-            return f"a sample is {amount(sample, metric.unit)}, which cannot be"
+            return f"a sample is {amount(sample, metric.unit)}, which is impossible"
     return None
 
 

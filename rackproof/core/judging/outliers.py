@@ -1,14 +1,13 @@
 """Members that are far worse than their peers.
 
 The limit is the larger of two distances from the median: ``rel_pct`` percent of it, and the deviation at which the
-modified z score exceeds ``z``. Where the latter decides and is more than half the median away, the peers are too
-different to say which of them is odd, and all of them are INVALID. Where more than half of the members are equal, the
-median absolute deviation is 0, any difference would have an infinite score, and the relative distance decides alone.
+modified z score exceeds ``z``. Where the z limit is the larger one and more than half the median away, the peers differ
+too much to identify an outlier, and all are INVALID. Where more than half of the members are equal, the median absolute
+deviation is 0, every difference has an infinite score, and the relative distance alone decides.
 
-A peer without a number could have been anything. So a member passes among incomplete peers only where it would pass
-whatever the missing ones are; that is decided by the relative distance, from the best median that is still possible,
-and only where the missing ones cannot make the peers too different. Peers that agree with each other are thus not held
-up by one of them that is missing.
+A missing number can have any value. A member passes among incomplete peers only if it passes for all values of the
+missing numbers: its relative distance from the best possible median is within the limit, and no values of the missing
+numbers make the peers differ too much. Peers that agree thus pass even when one of them has no number.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ CONSISTENCY = 0.6745
 """Ratio of median absolute deviation to standard deviation, normal distribution."""
 
 LARGEST_SHARE = 0.5
-"""Share of the median; a limit further away would let a dead member pass."""
+"""Maximum distance of the limit, as a share of the median; a larger one would let a dead member pass."""
 
 _ROUNDING = 1e-9
 
@@ -46,28 +45,28 @@ def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
         yield from attributed(verdicts) if outlier.scope is Scope.PAIR else verdicts
 
 
-def _answers(outlier: Outlier, asked: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
-    """By node, or by pair; empty without peers to compare with."""
+def _answers(outlier: Outlier, quantity: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
+    """Numbers by node or pair; empty for the scope rack, which has no peers."""
     scope, members, names = outlier.scope, numbers.members, numbers.members.group(outlier.members)
     if scope in (Scope.GPU, Scope.NIC):
-        return {name: _worst_device(scope, asked, name, numbers) for name in names}
+        return {name: _worst_device(scope, quantity, name, numbers) for name in names}
     if scope is Scope.RACK:
         return {}
-    return {subject_name(scope, m): numbers.ask(asked, m) for m in members.subjects(scope, names)}
+    return {subject_name(scope, m): numbers.ask(quantity, m) for m in members.subjects(scope, names)}
 
 
-def _worst_device(scope: Scope, asked: Question, node: str, numbers: Numbers) -> Number | NoNumber:
+def _worst_device(scope: Scope, quantity: Question, node: str, numbers: Numbers) -> Number | NoNumber:
     """The worst device of a node: a job that uses all of them waits for it."""
     if not numbers.members.devices(scope, node):
         return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
-    answers = {device: numbers.ask(asked, (device,)) for device in numbers.members.devices_of(scope, node)}
+    answers = {device: numbers.ask(quantity, (device,)) for device in numbers.members.devices_of(scope, node)}
     raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
     records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
     simulated = any(answer.simulated for answer in answers.values())
     if fault := incomplete(scope, answers):
         return NoNumber(*fault, raw=raw, simulated=simulated, records=records)
     measured = {device: answer for device, answer in answers.items() if isinstance(answer, Number)}
-    worst = min if METRICS[asked.metric].higher_is_better else max
+    worst = min if METRICS[quantity.metric].higher_is_better else max
     device = worst(measured, key=lambda name: measured[name].value)
     remark = "; ".join(filter(None, (f"{device}, the worst of {len(measured)}", measured[device].remark)))
     return measured[device]._replace(raw=raw, records=records, simulated=simulated, remark=remark)
@@ -119,10 +118,10 @@ class _Peers:
         unit = self.metric.unit
         peers, least, of = len(self.values), self.outlier.min_peers, len(self.answers)
         if peers < least:
-            why = f"{peers} of {of} {self.what} have a number, it takes {least} to say which is the odd one"
+            why = f"{peers} of {of} {self.what} have a number, {least} are needed to identify an outlier"
             return self._without(subject, unusable(answer, Status.UNMEASURED, why))
         if not self.middle:
-            why = f"{self.of} is 0, nothing can be far from it"
+            why = f"{self.of} is 0, so relative distances are undefined"
             return self._without(subject, unusable(answer, Status.INVALID, why))
         if self.spread > self.middle * self.furthest * (1 + _ROUNDING):
             share = number_text(100 * self.spread / self.middle)
@@ -144,14 +143,16 @@ class _Peers:
             status = Status.FAIL
         elif self.missing and not self._passes_anyway(number.value):
             status = Status.UNMEASURED
-            remarks.append(f"{self.missing} of {len(self.answers)} {self.what} have no number and could make it one")
+            remarks.append(
+                f"{self.missing} of {len(self.answers)} {self.what} have no number and could make this one an outlier"
+            )
         elif self.scatter_possible:
             status = Status.UNMEASURED
             remarks.append(
-                f"{self.missing} of {len(self.answers)} {self.what} have no number and could differ too much"
+                f"{self.missing} of {len(self.answers)} {self.what} have no number and could make the peers scatter"
             )
         if not self.mad:
-            remarks.append("half of them are equal, the relative distance alone decides")
+            remarks.append("half of the members are equal, so the relative distance alone decides")
         if number.remark:
             remarks.append(number.remark)
         bar = f"{'≥' if higher else '≤'} {amount(edge, unit)}"

@@ -1,9 +1,9 @@
-"""Which measurement answers a question, and why there is none where none does.
+"""Select the measurement of a quantity, or say why there is none.
 
-What is asked comes from the nodes of the run; measurements only answer. The rule for measurements of the same
-thing (metric, scope, members, labels), because a resumed run may measure again: one with samples replaces whatever
-stands before it, one without samples replaces nothing that has some. So the latest number counts, never the best; where
-a later attempt failed, the number says so.
+The quantities come from the run's nodes and the architecture, never from the measurements. A resumed run may measure
+the same quantity (metric, scope, members, labels) again: a measurement with samples replaces every earlier one, a
+measurement without samples replaces only one without. So the latest number counts, never the best; ``Answer.later``
+notes a later attempt that failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Answer(NamedTuple):
-    """What the judge needs of a measurement; a large run has too many of them to keep whole."""
+    """The fields of a measurement that the judge needs; a large run has too many to keep whole measurements."""
 
     unit: str
     samples: tuple[float, ...]
@@ -30,19 +30,19 @@ class Answer(NamedTuple):
     simulated: bool
     labels: Labels
     members: frozenset[str]
-    """Who took part, for the rack; empty otherwise."""
+    """Participating nodes of a rack measurement; empty for other scopes."""
     replaced: int = 0
-    """Earlier measurements of the same thing that had samples too."""
+    """Number of replaced measurements with samples."""
     conditions: Mapping[str, Any] = {}
     companions: Mapping[str, tuple[float, ...]] = {}
     records: tuple[int, ...] = ()
-    """Its place in the evidence; empty where unknown."""
+    """Sequence numbers of its records in the evidence; empty where unknown."""
     later: str | None = None
-    """Why a later attempt at the same thing failed."""
+    """Why a later attempt to measure the same quantity failed."""
 
 
 class Absent(NamedTuple):
-    """UNMEASURED, or INVALID where the evidence answers twice; ``why`` is one line."""
+    """UNMEASURED, or INVALID where several measurements fit; ``why`` is one line."""
 
     status: Status
     why: str
@@ -52,14 +52,14 @@ class Absent(NamedTuple):
 
 
 class WantedConditions(NamedTuple):
-    """What beside the samples an architecture asks for; the rest of a measurement is not kept."""
+    """Names of conditions and companions that the architecture uses; others are not kept."""
 
     conditions: frozenset[str] = frozenset()
     companions: frozenset[str] = frozenset()
 
 
 class Index:
-    """Measurements by what they answer."""
+    """Measurements by metric, scope and members."""
 
     def __init__(self, measurements: Iterable[Measurement] = (), wanted: WantedConditions = WantedConditions()) -> None:  # noqa: B008
         self._wanted = wanted
@@ -71,9 +71,9 @@ class Index:
             self.add(measurement)
 
     def add(self, measurement: Measurement, seq: int | None = None) -> None:
-        """Later ones replace earlier ones by the rule at the top of this module. ``seq`` is of the record."""
+        """Add a measurement; the module's docstring has the rule for replacing. ``seq`` is the record's."""
         scope = measurement.scope
-        # a rack measurement of other nodes is another measurement, not a repetition
+        # rack measurements on different nodes are different quantities
         members = frozenset(measurement.members) if scope is Scope.RACK else frozenset()
         key = (frozenset(measurement.labels.items()), members)
         if key not in self._keys:
@@ -105,7 +105,7 @@ class Index:
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of thousands of measurements under the same conditions they are kept once."""
+        """The conditions to keep; equal ones are stored once."""
         kept = {name: value for name, value in conditions.items() if name in self._wanted.conditions}
         return self._conditions.setdefault(repr(kept), kept) if kept else {}
 
@@ -116,7 +116,7 @@ class Index:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
 
         For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
-        have any value, but one only: two answers to one question are INVALID.
+        have any value; two measurements that fit are INVALID.
         """
         candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
         if where not in self._matching:
@@ -135,10 +135,10 @@ class Index:
         return _failed(metric, candidates.values(), where)
 
     def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | Absent:
-        """The one rack measurement that carries ``where``, in which only nodes of ``names`` took part."""
-        group, about = frozenset(names), (metric, Scope.RACK.value, Scope.RACK.value)
+        """The one rack measurement with the labels ``where`` on nodes of ``names`` only."""
+        group, key = frozenset(names), (metric, Scope.RACK.value, Scope.RACK.value)
         candidates = [
-            answer for (_, members), answer in self._by_subject.get(about, {}).items() if members and members <= group
+            answer for (_, members), answer in self._by_subject.get(key, {}).items() if members and members <= group
         ]
         matching = [answer for answer in candidates if where <= answer.labels]
         measured = [answer for answer in matching if answer.reason is None]
@@ -150,9 +150,9 @@ class Index:
 def _failed_since(
     same: dict[tuple[Labels, frozenset[str]], Answer], labels: Labels, members: frozenset[str], reason: str
 ) -> None:
-    """Mark the numbers that a failed attempt was to replace, also where it had not all of their labels yet.
+    """Set ``later`` on the numbers that a failed attempt was to replace, even if it lacks some of their labels.
 
-    ``members`` took part in a failed attempt on the rack: of the nodes of the number, or of some of them.
+    ``members`` are the participants of a failed rack measurement; the number's are a subset or superset of them.
     """
     for key, answer in same.items():
         nested = members <= answer.members or members >= answer.members
@@ -167,28 +167,28 @@ def quantity(metric: str, where: Mapping[str, str]) -> str:
 
 
 def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> Absent:
-    """The reason that a benchmark gave, also one that came too early for all labels to be known."""
-    asked = dict(where)
+    """The reason that a benchmark gave, even if its measurement lacks some labels."""
+    labels = dict(where)
     failed = sorted(
         (answer.reason, answer.raw, answer.simulated, answer.records)
         for answer in candidates
-        if answer.reason is not None and all(asked.get(key, value) == value for key, value in answer.labels)
+        if answer.reason is not None and all(labels.get(key, value) == value for key, value in answer.labels)
     )
     if failed:
         why, raw, simulated, records = failed[0]
         return Absent(Status.UNMEASURED, why, raw, simulated, records)
-    return Absent(Status.UNMEASURED, f"no measurement of {quantity(metric, asked)}")
+    return Absent(Status.UNMEASURED, f"no measurement of {quantity(metric, labels)}")
 
 
 def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> Answer | Absent:
-    """The only answer. A failed one counts as a second one, unless the labels that it has are the other's."""
+    """The only measurement that fits. A failed attempt counts too, unless its labels are a subset of the number's."""
     if len(measured) == 1 and all(answer.labels <= measured[0].labels for answer in failed):
         return measured[0]
     everyone = (*measured, *failed)
     texts = {quantity(metric, dict(answer.labels)) for answer in everyone}
-    if len(texts) < len(everyone):  # the same labels, so it is who took part that differs
+    if len(texts) < len(everyone):  # same labels, different participants
         texts = {f"{quantity(metric, dict(a.labels))} on {fold(sorted(a.members))}" for a in everyone}
-    return Absent(Status.INVALID, f"more than one measurement answers this: {'; '.join(sorted(texts))}")
+    return Absent(Status.INVALID, f"several measurements fit: {'; '.join(sorted(texts))}")
 
 
 def _partial(measured: Sequence[Answer], members: Sequence[str]) -> Absent:

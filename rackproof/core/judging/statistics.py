@@ -1,6 +1,6 @@
-"""Reduction of samples and members to one number, and scatter of samples.
+"""Statistics of samples and of groups of members.
 
-No function picks the best of several tries: the best run of a broken link looks like a good link.
+No function takes the best of several tries: the best run of a broken link looks like a good link.
 """
 
 from __future__ import annotations
@@ -19,21 +19,18 @@ PERCENTILES = {
     Statistic.P95: (95, 20),
     Statistic.P99: (99, 100),
 }
-"""Percent, and the minimum number of samples."""
+"""By statistic: percent, and the minimum number of samples."""
 
 _NONE = (0, 1)
 
 
 def samples_needed(statistic: Statistic) -> int:
-    """Minimum number of samples; with fewer a percentile is only the minimum or maximum."""
+    """Minimum number of samples of a statistic; with fewer, a percentile is just the minimum or maximum."""
     return PERCENTILES.get(statistic, _NONE)[1]
 
 
 def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
-    """The one number that represents the repetitions of a measurement.
-
-    ``samples`` is not empty, and has ``samples_needed`` of them: ValueError otherwise.
-    """
+    """The statistic of the samples of a measurement. Raises ValueError for fewer than ``samples_needed``."""
     match statistic:
         case Statistic.MEDIAN:
             return median(samples)
@@ -67,16 +64,16 @@ def cv_pct(samples: Sequence[float]) -> float | None:
 
 
 def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
-    """One number for a group. The ``…_over_median`` ones are ratios.
+    """One number for a group; the ``…_over_median`` reductions are ratios. The order of ``values`` does not matter.
 
     Raises ValueError for ``each``, for no values, for a ratio of fewer than two members, and ZeroDivisionError
-    for a ratio over a median of zero. The order of ``values`` does not matter.
+    for a ratio over a median of zero.
     """
     if not values:
         raise ValueError("no members to reduce")
     match reduce:
         case Reduce.EACH:
-            raise ValueError("'each' keeps its members apart")
+            raise ValueError("'each' gives one number per member, not one for the group")
         case Reduce.MIN:
             return min(values)
         case Reduce.MAX:
@@ -102,5 +99,5 @@ def ratio_of(part: float, whole: float) -> float:
     """``part / whole``; raises ZeroDivisionError where ``whole`` is 0 or the ratio overflows."""
     ratio = part / whole
     if not math.isfinite(ratio):
-        raise ZeroDivisionError("the whole is nearly 0")
+        raise ZeroDivisionError("the ratio overflows: the whole is nearly 0")
     return ratio

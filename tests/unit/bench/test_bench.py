@@ -333,7 +333,7 @@ def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
 
     found = measure(tmp_path, [step("collectives/mpi/all_reduce")], short)
     assert sum(bool(m.samples) for m in found) == 2 * 3
-    assert all(m.reason == "the step gave no number for it" for m in found if not m.samples)
+    assert all(m.reason == "the step returned no number for it" for m in found if not m.samples)
 
 
 def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:

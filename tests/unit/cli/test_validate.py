@@ -66,7 +66,11 @@ def test_recordings_are_judged_without_a_node(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["--limit=gpu-[01-02]"], 0, ["2 nodes: 2 passed", "limited to gpu-[01-02]: this says nothing about the rest"]),
+        (
+            ["--limit=gpu-[01-02]"],
+            0,
+            ["2 nodes: 2 passed", "limited to gpu-[01-02]: the rest of the rack was not checked"],
+        ),
         (["--tags=storage"], 1, ["1 nodes: 1 failed", "limited to tags storage"]),
         (["-k", "t.kernel"], 0, ["3 nodes: 3 passed", "limited to -k 't.kernel'"]),
         (["--tags=storage", "--limit=gpu"], 2, ["nothing was checked"]),
@@ -139,7 +143,7 @@ def test_a_part_of_a_live_rack_asks_only_that_part_and_its_evidence_says_so(here
     done = ran("inventories/lab.py", "--limit=gpu-01", "--quiet", "--junit=out.xml")
     assert done.exit_code == 0, done.output
     assert {node for node, _ in live.asked} == {"gpu-01"}
-    assert "limited to gpu-01: this says nothing about the rest of the rack" in done.output
+    assert "limited to gpu-01: the rest of the rack was not checked" in done.output
     (run,) = (here / "reports").iterdir()
     notes = [record.body["text"] for record in read_records(run) if record.kind is Kind.NOTE]
     assert notes == ["validation limited to gpu-01"]

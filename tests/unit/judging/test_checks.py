@@ -80,7 +80,7 @@ def test_a_check_that_the_architecture_asks_for_by_name_must_be_there() -> None:
     assert set(verdicts(result, "gpu.count")) == {"gpu-02"}
     assert set(verdicts(result, "base.time")) == {"gpu-01", "gpu-02", "sto-01"}
     missing = verdicts(result, "base.time")["gpu-01"]
-    assert missing.message == "no result of base.time, which every node must have"
+    assert missing.message == "expected a result of base.time on every node, actual none"
     assert result.outcome is Outcome.INCOMPLETE
 
 
@@ -295,7 +295,7 @@ class TestWhatTheHardwareKeysAskFor:
         assert set(verdicts(result, "gpu.count")) == {"gpu-01", "gpu-02"}
         missing = verdicts(result, "gpu.count")["gpu-02"]
         assert (missing.status, missing.required, missing.source) == (Status.UNMEASURED, True, "gpu.count")
-        assert missing.message == "expected an answer to gpu.count, 8, actual no result of gpu.count"
+        assert missing.message == "expected a result of gpu.count for gpu.count, 8, actual none"
         assert set(verdicts(result, "gpu.ecc_mode")) == {"gpu-01", "gpu-02"}
         assert not verdicts(result, "gpu.memory")
 
@@ -327,7 +327,7 @@ class TestAppliances:
         (verdict,) = verdicts(result, "rack.count[storage]").values()
         assert (verdict.status, verdict.required, verdict.bar) == (Status.UNMEASURED, False, "= 4")
         assert verdict.message == (
-            "expected = 4 nodes of storage, actual unknown: they are not managed and not in the inventory"
+            "expected = 4 nodes of storage, actual unknown: not managed by the kit and not in the inventory"
         )
         assert result.outcome is Outcome.CERTIFIED
 

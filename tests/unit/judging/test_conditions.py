@@ -16,8 +16,8 @@ from tests.unit.judging import architecture, criterion, judged, measurement, ver
     [
         ({"cache": "cold"}, {"cache": "cold"}, None),
         ({"cache": "cold"}, {"cache": "warm"}, "expected cache = cold, actual warm"),
-        ({"cache": "cold"}, {}, "expected cache = cold, actual not said"),
-        ({"cache": "cold"}, {"cache": None}, "expected cache = cold, actual not said"),
+        ({"cache": "cold"}, {}, "expected cache = cold, actual not recorded"),
+        ({"cache": "cold"}, {"cache": None}, "expected cache = cold, actual not recorded"),
         ({"ranks": 32}, {"ranks": "32"}, None),
         ({"ranks": "32"}, {"ranks": 32.0}, None),
         ({"ranks": 32}, {"ranks": "many"}, "expected ranks = 32, actual many"),
@@ -25,7 +25,7 @@ from tests.unit.judging import architecture, criterion, judged, measurement, ver
         ({"ranks_min": 32}, {"ranks": "64"}, None),
         ({"ranks_min": 32}, {"ranks": 32}, None),
         ({"ranks_min": 32}, {"ranks": 31}, "expected ranks ≥ 32, actual 31"),
-        ({"ranks_min": 32}, {"ranks_min": 64}, "expected ranks ≥ 32, actual not said"),
+        ({"ranks_min": 32}, {"ranks_min": 64}, "expected ranks ≥ 32, actual not recorded"),
         ({"ranks_min": 32}, {"ranks": "inf"}, "expected ranks ≥ 32, actual inf"),
         ({"ranks_min": 1}, {"ranks": True}, "expected ranks ≥ 1, actual true"),
         ({"depth_max": 8}, {"depth": 8}, None),
@@ -39,13 +39,15 @@ from tests.unit.judging import architecture, criterion, judged, measurement, ver
     ],
 )
 def test_conditions(asked: dict[str, Any], actual: dict[str, Any], fault: str | None) -> None:
-    assert unmet(tuple(asked.items()), actual) == (None if fault is None else f"measured otherwise: {fault}")
+    assert unmet(tuple(asked.items()), actual) == (
+        None if fault is None else f"measured under other conditions: {fault}"
+    )
 
 
 def test_all_that_was_otherwise_is_said() -> None:
     asked = (("cache", "cold"), ("ranks_min", 2))
     assert unmet(asked, {"ranks": 1}) == (
-        "measured otherwise: expected cache = cold, actual not said; expected ranks ≥ 2, actual 1"
+        "measured under other conditions: expected cache = cold, actual not recorded; expected ranks ≥ 2, actual 1"
     )
 
 
@@ -58,7 +60,7 @@ def test_a_number_under_other_conditions_is_invalid_on_either_side_of_the_bar() 
     )
     by_subject = verdicts(result)
     assert {v.status for v in by_subject.values()} == {Status.INVALID}
-    assert by_subject["gpu-01"].message == "measured otherwise: expected cache = cold, actual warm"
+    assert by_subject["gpu-01"].message == "measured under other conditions: expected cache = cold, actual warm"
     assert by_subject["gpu-01"].samples == (90.0,)
     good = judged(made, measurement("gpu-01", 90.0, conditions={"cache": "cold"}))
     assert verdicts(good)["gpu-01"].status is Status.PASS

@@ -125,7 +125,7 @@ class TestEveryMember:
             "gpu-02|gpu-03": "UNMEASURED",
         }
         (alone,) = verdicts(judged(made, run=run_info("gpu-01", "sto-01"))).values()
-        assert (alone.status, alone.message) == (Status.UNMEASURED, "gpu-01 is alone, a pair needs two nodes")
+        assert (alone.status, alone.message) == (Status.UNMEASURED, "gpu-01 is the only node, a pair needs two")
 
     def test_a_list_of_labels_asks_for_one_verdict_each(self) -> None:
         made = architecture(criterion(where={"storage": ["nfs", "local"]}))
@@ -232,7 +232,7 @@ class TestSamples:
     def test_a_number_without_any_output_behind_it_is_invalid(self) -> None:
         taken = measurement("gpu-01", 30.0).model_copy(update={"raw": ()})
         verdict = verdicts(judged(architecture(criterion()), taken))["gpu-01"]
-        assert (verdict.status, verdict.message) == (Status.INVALID, "no output stands behind it")
+        assert (verdict.status, verdict.message) == (Status.INVALID, "the measurement refers to no raw output")
 
     @pytest.mark.parametrize(("value", "status"), [(101.9, Status.PASS), (102.1, Status.INVALID)])
     def test_no_share_exceeds_its_whole(self, value: float, status: Status) -> None:
@@ -241,7 +241,7 @@ class TestSamples:
         verdict = verdicts(judged(made, measurement("gpu-01", value, metric="ingest.cache_hits")))["gpu-01"]
         assert verdict.status is status
         if status is Status.INVALID:
-            assert verdict.message == "a sample is 102 %, which cannot be"
+            assert verdict.message == "a sample is 102 %, which is impossible"
 
     def test_a_warning_says_from_where_on(self) -> None:
         made = architecture(criterion(**{"pass": {"op": "ge", "value": 20, "warn": 40, "unit": "MB/s"}}))
@@ -333,7 +333,7 @@ class TestSeveralMeasurements:
             verdict = verdicts(judged(architecture(criterion()), *order))["gpu-01"]
             assert verdict.status is Status.INVALID
             assert verdict.message == (
-                "more than one measurement answers this: "
+                "several measurements fit: "
                 "storage.read_bandwidth[block_bytes=1048576,storage=nfs]; "
                 "storage.read_bandwidth[block_bytes=4096,storage=nfs]"
             )
@@ -378,7 +378,7 @@ class TestShares:
         verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK)))["rack"]
         assert verdict.status is Status.UNMEASURED
         assert verdict.message == (
-            "nothing to take a share of: link.tcp_bandwidth[rail=0]: unmeasured on gpu-01|gpu-02 (1 of 1): "
+            "no reference for the share: link.tcp_bandwidth[rail=0]: unmeasured on gpu-01|gpu-02 (1 of 1): "
             "no measurement of link.tcp_bandwidth[rail=0]"
         )
 
@@ -393,7 +393,7 @@ class TestShares:
     def test_a_reference_of_nought_is_invalid(self, zero: float) -> None:
         verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(zero)))["rack"]
         assert verdict.status is Status.INVALID
-        assert verdict.message == "nothing to take a share of: link.tcp_bandwidth[rail=0] is 0"
+        assert verdict.message == "no reference for the share: link.tcp_bandwidth[rail=0] is 0"
 
     def test_an_impossible_reference_is_invalid(self) -> None:
         verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(math.nan)))["rack"]
@@ -445,7 +445,7 @@ class TestShares:
         for asks, taken in (({"streams": 8}, stated), ({"streams": 1}, link(0.9))):
             verdict = self.asked({"conditions": asks}, taken)
             assert isinstance(verdict, NoNumber)
-            assert "measured otherwise" in verdict.why
+            assert "measured under other conditions" in verdict.why
 
     def test_a_reference_that_does_not_prove_itself_is_invalid(self) -> None:
         counted = {"application_bytes": (100.0,), "counter_bytes": (101.0,)}
@@ -486,7 +486,8 @@ class TestShares:
             verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(rate)))["rack"]
             assert verdict.status is status
         assert verdict.message == (
-            "84.1 MB/s of 0.75 MB/s, link.tcp_bandwidth[rail=0]: the reference is broken or the number is"
+            "84.1 MB/s of 0.75 MB/s, link.tcp_bandwidth[rail=0]: more than 100 times the reference,"
+            " so one of the two is wrong"
         )
         assert verdict.measured == 84.1
 
@@ -527,7 +528,7 @@ class TestReducedMembers:
         made = architecture(criterion(reduce="sum"))
         (verdict,) = verdicts(judged(made, measurement("gpu-01", 10.0), measurement("gpu-02", -1.0))).values()
         assert verdict.status is Status.INVALID
-        assert verdict.message == "invalid on gpu-02 (1 of 2): a sample is -1 MB/s, which cannot be"
+        assert verdict.message == "invalid on gpu-02 (1 of 2): a sample is -1 MB/s, which is impossible"
 
     FAIR = architecture(criterion(reduce="min_over_median", **{"pass": {"op": "ge", "value": 0.5, "unit": "ratio"}}))
 

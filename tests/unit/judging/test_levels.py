@@ -108,7 +108,7 @@ def test_the_message_says_what_the_link_is() -> None:
 def test_a_link_whose_rate_nobody_has_published_is_nothing_to_take_a_share_of() -> None:
     verdict = verdicts(judged(of_link("secret"), measurement("gpu-01", 390.0)))["gpu-01"]
     assert verdict.status is Status.UNMEASURED
-    assert verdict.message == "nothing to take a share of: link secret: its rate is not published"
+    assert verdict.message == "no reference for the share: link secret: its rate is not published"
 
 
 def test_a_number_beyond_its_link_is_invalid() -> None:

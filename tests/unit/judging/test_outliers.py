@@ -119,7 +119,9 @@ def test_a_wide_relative_limit_is_no_scatter() -> None:
 def test_no_deviation_at_all_is_said() -> None:
     verdict = of([100.0, 100.0, 100.0, 100.0, 80.0])["gpu-05"]
     assert verdict.status is Status.FAIL
-    assert verdict.message.endswith("; one sample; half of them are equal, the relative distance alone decides")
+    assert verdict.message.endswith(
+        "; one sample; half of the members are equal, so the relative distance alone decides"
+    )
 
 
 class TestMissingPeers:
@@ -129,7 +131,7 @@ class TestMissingPeers:
     def test_too_few_with_a_number(self) -> None:
         by_subject = of([100.0, 101.0, 99.0, 60.0, None, None])
         assert letters(by_subject) == "UUUUUU"
-        assert by_subject["gpu-04"].message == "4 of 6 nodes have a number, it takes 5 to say which is the odd one"
+        assert by_subject["gpu-04"].message == "4 of 6 nodes have a number, 5 are needed to identify an outlier"
         assert by_subject["gpu-04"].value == 60.0
 
     def test_nobody_passes_only_because_the_better_ones_are_missing(self) -> None:
@@ -138,9 +140,9 @@ class TestMissingPeers:
         assert letters(of(list(everyone))) == "PPPPPPFF"
         by_subject = of([None, None, None, 100.0, 80.0, 80.0, 80.0, 100.0])
         assert letters(by_subject) == "UUUUUUUU"
-        assert "3 of 8 nodes have no number and could make it one" in by_subject["gpu-05"].message
+        assert "3 of 8 nodes have no number and could make this one an outlier" in by_subject["gpu-05"].message
         # with the missing three at 90 the median is 90 and a limit by score is further away than half of it
-        assert "3 of 8 nodes have no number and could differ too much" in by_subject["gpu-04"].message
+        assert "3 of 8 nodes have no number and could make the peers scatter" in by_subject["gpu-04"].message
 
     def test_an_invalid_number_is_no_peer(self) -> None:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 100.2, -1.0])) == "PPPPPI"

@@ -78,14 +78,14 @@ def test_the_first_run_record_says_what_is_to_be_proven() -> None:
 
 def test_a_record_that_cannot_be_understood_is_named() -> None:
     broken = make_record(7, "t", Kind.MEASUREMENT, {"metric": "storage.read_bandwidth"}, GENESIS)
-    with pytest.raises(RunError, match=r"^record 7 is no measurement: scope: Field required$"):
+    with pytest.raises(RunError, match=r"^record 7 is not a valid measurement: scope: Field required$"):
         judge_records(MADE, [*recorded(run_info()), broken])
 
 
 def test_two_runs_against_different_architectures_are_not_mixed() -> None:
     other = run_info().model_copy(update={"architecture": "large", "architecture_sha256": "1" * 64})
     with pytest.raises(
-        RunError, match=r"^record 1 begins a run against large, .* against small .*: two runs are mixed$"
+        RunError, match=r"^two runs are mixed: record 1 begins a run against large, .* against small .*$"
     ):
         judge_records(MADE, recorded(run_info(), other, *CHECKED))
 
@@ -93,7 +93,7 @@ def test_two_runs_against_different_architectures_are_not_mixed() -> None:
 def test_a_truncated_record_is_named() -> None:
     whole = measurement("gpu-01", 30.0).model_dump(mode="json")
     broken = make_record(1, "t", Kind.MEASUREMENT, whole | {"samples": [30.0, ""]}, GENESIS)
-    with pytest.raises(RunError, match=r"^record 1 is no measurement: samples\.1: "):
+    with pytest.raises(RunError, match=r"^record 1 is not a valid measurement: samples\.1: "):
         judge_records(MADE, [*recorded(run_info()), broken])
 
 

@@ -119,7 +119,7 @@ def test_a_rack_file_names_node_and_architecture(tmp_path: Path, monkeypatch: py
     file.write_text(json.dumps({"architecture": "virtual-rack", "nodes": {"gpu-02": {"groups": ["gpu"]}}}))
     ended = call("--rack", str(file), "-k", "base.kernel")
     assert ended.output.startswith("gpu-02 (gpu) against virtual-rack ")
-    assert "limited to -k 'base.kernel': this says nothing about the rest of the rack" in ended.output
+    assert "limited to -k 'base.kernel': the rest of the rack was not checked" in ended.output
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_rack_file_names_node_and_architecture(tmp_path: Path, monkeypatch: py
     [
         (("--role", "gup", "--architecture", "virtual-rack"), "--role gup: virtual-rack has gpu, storage"),
         (("--role", "gpu"), "--role needs --architecture"),
-        (("--rack", "/nowhere/rack.yaml"), "/nowhere/rack.yaml: no such rack file; the deploy of the health check"),
+        (("--rack", "/nowhere/rack.yaml"), "/nowhere/rack.yaml: no such rack file; run the deploy of the health check"),
         (("--role", "gpu", "--architecture", "virtual-rack", "--unmeasured-ok", "gpu.cuont"), "no check 'gpu.cuont'"),
     ],
 )
