@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Protocol
 
-from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.bench.collective_reader import ALGBW, BUSBW, WRONG
+from rackproof.bench.readers import READERS
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
-from rackproof.parse import ParseError, mpi_collectives, nccl_tests
+from rackproof.parse import ParseError
 
-METRICS = ("collective.busbw", "collective.algbw", "collective.wrong_values")
+METRICS = (BUSBW, ALGBW, WRONG)
 PER_SIZE_S = 2.0
 START_S = 15.0
 MARGIN_S = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One message size. Bandwidths in GB/s; ``wrong`` is None when the engine did not check."""
-
-    bytes: int
-    busbw: float
-    algbw: float
-    wrong: int | None
 
 
 class Engine(Protocol):
@@ -45,9 +36,6 @@ class Engine(Protocol):
     def command(
         self, op: str, profile: CollectiveProfile, nodes: Sequence[str], folder: str, interface: str
     ) -> str: ...
-
-    def read(self, op: str, text: str) -> list[Row]:
-        """Rows of a whole run. Raises ParseError, also when the run ended early."""
 
 
 class MpiEngine:
@@ -65,10 +53,6 @@ class MpiEngine:
         )
         return f"{mpirun(nodes, profile.ranks_per_node, interface)} {program}"
 
-    def read(self, op: str, text: str) -> list[Row]:
-        result = mpi_collectives.parse_mpi_collectives(text)
-        return [Row(p.bytes, p.busbw_gb_per_s, p.algbw_gb_per_s, p.wrong) for p in result.points]
-
 
 class NcclEngine:
     """NVIDIA's nccl-tests, one process a GPU."""
@@ -84,16 +68,6 @@ class NcclEngine:
             f"-n {profile.iterations} -w {profile.warmup} -c 1"
         )
         return f"{mpirun(nodes, profile.ranks_per_node, interface)} -x NCCL_SOCKET_IFNAME={interface} {program}"
-
-    def read(self, op: str, text: str) -> list[Row]:
-        result = nccl_tests.parse_nccl_tests(text, op)
-        if result.failure or not result.complete:
-            raise ParseError("nccl-tests", result.failure or "the run ended before its last size")
-        return [
-            Row(r.bytes, r.out_of_place.busbw_gb_per_s, r.out_of_place.algbw_gb_per_s, r.out_of_place.wrong)
-            for r in result.rows
-            if r.bytes > 0
-        ]
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (MpiEngine(), NcclEngine())}
@@ -156,36 +130,11 @@ def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str)
             for place in places.values():
                 yield unmeasured(place, f"{nodes[0]}: mpirun: {answer.why}", outputs)
             return
-        try:
-            rows = engine.read(op, answer.text)
-        except ParseError as error:
-            for place in places.values():
+        read = READERS["collectives"]([answer], session.architecture)
+        for place in places.values():
+            try:
+                yield reading_of(place, read, "collectives")
+            except ParseError as error:
                 yield unmeasured(place, f"unreadable output: {error}", outputs)
-            return
-        yield from _measurements(
-            rows,
-            profile,
-            places,
-            outputs,
-            {"command": answer.command, "nodes": len(nodes), "ranks": len(nodes) * profile.ranks_per_node},
-        )
 
     return Step(id_, f"{op} over {len(nodes)} nodes ({engine.name})", seconds, tuple(places.values()), execute)
-
-
-def _measurements(
-    rows: list[Row], profile: CollectiveProfile, places: dict[tuple[str, int], Measurement],
-    outputs: tuple[str, ...], conditions: dict[str, object],
-) -> Iterator[Measurement]:  # fmt: skip
-    """Rows are in the requested order; an engine may round a size down to a multiple of its ranks."""
-    for size, row in zip(sizes(profile), rows, strict=False):
-        if not size * 0.9 <= row.bytes <= size:
-            continue
-        told = {**conditions, "bytes": row.bytes}
-        yield measured(places["collective.busbw", size], [row.busbw], outputs, told)
-        yield measured(places["collective.algbw", size], [row.algbw], outputs, told)
-        wrong = places["collective.wrong_values", size]
-        if row.wrong is None:
-            yield unmeasured(wrong, "the engine did not check the result", outputs)
-        else:
-            yield measured(wrong, [float(row.wrong)], outputs, told)

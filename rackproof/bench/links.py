@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rackproof.bench.ports import wait_listening
-from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.bench.readers import READERS
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import rounds
 from rackproof.core.rack import Rack
 from rackproof.errors import RemoteError
-from rackproof.parse import ParseError, iperf3, perftest
+from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
 RDMA_PORT, TCP_PORT = 18515, 15201
@@ -24,14 +26,13 @@ START_S = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Command lines of one tool's server and client, and the parser of the client's output."""
+    """One tool of the set: the two command lines, and its port."""
 
     name: str
     metric: str
     port: int
     server: Callable[[str], str]
     client: Callable[[str], str]
-    read: Callable[[str], float]
     seconds: float
 
 
@@ -55,30 +56,14 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
     return [
         Tool("rdma-bandwidth", "link.rdma_write_bandwidth", RDMA_PORT,
-             lambda own: bandwidth, lambda peer: f"{bandwidth} {peer}", _rdma_gbps, profile.rdma_duration_s),
+             lambda own: bandwidth, lambda peer: f"{bandwidth} {peer}", profile.rdma_duration_s),
         Tool("rdma-latency", "link.rdma_write_latency", RDMA_PORT,
-             lambda own: latency, lambda peer: f"{latency} {peer}", _rdma_us, 3.0),
+             lambda own: latency, lambda peer: f"{latency} {peer}", 3.0),
         Tool("tcp-bandwidth", "link.tcp_bandwidth", TCP_PORT,
              lambda own: f"iperf3 -s -1 -p {TCP_PORT} -B {own}",
              lambda peer: f"iperf3 -c {peer} -p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J",
-             _tcp_gbps, profile.tcp_duration_s),
+             profile.tcp_duration_s),
     ]  # fmt: skip
-
-
-def _rdma_gbps(text: str) -> float:
-    """Gb/s from ib_write_bw's default unit, which has more digits on a slow link than its ``--report_gbits``."""
-    return perftest.parse_bandwidth(text).rows[-1].average_bits_per_s / 1e9
-
-
-def _rdma_us(text: str) -> float:
-    row = perftest.parse_latency(text).rows[-1]
-    if row.typical_us is None:
-        raise ParseError("ib_write_lat", "the row has no typical latency")
-    return row.typical_us
-
-
-def _tcp_gbps(text: str) -> float:
-    return iperf3.parse_iperf3(text).received_bits_per_s / 1e9
 
 
 def _step(tool: Tool, rail: int, number: int, pairs: Sequence[tuple[str, str]], runs: int) -> Step:
@@ -109,21 +94,18 @@ def _measure(
     address = context.session.rack.node(server).fabric_address(rail)
     if address is None:
         return unmeasured(place, f"{server}: the inventory gives no fabric address for rail {rail}")
-    samples: list[float] = []
-    outputs: list[str] = []
+    answers: list[CommandResult] = []
     command = tool.client(shlex.quote(address))
-    for _ in range(runs):
-        try:
-            answer = _once(context, tool, server, client, address, command)
-            outputs += context.session.outputs(answer)
-            if not answer.ok:
-                return unmeasured(place, f"{client}: {command.split()[0]}: {answer.why}", outputs)
-            samples.append(tool.read(answer.text))
-        except RemoteError as error:
-            return unmeasured(place, str(error), outputs)
-        except ParseError as error:
-            return unmeasured(place, f"{client}: unreadable output: {error}", outputs)
-    return measured(place, samples, outputs, {"server": server, "client": client, "command": command})
+    try:
+        for _ in range(runs):
+            answers.append(_once(context, tool, server, client, address, command))
+            if not answers[-1].ok:
+                return unmeasured(place, f"{client}: {command.split()[0]}: {answers[-1].why}", outputs_of(answers))
+        return reading_of(place, READERS["links"](answers, context.session.architecture), "links")
+    except RemoteError as error:
+        return unmeasured(place, str(error), outputs_of(answers))
+    except ParseError as error:
+        return unmeasured(place, f"{client}: unreadable output: {error}", outputs_of(answers))
 
 
 def _once(context: BenchContext, tool: Tool, server: str, client: str, address: str, command: str) -> CommandResult:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackproof.bench.reading import Read, outputs_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
 from rackproof.evidence.session import Session
@@ -66,6 +67,7 @@ def measured(
     conditions: Mapping[str, Any],
     members: Iterable[str] | None = None,
     companions: Mapping[str, Sequence[float]] | None = None,
+    reader: str = "",
 ) -> Measurement:
     """The measurement with its samples. Companions without one number per sample are left out.
 
@@ -79,6 +81,7 @@ def measured(
         "reason": None,
         "raw": tuple(dict.fromkeys(raw)),
         "conditions": dict(conditions),
+        "reader": reader,
     }
     if companions:
         whole = {name: tuple(numbers) for name, numbers in companions.items() if len(numbers) == len(values)}
@@ -86,6 +89,19 @@ def measured(
     if members is not None:
         update["members"] = tuple(members)
     return place.model_copy(update=update)
+
+
+def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
+    """The measurement as its reader finds it in the step's answers. Raises ParseError."""
+    reading = read(place)
+    return measured(
+        place,
+        reading.samples,
+        outputs_of(reading.used),
+        reading.conditions,
+        companions=reading.companions,
+        reader=reader,
+    )
 
 
 def unmeasured(place: Measurement, reason: str, raw: Iterable[str] = ()) -> Measurement:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from rackproof.bench.fio_reader import DROP, launches
 from rackproof.bench.fio_servers import PORT, FioServers
-from rackproof.bench.step import BenchContext, Step, expected, measured, unmeasured
+from rackproof.bench.readers import READERS
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import render
@@ -28,10 +31,8 @@ CACHED = (
     " && found=$(find {folder} -type f -exec fincore --bytes --noheadings --output RES {{}} +)"
     ' && echo "$found" | awk \'{{s += $1}} END {{printf "cached_bytes_start %.0f\\n", s}}\'; true; }}'
 )
-"""Bytes of the data set in this client's page cache after it was dropped. Without fincore it prints no line: unknown,
-not 0."""
-ADD_UP = ("application_bytes", "cached_bytes_start", "client_ram_bytes", "dataset_bytes", "iops", "outstanding")
-"""Companions of clients that add up to the rack's."""
+"""Bytes of the data set that are still in this client's page cache after it was dropped; no line where it cannot be
+told, which is not the same as none."""
 ORDER = ("write", "read", "randread")
 """Writing comes first: it lays out the files to read."""
 
@@ -83,13 +84,8 @@ class _StorageStep:
         self.context, self.session = context, context.session
         self.name, self.storage, self.job, self.clients, self.places = name, storage, job, clients, places
         self.servers = FioServers.of(context)
-        self.samples: dict[tuple[str, str], list[float]] = {}
-        self.companions: dict[str, dict[str, list[float]]] = {}
-        """By node: companions of each run."""
-        self.memory: dict[str, dict[str, float]] = {}
-        """By node: ``client_ram_bytes`` and ``cached_bytes_start`` before the current run."""
-        self.outputs: list[str] = []
-        self.conditions: dict[str, object] = {}
+        self.answers: list[CommandResult] = []
+        """All that the reader needs, in their order."""
         self.lost: dict[str, str] = {}
 
     def execute(self) -> Iterator[Measurement]:
@@ -104,8 +100,6 @@ class _StorageStep:
                 # A client failed, which may have disturbed the others: repeat without it.
                 for node in set(nodes) - set(survivors):
                     self.lost[node] = f"{node}: lost during the measurement"
-                self.samples.clear()
-                self.companions.clear()
                 nodes = self._prepare(survivors)
                 if not nodes:
                     break
@@ -118,20 +112,19 @@ class _StorageStep:
         """Prepare the clients: check mounts, create directories, drop caches, start servers. Returns those ready."""
         points = " ".join(map(shlex.quote, self.storage.mountpoints))
         check = f'for m in {points}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
-        drop = "sync; echo 3 > /proc/sys/vm/drop_caches"
         commands = {}
         for node in nodes:
             folder = " ".join(map(shlex.quote, self._directories(node)))
             commands[node] = (
-                f"{check}; mkdir -p {folder} && {{ {drop}; }} && {MEMORY} && {CACHED.format(folder=folder)}"
+                f"{check}; mkdir -p {folder} && {{ {DROP}; }} && {MEMORY} && {CACHED.format(folder=folder)}"
             )
         answers = self.session.run(commands, 60)
+        self.answers += answers.values()
         self._drop_server_caches()
         for node, answer in answers.items():
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
         ready = [node for node in nodes if answers[node].ok]
-        self.memory = {node: _memory(answers[node].text) for node in ready}
         for node, why in self.servers.ensure(ready).items():
             if why is not None:
                 self.lost[node] = why
@@ -140,15 +133,7 @@ class _StorageStep:
     def _drop_server_caches(self) -> None:
         role = self.storage.server_role
         servers = [node.name for node in self.session.rack.group(role)] if role else []
-        answers = self.session.run(dict.fromkeys(servers, "sync; echo 3 > /proc/sys/vm/drop_caches"), 60)
-        local = self.storage.class_ == "local"  # the kit cannot drop the cache of an appliance
-        dropped = bool(answers) and all(answer.ok for answer in answers.values())
-        self.conditions = {
-            "io": "O_DIRECT",
-            "cache": "cold" if dropped or local else "cold on clients, unknown on servers",
-            "client_cache": "dropped before, bypassed",
-            "server_cache": "none" if local else "dropped before" if dropped else "unknown",
-        }
+        self.answers += self.session.run(dict.fromkeys(servers, DROP), 60).values()
 
     def _directories(self, node: str) -> tuple[str, ...]:
         """One directory on every mount of the storage."""
@@ -166,93 +151,40 @@ class _StorageStep:
         command = f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {run}"
         layout = self.job.file_bytes * self.job.numjobs * len(nodes) / (SLOWEST_MB_S * 1e6)
         answer = self.session.run_on(nodes[0], command, self.job.runtime_s + self.job.ramp_s + layout + MARGIN_S)
-        self.outputs += self.session.outputs(answer)
-        self.conditions |= {"clients": len(nodes), "clients_asked": len(self.clients)}
+        self.answers.append(answer)
         return answer
 
     def _collect(self, answer: CommandResult, nodes: list[str]) -> bool:
-        """Add one sample per client; False when fio gave none."""
+        """Name the clients without a result; False when there is none."""
         try:
             result = fio.parse_fio(answer.stdout)
         except ParseError as error:
             reason = answer.why if not answer.ok else f"unreadable output: {error}"
             self.lost |= dict.fromkeys(nodes, f"fio on {nodes[0]}: {reason}")
             return False
-        self.conditions["fio"] = result.version
         by_address = {self.servers.address(node): node for node in nodes}
-        totals: dict[str, float] = {}
+        reported = set()
         for entry in result.jobs:
             node = by_address.get(entry.client or "")
             if node is None:
                 continue
+            reported.add(node)
             if entry.error:
                 self.lost[node] = f"{node}: fio error {entry.error}"
-                continue
-            for metric, value in self._values(entry).items():
-                self.samples.setdefault((metric, node), []).append(value)
-                totals[metric] = totals.get(metric, 0.0) + value
-            for name, number in self._beside(entry, node).items():
-                self.companions.setdefault(node, {}).setdefault(name, []).append(number)
         for node in nodes:
-            if not any(n == node for _, n in self.samples) and node not in self.lost:
+            if node not in reported and node not in self.lost:
                 self.lost[node] = f"{node}: fio returned no result for it"
-        if not self.lost:
-            for metric, total in totals.items():
-                self.samples.setdefault((metric, ""), []).append(total)
         return True
 
-    def _values(self, entry: fio.JobResult) -> dict[str, float]:
-        if self.job.rw == "write":
-            return {"storage.write_bandwidth": entry.write.bandwidth_bytes_per_s / 1e6} if entry.write else {}
-        if entry.read is None:
-            return {}
-        if self.job.rw == "read":
-            return {"storage.read_bandwidth": entry.read.bandwidth_bytes_per_s / 1e6}
-        values = {"storage.random_read_iops": entry.read.iops}
-        if entry.read.clat is not None:
-            values["storage.random_read_latency"] = entry.read.clat.mean_ns / 1e3
-        return values
-
-    def _beside(self, entry: fio.JobResult, node: str) -> dict[str, float]:
-        """Companions of one run. The latency is total, from submission on, as Little's law needs it."""
-        direction = entry.write if self.job.rw == "write" else entry.read
-        conditions = dict(self.memory.get(node, {}))
-        conditions["dataset_bytes"] = float(self.job.file_bytes * self.job.numjobs)
-        conditions["outstanding"] = float(self.job.iodepth * self.job.numjobs)
-        if direction is not None:
-            conditions["application_bytes"] = float(direction.io_bytes)
-            conditions["iops"] = direction.iops
-            if direction.lat is not None:
-                conditions["latency_s"] = direction.lat.mean_ns / 1e9
-        return conditions
-
-    def _companions(self, node: str) -> dict[str, list[float]]:
-        """Companions of one client; of the rack (``""``), those that add up."""
-        if node:
-            return self.companions.get(node, {})
-        whole: dict[str, list[float]] = {}
-        for name in ADD_UP:
-            parts = [self.companions.get(client, {}).get(name, []) for client in self.clients]
-            if all(parts) and len({len(part) for part in parts}) == 1:
-                whole[name] = [sum(numbers) for numbers in zip(*parts, strict=True)]
-        return whole
-
     def _results(self) -> Iterator[Measurement]:
-        conditions = {**self.conditions, "workload": self.job.model_dump(mode="json")}
         why = "; ".join(self.lost[node] for node in sorted(self.lost)) or "fio gave no number"
-        for (metric, node), place in self.places.items():
-            samples = self.samples.get((metric, node), [])
-            if node in self.lost or not samples or (not node and self.lost):
-                yield unmeasured(place, self.lost.get(node) or why, self.outputs)
-            else:
-                yield measured(place, samples, self.outputs, conditions, companions=self._companions(node))
-
-
-def _memory(text: str) -> dict[str, float]:
-    """Values of lines such as ``client_ram_bytes 1026392064``; other lines are ignored."""
-    values: dict[str, float] = {}
-    for line in text.splitlines():
-        name, _, number = line.partition(" ")
-        if name in ("client_ram_bytes", "cached_bytes_start") and number.strip().isdecimal():
-            values[name] = float(number)
-    return values
+        read = READERS["fio"](self.answers, self.session.architecture)
+        raw = outputs_of(launch.answer for launch in launches(self.answers))
+        for (_, node), place in self.places.items():
+            if node in self.lost or (not node and self.lost):
+                yield unmeasured(place, self.lost.get(node) or why, raw)
+                continue
+            try:
+                yield reading_of(place, read, "fio")
+            except ParseError as error:
+                yield unmeasured(place, f"{node}: {error}" if node else str(error), raw)

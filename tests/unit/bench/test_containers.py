@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.bench import containers
+from rackproof.bench.container_reader import bandwidth
 from rackproof.core.architecture import ContainerProfile, FioJob
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
@@ -51,4 +52,4 @@ def test_only_reads_are_compared() -> None:
 )
 def test_no_number_is_no_measurement(rc: int | None, stdout: bytes) -> None:
     with pytest.raises(ParseError):
-        containers._bandwidth(CommandResult("gpu-01", "fio", rc, stdout, error=None if rc is not None else "lost"))
+        bandwidth(CommandResult("gpu-01", "fio", rc, stdout, error=None if rc is not None else "lost"))
