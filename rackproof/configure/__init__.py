@@ -1,6 +1,6 @@
-"""How a node becomes what was declared: pyinfra facts and operations of our own, and the planners behind them.
+"""Configuration of nodes: pyinfra facts and operations of the kit, and their planners.
 
-A planner is pure: text that a node answered goes in, a plan comes out. ``facts`` asks, ``operations`` turns a plan
-into commands; neither decides anything. Every operation can be repeated, says why it has nothing to do, compares
-with what is in force (not with what it did last time), and refuses when the node could not be read.
+Planners are pure: they turn answers of a node into a plan. ``facts`` read, ``operations`` turn plans into commands;
+neither decides anything. Every operation is idempotent, logs why it has nothing to do, compares with the actual state
+(not with that of the last run), and refuses a node that could not be read.
 """

@@ -1,4 +1,4 @@
-"""Deploy files that pyinfra executes themselves, instead of by way of ``deploys/cluster.py``."""
+"""Deploy files that pyinfra executes directly, not through ``deploys/cluster.py``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyinfra.context import host, state
 from rackproof.configure.site import Site, here
 
 EXECUTED = "builtins"
-"""What ``__name__`` is in a file that pyinfra executes: it gives such files no module name."""
+"""``__name__`` in a file that pyinfra executes: such files have no module name."""
 
 
 def alone(module: str, why_nothing: Callable[[Site], str | None] | None = None) -> bool:
-    """Whether pyinfra executes the calling deploy file itself and this node gets something from it.
+    """Whether pyinfra executes the calling deploy file directly and the file applies to this node.
 
     + module: ``__name__`` of the deploy file
-    + why_nothing: says why a node gets nothing; the reason is logged, one line a node
+    + why_nothing: returns why the file does not apply to a node, or None; the reason is logged, one line per node
 
     **Example:**
 

@@ -1,7 +1,7 @@
-"""Drives that the kit may format: only blank ones.
+"""Formats drives, but only blank ones.
 
-A drive is *ours* when it carries the file system and label that were declared, *blank* when nothing on it was
-recognised and its first MiB is zero, *foreign* otherwise. Foreign drives are never written to.
+A drive is *ours* when it has the declared file system and label, *blank* when nothing on it is recognised and its first
+MiB is zero, *foreign* otherwise. Foreign drives are never written to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rackproof.errors import InventoryError, Refused
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
 _BLANK_BYTES = 1 << 20
 
-# Whole tables are written at once: left to the kernel, that happens in the background of the first benchmark.
+# No lazy initialisation: the kernel would do it in the background of the first benchmark.
 _MKFS = {
     "ext4": "mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -L {label} -- {device}",
     "xfs": "mkfs.xfs -q -L {label} -- {device}",
@@ -25,14 +25,14 @@ _MKFS = {
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A drive and the file system that it shall carry. ``device`` may be a shell pattern for one drive."""
+    """A drive and its desired file system. ``device`` may be a shell pattern that matches one drive."""
 
     device: str
     label: str
     fstype: str = "ext4"
 
     def check(self) -> None:
-        """Raises InventoryError when no such file system can be made."""
+        """Raises InventoryError when type or label of the file system is not supported."""
         if self.fstype not in _MKFS:
             raise InventoryError(f"{self.device}: no rule to make a file system of type {self.fstype}")
         if not 0 < len(self.label.encode()) <= _LABEL_LIMIT[self.fstype]:
@@ -43,11 +43,12 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class DriveState:
-    """What was found. ``devices`` are resolved paths; the rest is known when there is exactly one."""
+    """State of the drives that a pattern matches. The other fields are set only for exactly one device."""
 
     devices: tuple[str, ...]
+    """Resolved paths."""
     name: str = ""
-    """The name by which it was found: unlike /dev/nvme0n1, a name by id is the same after a reboot."""
+    """Path that matched: unlike /dev/nvme0n1, a name by id is the same after a reboot."""
     kind: str = ""
     """lsblk's TYPE: disk, part, crypt …"""
     type: str = ""
@@ -65,15 +66,12 @@ def functions() -> str:
 
 
 def state_command(device: str) -> str:
-    """Ask what the pattern resolves to and what is on it. Reads only."""
+    """Shell text that prints the drives that the pattern matches and their content. Reads only."""
     return f"export LC_ALL=C\n{functions()}\ndrive_state {shlex.quote(device)}"
 
 
 def parse_state(lines: Sequence[str]) -> DriveState:
-    """Answer of ``state_command``.
-
-    Raises ValueError on a line that is none of its.
-    """
+    """Answer of ``state_command``. Raises ValueError on anything else."""
     values: dict[str, list[str]] = {}
     for line in lines:
         key, equals, value = line.partition("=")
@@ -98,13 +96,13 @@ def _first(values: dict[str, list[str]], key: str) -> str:
 
 
 class ForeignDrive(Refused):
-    """A drive that must not be touched, or that is not one drive; the text says what was found."""
+    """A drive that must not be written to, or a pattern that does not match exactly one drive."""
 
 
 def usable_device(device: str, state: DriveState) -> str:
-    """The one whole drive that a pattern names.
+    """The one whole drive that a pattern matches.
 
-    Raises ForeignDrive when it names none, several, or something that is not a whole drive.
+    Raises ForeignDrive when it matches none, several, or something that is not a whole drive.
     """
     if len(state.devices) != 1:
         actual = ", ".join(state.devices) or "none"
@@ -130,7 +128,7 @@ def describe(state: DriveState) -> str:
 
 
 def needs_mkfs(drive: Drive, state: DriveState) -> bool:
-    """False when the drive already is ours, True when it is blank.
+    """Whether the drive must be formatted: True when it is blank, False when it has the declared file system.
 
     Raises ForeignDrive in every other case.
     """
@@ -146,7 +144,7 @@ def needs_mkfs(drive: Drive, state: DriveState) -> bool:
 
 
 def mkfs_script(drive: Drive, device: str) -> str:
-    """Shell script that looks once more and then formats."""
+    """Shell script that checks again that the drive is blank, then formats it."""
     quoted = shlex.quote(device)
     mkfs = _MKFS[drive.fstype].format(label=shlex.quote(drive.label), device=quoted)
     return "\n".join(

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# drive_state PATTERN: what a pattern of device paths resolves to, and what is on each drive. Reads only.
+# drive_state PATTERN: prints the drives that a pattern matches, and their content. Reads only.
 : "${blank_bytes?}"
 drive_state() {
   { IFS=

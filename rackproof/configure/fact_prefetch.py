@@ -1,19 +1,18 @@
-"""Questions of a run in one round trip: what a node of this kind was asked last time is asked with the first question.
+"""Prefetches facts: the first fact command of a node is sent together with those that the last run sent, in one round
+trip.
 
-Deploys ask with ``host.get_fact(facts.X, …)`` as usual. The first question of a node takes along all questions that
-nodes of its kind were asked by the last run of the same deploy (``rackproof.remote.command_cache`` keeps them). An
-answer waits for its question and is handed out only
+Deploys call ``host.get_fact(facts.X, …)`` as usual. ``rackproof.remote.command_cache`` keeps the fact commands of the
+last run of the same deploy, by kind of node. A prefetched answer is used only
 
-* to exactly the question that was put to the node, with the same arguments (user, environment, folder, limit);
-* once: who asks again (somebody who waits for something, say) asks the node, unless it was ``Kept``;
-* as long as nothing but questions has been run since it was asked, on any node of the run: a server's change may be
-  another node's answer;
-* within ``AGE_S``; and what was read for a plan that a person looks at is not used to carry it out;
-* when the node answered it in full and with exit status 0. Anything else is asked again, on its own, and fails as it
-  would have failed.
+* for exactly the same command with the same arguments (user, environment, folder, limit);
+* once, so that a loop that polls a node gets fresh answers; ``Kept`` answers may be used again;
+* as long as only fact commands have run since, on all nodes of the run: a change of a server may change the answer of
+  another node;
+* within ``AGE_S``, and in the same stage: answers of the planning stage are not used in the execution stage;
+* when it is complete and its exit status is 0. Otherwise the command is run again on its own and fails as usual.
 
-Only ssh connections ask ahead. ``ask_ahead = False`` in the inventory's data turns it off; so does printing what facts
-run (``-vv``).
+Only ssh connections prefetch. ``ask_ahead = False`` in the inventory's data turns it off, and so does ``-vv``, which
+prints the fact commands.
 """
 
 from __future__ import annotations
@@ -46,56 +45,55 @@ from rackproof.core.rack import Node
 from rackproof.remote import batch, command_cache
 
 AGE_S = 60.0
-"""Seconds that an answer may wait for its question, once all that were asked with it are here."""
+"""Seconds for which a prefetched answer may be used, counted from the end of its round trip."""
 LIMIT_S = 20.0
-"""Seconds for one of the questions that are asked together, unless the inventory knows a slow node better
-(``command_timeout_s``). One that takes half of it is asked on its own when due, in
-later runs as well: all answers wait for the last."""
+"""Time limit of one prefetched command in seconds; ``command_timeout_s`` in the inventory overrides it. A command that
+takes more than half of it is no longer prefetched, because the slowest command delays all answers."""
 TIMEOUT_S = 900
-"""Seconds for a command whose operation and inventory (``_timeout``) set no limit: a node that freezes must not hold
-up the whole run. Default: what a package manager may take on a slow node."""
+"""Time limit in seconds of commands for which neither the operation nor the inventory sets ``_timeout``, so that a
+frozen node does not stop the run. A package manager may take that long on a slow node."""
 KEEPALIVE_S = 15
 LOSS_S = 180
-"""Seconds that a node may be silent on the wire while a command runs there: longer than a network service or an adapter
-takes to start anew, and a fifth of what a command may take."""
+"""Seconds without any TCP acknowledgement after which a connection is lost: longer than a restart of a network service
+or an adapter, a fifth of ``TIMEOUT_S``."""
 SWITCH = "ask_ahead"
 
 END = "rackproof-end"
-"""Last line of every whole answer."""
+"""Last line of every complete answer."""
 
 _PLAIN = {"_stdin": None, "_get_pty": False, "_success_exit_codes": [0], "_chdir": None, "_shell_executable": "sh"}
-"""Arguments as facts of the kit have them; with any other a question is asked on its own."""
+"""Default arguments of facts. Commands with other values are not prefetched."""
 
 
 class Question(str):
-    """A command that changes nothing on a node."""
+    """A fact command: it changes nothing on a node."""
 
     __slots__ = ()
 
 
 class Timely(Question):
-    """A question whose answer counts at the moment it is given, such as a clock: it is always asked on its own."""
+    """A fact command whose answer must be fresh, such as the time: never prefetched."""
 
     __slots__ = ()
 
 
 class Kept(Question):
-    """A question that somebody looks ahead with: its answer waits for who asks it next, as long as answers may."""
+    """A fact command of preflight. Its answer stays for the operation that needs it later, within the usual limits."""
 
     __slots__ = ()
 
 
 class Aside(StringCommand):
-    """A command that changes nothing that a question is about. It is never asked ahead, and no answer ages by it."""
+    """A command that changes nothing that facts read: never prefetched, and prefetched answers stay valid after it."""
 
 
 @dataclass
 class _Run:
-    """What all nodes of one run share."""
+    """State shared by all nodes of one run."""
 
     cache: command_cache.CommandCache
     changes: int = 0
-    """Counts beginnings and ends of whatever is no question, on all nodes."""
+    """Starts and ends of commands that may change something, on all nodes."""
     used: dict[str, dict[str, None]] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
@@ -118,12 +116,12 @@ class _Known:
 
 
 class AskAhead:
-    """Stands before a node's connector and sees everything that is done on the node."""
+    """Wraps the connector of a node: prefetches facts, counts changes, sets time limits."""
 
     def __init__(self, connector: BaseConnector, state: State, host: Host, run: _Run) -> None:
         self.connector = connector
         self.round_trips = 0
-        """Commands that went to the node, one by one or together."""
+        """Round trips to the node."""
         self._state = state
         self._host = host
         self._run = run
@@ -191,7 +189,7 @@ class AskAhead:
                     self._run.slow.add(str(command))
 
     def _on_node(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
-        """Raises SSHException, in words for a user, when the connection is gone; pyinfra shows them with the node."""
+        """Raises SSHException when the connection is lost; pyinfra shows its text with the name of the node."""
         try:
             status, output = self.connector.run_shell_command(command, **arguments)
         except (OSError, EOFError, SSHException) as error:
@@ -203,7 +201,7 @@ class AskAhead:
         return status, output
 
     def _epoch(self) -> tuple[object, ...]:
-        """Answers of another epoch are old news."""
+        """Identifies the state that answers describe; answers of another epoch are outdated."""
         planned = self._state.check_for_changes
         return self._run.changes, self._state.current_stage if planned else None
 
@@ -219,7 +217,7 @@ class AskAhead:
         return known.output
 
     def _fetch(self, command: str, arguments: dict[str, Any]) -> CommandOutput | None:
-        """Ask the question and those that are expected after it; None: it has to be asked on its own."""
+        """Run the command together with those expected after it. None: the command must be run on its own."""
         commands = self._expected(command)
         limit = float(self._host.data.get("command_timeout_s") or LIMIT_S)
         limit = min(limit, arguments.get("_timeout") or limit)
@@ -227,7 +225,7 @@ class AskAhead:
             return None
         epoch = self._epoch()
         self.round_trips += 1
-        logger.debug("%s: asking %d questions together", self._host.name, len(commands))
+        logger.debug("%s: prefetching %d facts", self._host.name, len(commands))
         script = batch.script(commands, limit).decode()
         status, command_output = self._on_node(StringCommand("sh -s | base64"), **{**arguments, "_stdin": script})
         arrived = time.monotonic()
@@ -243,10 +241,10 @@ class AskAhead:
         return waiting.output if waiting else None
 
     def _expected(self, command: str) -> list[str]:
-        """The question, and those that nodes of this kind were asked after it.
+        """The command, and those that the last run sent to nodes of this kind after it.
 
-        Once something was changed the answers that wait are worth nothing; where one change follows the other, asking
-        ahead would only be work. So after a change it begins with few again.
+        A change makes prefetched answers useless. So the window shrinks to one after a change and doubles with every
+        round trip without one.
         """
         if self._seen is not None:
             self._window = 1 if self._seen != self._run.changes else min(2 * self._window, sys.maxsize)
@@ -261,29 +259,29 @@ _runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
 
 
 def ask_ahead(state: State, host: Host) -> None:
-    """See to it that this run asks ahead. Costs nothing from the second call on."""
+    """Enable prefetching for this run. Later calls return at once."""
     if state in _runs:
         return
     run = _runs[state] = _Run(command_cache.load(_subject()))
     if run.cache.note:
         logger.debug(run.cache.note)
     for other in host.inventory:
-        # All of them at once: a change is a change of the run, whether its node was asked anything or not.
+        # All nodes at once: changes count for the whole run, also on nodes that no fact was read from yet.
         run.nodes[other.name] = Node(other.name, tuple(group for group in other.groups if group != "all"))
         if isinstance(other.connector, SSHConnector):
             other.connector = cast(BaseConnector, AskAhead(other.connector, state, other, run))
 
 
 def _notice_loss(connector: BaseConnector) -> None:
-    """A node that reboots or loses its network under a command says nothing: without this its limit would end it."""
+    """Detect a node that reboots or loses its network during a command, before the time limit of the command."""
     transport = _transport(connector)
-    if transport is None or not transport.is_active():  # a node that was never reached has one as well
+    if transport is None or not transport.is_active():  # a node that was never reached has an inactive one
         return
     transport.set_keepalive(KEEPALIVE_S)
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is None or not hasattr(transport.sock, "setsockopt"):  # behind a jump host it is a channel
         return
-    with suppress(OSError):  # closed by now: the next command says so, of this node alone
+    with suppress(OSError):  # closed in the meantime: the next command of this node fails
         transport.sock.setsockopt(socket.IPPROTO_TCP, option, LOSS_S * 1000)
 
 
@@ -298,13 +296,13 @@ def _lost(connector: BaseConnector) -> bool:
 
 
 def _subject() -> str:
-    """Of the list of questions: the kit, the inventory and the deploy, as the command line names them."""
+    """Key of the command cache: version of the kit, inventory and deploy files of the command line."""
     files = [str(Path(word).resolve()) for word in sys.argv[1:] if word.endswith(".py")]
     return hashlib.sha256("\0".join(["asking/1", rackproof.__version__, *files]).encode()).hexdigest()
 
 
 def _left(run: _Run, state: State, name: str) -> None:
-    """When the last node is left, keep the questions for the next time."""
+    """After the last node has disconnected, save the fact commands for the next run."""
     run.open.discard(name)
     if run.open or not run.used:
         return
@@ -338,7 +336,7 @@ def _decoded(lines: list[str]) -> bytes:
 
 
 def _output(stdout: bytes, stderr: bytes) -> CommandOutput | None:
-    """As pyinfra reads it; None for what it would not have read to its end."""
+    """The output as pyinfra splits it into lines; None when it is incomplete or not UTF-8."""
     try:
         lines = _lines(stdout)
         if not lines or lines[-1] != END:

@@ -1,8 +1,7 @@
-"""Facts: one command, one answer each. Parsing is in the planners' modules.
+"""Facts. The parsers are in the planners' modules.
 
-Every answer ends with a marker line. An answer without it was cut off (a line that is not UTF-8 ends pyinfra's
-reader, silently), and a cut-off answer must not be taken for a short one: the fact fails, its value is None, and the
-operation that asked refuses to act.
+Every answer ends with a marker line. Without it the answer is truncated (a line that is not UTF-8 silently ends
+pyinfra's reader): the fact fails, its value is None, and the operation refuses the node.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 
 class Answer(FactBase[T | None]):
-    """Base of all facts: a complete answer, parsed, or None."""
+    """Base class of all facts: the value is a complete, parsed answer, or None."""
 
     abstract = True
 
@@ -47,7 +46,7 @@ class Answer(FactBase[T | None]):
 
 
 def complete(command: str) -> Question:
-    """The command, and the line that proves that its answer is whole. It must change nothing on the node."""
+    """The command, followed by the marker line of complete answers. It must not change anything on the node."""
     return Question(f"{command.rstrip('; ')}; echo {END}")
 
 
@@ -62,7 +61,7 @@ class MachineFacts(Answer[Machine]):
 
 
 class InstalledPackages(Answer[frozenset[str]]):
-    """Those of the given packages that are installed."""
+    """Which of the given packages are installed."""
 
     def command(self, packages_wanted: Sequence[str], family: str = "debian") -> str:
         return complete(packages.installed_command(packages_wanted, family))
@@ -72,7 +71,7 @@ class InstalledPackages(Answer[frozenset[str]]):
 
 
 class FileStates(Answer[dict[str, files.FileState]]):
-    """What is at each path, with the content of those in ``texts``."""
+    """State of each path, with the content of those in ``texts``."""
 
     def command(self, paths: Sequence[str], texts: Sequence[str]) -> str:
         return complete(files.states_command(paths, texts))
@@ -112,7 +111,7 @@ class Links(Answer[tuple[network.Link, ...]]):
 
 
 class DriveState(Answer[drives.DriveState]):
-    """What is on a drive."""
+    """Content of a drive."""
 
     def command(self, device: str) -> str:
         return complete(drives.state_command(device))
@@ -122,7 +121,7 @@ class DriveState(Answer[drives.DriveState]):
 
 
 class MountTable(Answer[mounts.Table]):
-    """What is mounted and over what, the kit's own units of mounts, and the pending marks."""
+    """Mounts with their transports, the kit's mount units, and the pending marks."""
 
     def command(self) -> str:
         return complete(mounts.table_command())
@@ -142,7 +141,7 @@ class Identity(Answer[trust.Identity]):
 
 
 class CephState(Answer[ceph.CephState]):
-    """Which Ceph cluster this node carries."""
+    """Ceph cluster of this node."""
 
     def command(self) -> str:
         return complete(ceph.state_command())
@@ -162,7 +161,7 @@ class Synchronised(Answer[bool]):
 
 
 class Programs(Answer[frozenset[str]]):
-    """Those of the given programs that are on root's PATH."""
+    """Which of the given programs are on root's PATH."""
 
     def command(self, programs: Sequence[str]) -> str:
         names = " ".join(shlex.quote(name) for name in programs)
@@ -173,7 +172,7 @@ class Programs(Answer[frozenset[str]]):
 
 
 class Marks(Answer[frozenset[str]]):
-    """What waits for a restart of a unit or of the node."""
+    """Pending marks: restarts of units and reboots."""
 
     def command(self) -> str:
         return complete(f": rackproof-marks; {files.pending_command()}")

@@ -1,7 +1,7 @@
-"""Files on a node: what is there, what differs, and one archive that brings all differences.
+"""Files on a node: compares them with their declaration and sends all changed files in one archive.
 
-A file is replaced by rename, so that no reader ever sees half of one. Files that must not belong to the kit as a
-whole (``/etc/hosts``) are owned between two marker lines.
+Files are replaced by rename, so that no reader sees a half-written one. Of shared files (``/etc/hosts``) the kit owns
+only the block between its two marker lines.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from rackproof.errors import Refused
 from rackproof.shell import Script
 
 PENDING = "/run/rackproof/pending"
-"""One file a unit that has not seen its new configuration yet. On a tmpfs: a reboot restarts everything."""
-
+"""Folder of marks, one file for each unit that has not read its new configuration. On a tmpfs, so that a reboot, which
+restarts every unit, clears it."""
 
 REBOOT = "reboot:"
-"""Mark, with the reason behind it: only a reboot, which also takes the mark away, brings a change into force."""
+"""Prefix of marks for changes that need a reboot; the reason follows."""
 
 
 def reboot_mark(reason: str) -> str:
-    """Shell line that leaves the mark. Raises ValueError for a reason that cannot be a file's name."""
+    """Shell line that leaves a reboot mark. Raises ValueError when the reason cannot be a file name."""
     if "/" in reason or "\n" in reason:
         raise ValueError(f"a reason for a reboot has no / and is one line: {reason!r}")
     return f"mkdir -p {PENDING} && touch -- {shlex.quote(f'{PENDING}/{REBOOT}{reason}')}"
 
 
 def pending_command() -> str:
-    """Print the marks, one a line. Builtins only: starting a program is what costs time on an emulated machine."""
+    """Shell text that prints the marks, one per line. Builtins only: starting programs is slow on emulated machines."""
     return f'for f in {PENDING}/*; do [ ! -e "$f" ] || printf "%s\\n" "${{f##*/}}"; done; '
 
 
@@ -49,7 +49,7 @@ _SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file as it shall be. ``restart`` and ``reload`` name the units that read it."""
+    """Desired state of one file. ``restart`` and ``reload`` name the units that read it."""
 
     path: str
     content: str = field(repr=False)
@@ -59,7 +59,7 @@ class RemoteFile:
     restart: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
     reboot: str | None = None
-    """Why the node must be started anew before a change of this file is in force, in a few words without ``/``."""
+    """Why a change of this file needs a reboot, in a few words without ``/``."""
     block: bool = False
     """Only the lines between the markers belong to the kit."""
     secret: bool = False
@@ -88,7 +88,7 @@ Entry = RemoteFile | RemoteDirectory | Absent
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What is at a path. ``kind`` is stat's word for it; ``text`` only where it was asked for."""
+    """Actual state of a path. ``kind`` is stat's name of the file type; ``text`` is None unless it was requested."""
 
     kind: str
     mode: str
@@ -103,7 +103,7 @@ class MarkersBroken(Refused):
 
 
 def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
-    """Ask for mode, owner and sha256 of all paths, and for the content of some of them, in one go."""
+    """Shell text that prints type, mode, owner and sha256 of all paths, and the content of those in ``texts``."""
     quoted = " ".join(shlex.quote(path) for path in paths)
     command = (
         f"export LC_ALL=C; stat -c '%n|%F|%a|%U|%G' -- {quoted} 2>/dev/null; echo --; "
@@ -120,10 +120,7 @@ def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
-    """Answer of ``states_command``; a path that is not there is not in it.
-
-    Raises ValueError on anything that is not such an answer.
-    """
+    """Answer of ``states_command``, without paths that do not exist. Raises ValueError on anything else."""
     first = lines.index("--")
     second = lines.index("--", first + 1)
     stats = [line.rsplit("|", 4) for line in lines[:first]]
@@ -143,9 +140,9 @@ def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
 
 
 def merge_block(existing: str, block: str) -> str:
-    """``existing`` with the kit's block replaced, or added at the end.
+    """``existing`` with the kit's block replaced, or appended.
 
-    Raises MarkersBroken when the markers that are there do not make exactly one block.
+    Raises MarkersBroken when the existing markers do not enclose exactly one block.
     """
     lines = existing.splitlines()
     begins = [i for i, line in enumerate(lines) if line.strip() == BEGIN]
@@ -154,7 +151,7 @@ def merge_block(existing: str, block: str) -> str:
     if not begins and not ends:
         return "\n".join([*lines, *body]) + "\n"
     if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
-        raise MarkersBroken(f"{len(begins)} line(s) '{BEGIN}' and {len(ends)} line(s) '{END}': mend them by hand")
+        raise MarkersBroken(f"{len(begins)} line(s) '{BEGIN}' and {len(ends)} line(s) '{END}': repair them by hand")
     return "\n".join([*lines[: begins[0]], *body, *lines[ends[0] + 1 :]]) + "\n"
 
 
@@ -168,13 +165,13 @@ def block_of(existing: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """What has to be done; empty when the node already is as it shall be."""
+    """Changes of files; empty when the node is as declared."""
 
     directories: tuple[RemoteDirectory, ...] = ()
     writes: tuple[tuple[RemoteFile, str], ...] = ()
-    """With the whole new content, also for a block."""
+    """Files with their complete new content, also of blocks."""
     attributes: tuple[RemoteFile, ...] = ()
-    """Content is right, mode or owner is not."""
+    """Files of which only mode or owner differs."""
     removals: tuple[Absent, ...] = ()
 
     def __bool__(self) -> bool:
@@ -205,7 +202,7 @@ def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> Fil
     seen: set[str] = set()
     for entry in entries:
         if entry.path in seen:
-            raise Refused(f"{entry.path}: two writers for one file")
+            raise Refused(f"{entry.path}: declared twice")
         seen.add(entry.path)
         state = states.get(entry.path)
         if isinstance(entry, Absent):
@@ -246,7 +243,7 @@ def _attributes(state: FileState) -> tuple[str, str, str]:
 
 
 def kept_lines(plan: FilePlan) -> tuple[str, ...]:
-    """What a rollback of the plan would need, for a ``Journal``."""
+    """Journal lines that a rollback of the plan needs."""
     lines = list(mark_lines(plan.pending))
     lines += [directory_line(directory.path) for directory in plan.directories]
     lines += [file_line(file.path, _digest(content), file.secret) for file, content in plan.writes]
@@ -256,11 +253,11 @@ def kept_lines(plan: FilePlan) -> tuple[str, ...]:
 
 
 def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
-    """Shell script that carries a plan out; it reads ``archive(plan)`` from its standard input.
+    """Shell script that applies a plan; it reads ``archive(plan)`` from standard input.
 
-    With a journal, everything that is changed is kept first. All new contents are on the disk before the first file is
-    replaced, so that a full disk, a lost connection or a crash leaves each file as it was or as it shall be. Marks for
-    units come first: a run that is cut off in between restarts a unit once too often, never too rarely.
+    With a journal, previous states are saved first. All new contents are on the disk before the first file is replaced,
+    so that after a full disk, a lost connection or a crash every file has its old or its new content. Marks come
+    first: after an interrupted run a unit may be restarted needlessly, but never stays with its old configuration.
     """
     lines = ["set -eu", "umask 022"]
     if journal:
@@ -280,7 +277,7 @@ def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
         lines += [
             f"trap {shlex.quote(f'rm -f -- {beside}')} EXIT",
             "trap 'exit 143' TERM HUP INT",
-            # An archive that ends early may end between two files.
+            # A truncated archive may end between two files: check for each file.
             f"base64 -d | tar -x -p -m -f - -C / && {' && '.join(f'[ -f {path} ]' for path in new)} ||"
             " { echo 'the new files could not be written (is the disk full?): none was replaced' >&2; exit 1; }",
             f"sync -- {beside} 2>/dev/null || sync",
@@ -298,11 +295,11 @@ def _digest(content: str) -> str:
 
 
 def archive(plan: FilePlan) -> str:
-    """Base64 of a tar archive with the new files, each beside the one that it replaces."""
+    """Base64 of a tar archive with the new files, under temporary names beside the files that they replace."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for file, content in plan.writes:
-            data = content.encode(errors="surrogateescape")  # a secret may be bytes that are no text
+            data = content.encode(errors="surrogateescape")  # a secret may be binary
             member = tarfile.TarInfo(_beside(file.path).lstrip("/"))
             member.size = len(data)
             member.mode = int(file.mode, 8)
@@ -312,7 +309,7 @@ def archive(plan: FilePlan) -> str:
 
 
 def changes(plan: FilePlan, states: Mapping[str, FileState], shown: bool = False) -> list[Change]:
-    """What the plan changes, by path. ``shown``: with the differences of contents; a secret is only named."""
+    """Changes of the plan, by path. ``shown``: with the differences of contents, except of secrets."""
     all_changes = [
         Change(
             what=file.path,

@@ -1,4 +1,4 @@
-"""Parts of inputs that several concerns share: a download, a package repository, where a secret is."""
+"""Parts of inputs that several concerns share: a download, a package repository, the source of a secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackproof.core.versions.models import Url
 
 
 class Download(Inputs):
-    """One file from a web server (or ``file://``), used only if its digest is right."""
+    """One file from a web server (or ``file://``), used only when its digest matches."""
 
     url: Url
     """URL of the file; in a rack without Internet access, of the site's mirror."""
@@ -22,7 +22,7 @@ class Download(Inputs):
     @classmethod
     def _digest(cls, value: str) -> str:
         if len(value) != 64 or set(value.lower()) - set("0123456789abcdef"):
-            raise ValueError("expected 64 hexadecimal digits; sha256sum of the file, from where you trust it")
+            raise ValueError("expected 64 hexadecimal digits: the sha256sum of the file from a source that you trust")
         return value.lower()
 
 
@@ -33,12 +33,12 @@ class Repository(Inputs):
     """Debian: the end of a ``deb`` line (``https://host/path suite component``); a URL alone is a flat repository
     (suite ``/``). RHEL: baseurl."""
     key: Download
-    """The key that signs it, as the vendor publishes it. Pinned: a key that changed stops the run on its node."""
+    """The signing key that the vendor publishes. Pinned: a changed key stops the run on the node."""
 
     @model_validator(mode="before")
     @classmethod
     def _older_spelling(cls, plain: Any) -> Any:
-        """``url``, ``key_url`` and ``key_sha256`` were the keys of ``gpu_stack.repository`` once."""
+        """Former keys of ``gpu_stack.repository``: ``url``, ``key_url`` and ``key_sha256``."""
         if not isinstance(plain, dict) or "url" not in plain or {"source", "key"} & set(plain):
             return plain
         key = {name.removeprefix("key_"): value for name, value in plain.items() if name.startswith("key_")}
@@ -53,7 +53,8 @@ class Repository(Inputs):
 
 
 class SecretSource(Inputs):
-    """Where the controller finds a secret, which is never in the inventory, shown or recorded. One of the two."""
+    """Source of a secret on the controller: ``environment`` or ``file``. The secret itself is never in the inventory,
+    shown or recorded."""
 
     environment: str = ""
     """Name of an environment variable of the controller."""

@@ -11,41 +11,38 @@ from typing import Final
 from rackproof.core.plan import Change
 
 CLOCK_SOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-"""The kernel takes any name here without a word, and stays with its own choice when it does not have or trust it."""
+"""The kernel accepts any name here, and silently keeps its own choice when it lacks or distrusts the named source."""
 
 
 def sysctl_path(key: str) -> str:
-    """``net.core.rmem_max`` as its file; a ``/`` in a key stands for a dot in a name (``eth0/100``)."""
+    """File of a sysctl key, e.g. ``net.core.rmem_max``; a ``/`` in a key stands for a dot in a name (``eth0/100``)."""
     return "/proc/sys/" + key.replace(".", "\0").replace("/", ".").replace("\0", "/")
 
 
 def normal(value: str) -> str:
-    """A value as it can be compared: one blank between numbers, and of ``always [madvise] never`` the choice."""
+    """A value in comparable form: one blank between words, and only the choice of ``always [madvise] never``."""
     words = value.split()
     chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
     return chosen[0] if len(chosen) == 1 else " ".join(words)
 
 
 _OFF = frozenset({"forceoff", "notsupported", "notimplemented"})
-"""What a processor's smt/control says where ``off`` is true, and more than true."""
+"""Values of a processor's smt/control that are at least as strict as ``off``."""
 
 
 def in_force(actual: str | None, expected: str) -> bool:
-    """Whether a value is the one that is expected, or as good."""
+    """Whether a value is the expected one or equivalent to it."""
     return actual == expected or (expected == "off" and actual in _OFF)
 
 
 def values_command(sysctl: Sequence[str], patterns: Sequence[str]) -> str:
-    """Ask for sysctl keys and for every file that a shell pattern below /sys matches."""
+    """Shell text that prints sysctl keys and all files that shell patterns below /sys match."""
     paths = [shlex.quote(sysctl_path(key)) for key in sysctl]
     return f"grep -sH '' -- {' '.join([*paths, *patterns])} /dev/null || [ $? -le 2 ]; "
 
 
 def parse_values(lines: Sequence[str]) -> dict[str, str]:
-    """Path to value; a file of several lines is none of ours.
-
-    Raises ValueError on a line that is not grep's.
-    """
+    """Value by path; the kit sets no files of several lines. Raises ValueError on a line that is not from grep."""
     values: dict[str, str] = {}
     for line in lines:
         path, colon, value = line.partition(":")
@@ -74,11 +71,11 @@ class Setting:
 def plan_values(
     sysctl: Mapping[str, str], patterns: Mapping[str, str], actual: Mapping[str, str]
 ) -> tuple[Setting, ...]:
-    """What differs, in the order in which it must be set.
+    """Values that differ, in the order in which they must be set.
 
-    A sysctl key that the kernel does not have is planned too, so that setting it fails loudly; a pattern that matches
-    nothing (no frequency scaling in a virtual machine) asks for nothing. Files below /sys come first, and all sysctl
-    keys after them: switching transparent huge pages makes the kernel raise vm.min_free_kbytes.
+    A sysctl key that the kernel lacks is planned too, so that setting it fails. A pattern without a match (no frequency
+    scaling in a virtual machine) plans nothing. Files below /sys come first, then all sysctl keys: switching
+    transparent huge pages makes the kernel raise vm.min_free_kbytes.
     """
     keys = {sysctl_path(key): normal(value) for key, value in sysctl.items()}
     first = [
@@ -94,7 +91,7 @@ def plan_values(
 
 
 def write_script(plan: Sequence[Setting]) -> str:
-    """Shell script that sets every value and fails at the first that the kernel refuses."""
+    """Shell script that sets the values and fails at the first one that the kernel rejects."""
     lines = ["set -eu"]
     for setting in plan:
         path = shlex.quote(setting.path)

@@ -1,4 +1,4 @@
-"""Every input of an inventory, with its default and where that comes from: for readers, and for misspelled keys."""
+"""Every input of an inventory with its default: for ``rackproof inputs``, and to find misspelled keys."""
 
 from __future__ import annotations
 
@@ -40,34 +40,35 @@ MODELS: Mapping[str, type[Inputs]] = {
         VersionInputs,
     )
 }
-"""Key of the inventory's data: the model of its mapping."""
+"""Models of mappings, by their key in the inventory's data."""
 
 PLAIN: Mapping[str, str] = {
-    "architecture": "The reference architecture that the rack shall be: an id or a file.",
-    "versions_lock": "The version set that is installed and held: a file, beside the inventory.",
+    "architecture": "The rack's reference architecture: an id or a file.",
+    "versions_lock": "The version set that is installed and held: a file, relative to the inventory.",
     "command_timeout_s": "Seconds that one command of a validator may take on this node.",
-    "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; a vendor's client may say more.",
+    "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; more for some vendors' clients.",
     "mount_retry_s": "Seconds between attempts to mount at boot. Default 5.",
-    "nic_ports": "Purpose of ports: their names, instead of the architecture's and those of ``nic_stack.ports``.",
+    "nic_ports": "Names of ports by purpose, instead of the architecture's and those of ``nic_stack.ports``.",
     "reboot_mode": "``allowed`` or ``refused``, instead of ``reboot.allowed``; for the command line.",
-    "reboot_serial": "Nodes that reboot at a time, instead of ``reboot.serial``; for the command line.",
+    "reboot_serial": "Nodes that reboot at the same time, instead of ``reboot.serial``; for the command line.",
     "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",
-    "fabric_second_addresses": "Further addresses of a storage server, rail by rail.",
-    "ask_ahead": "False: a deploy asks one question after the other.",
-    "take_over": "The run that a node may be taken from although it works there still; for the command line.",
+    "fabric_second_addresses": "Further addresses of a storage server, in the order of rails.",
+    "ask_ahead": "False: a deploy does not prefetch facts.",
+    "take_over": "A run that loses its lock on the node, although it holds it; for the command line.",
 }
-"""Keys that are no mapping and not settings of a node, and what they are."""
+"""Other keys of the inventory's data: neither mappings nor fields of ``NodeSettings``."""
 
 ALIKE = 0.85
-"""So much alike are a key and its misspelling: one letter of six. A site has keys of its own, which sound like ours."""
+"""difflib's ratio from which a key counts as misspelled: one letter of six. Higher than usual, because a site's own
+keys may resemble the kit's."""
 
 PYINFRAS = ("_", "ssh_")
-"""How keys begin that pyinfra reads itself."""
+"""Prefixes of keys that pyinfra reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One input: ``key`` with dots, the type and the default as text, and what its author says about it."""
+    """One input: ``key`` with dots, the type and the default as text, and its docstring."""
 
     key: str
     type: str
@@ -76,21 +77,21 @@ class Described:
 
 
 def described(key: str) -> Iterator[Described]:
-    """Every input below a key, those of nested mappings after their own. Raises KeyError."""
+    """Every input below a key, nested mappings after their parent. Raises KeyError."""
     yield from _of_model(key, MODELS[key])
 
 
 def plain_inputs() -> Iterator[Described]:
-    """Keys that stand for themselves."""
+    """Inputs that are not in a mapping."""
     for key, text in PLAIN.items():
         yield Described(key, "", "", text)
     yield from _of_model("", NodeSettings)
 
 
 def misspelled(keys: Iterable[str]) -> dict[str, str]:
-    """Keys of an inventory that look like one of ours and are none, with what was probably meant.
+    """Unknown keys of an inventory that resemble one of the kit's, with the key that was probably meant.
 
-    Other keys are the site's own, or pyinfra's.
+    Other unknown keys are the site's own, or pyinfra's.
     """
     ours = [*MODELS, *PLAIN, *NodeSettings.model_fields]
     return {
@@ -113,7 +114,7 @@ def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:
 
 
 def _inside(annotation: Any) -> tuple[str, type[BaseModel] | None]:
-    """The mapping that a value consists of, and how one gets there: ``.NAME`` by a name, ``[]`` in a list."""
+    """The path to a nested model, and the model: ``.NAME`` below a dict, ``[]`` in a list; None without one."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return "", annotation
     origin, inside = get_origin(annotation), get_args(annotation)
@@ -135,7 +136,7 @@ def _type(field: FieldInfo) -> str:
 
 
 def _named(annotation: Any) -> str:
-    """A type as an inventory's author reads it; what restrains a text is said where it is wrong."""
+    """A type for readers; constraints of strings are left out, error messages show them."""
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _named(inside[0])

@@ -1,4 +1,4 @@
-"""What the node at hand is, asked once a run."""
+"""The machine of the current node, read once in a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _machines: WeakKeyDictionary[State, dict[str, Machine]] = WeakKeyDictionary()
 
 
 def machine_here() -> Machine | None:
-    """The machine that pyinfra is at; None when it could not be read. A reboot is followed by ``forget_machine``."""
+    """The machine of pyinfra's current host; None when it could not be read. Call ``forget_machine`` after a reboot."""
     known = _machines.setdefault(host.state, {})
     if host.name not in known:
         answer = host.get_fact(facts.MachineFacts)
@@ -25,12 +25,12 @@ def machine_here() -> Machine | None:
 
 
 def family_here() -> str:
-    """``debian`` or ``rhel``: which package manager the node has; ``debian`` where nobody can say, and where that is
-    wrong apt-get is missing."""
+    """Family of the node's distribution, ``debian`` or ``rhel``; ``debian`` when unknown (apt-get then fails if it is
+    missing)."""
     machine = machine_here()
     return (machine.family if machine else "") or "debian"
 
 
 def forget_machine() -> None:
-    """Ask again: the node has been started anew."""
+    """Drop the cached machine after a reboot."""
     _machines.get(host.state, {}).pop(host.name, None)

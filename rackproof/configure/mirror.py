@@ -1,8 +1,8 @@
 """What each domain downloads, for ``rackproof mirror list``.
 
-Whoever installs something has a function here that names it, with the very functions that its deploy plans with; a
-test holds the list against every installation of the golden plans. What depends on a machine that nobody has shown is
-an item of its own (``unlisted``), so that the list says what it lacks.
+Every domain that installs something has a function here, which calls the planning functions of its deploy. A test
+compares the list with every installation of the golden plans. Downloads that depend on unknown hardware are listed as
+``unlisted`` items, so that the list shows its gaps.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ from rackproof.errors import DeclarationError, InventoryError, VersionSetError
 
 INPUTS: Final = {key: model for key, model in MODELS.items() if model.DOWNLOADS}
 FURTHER: Final = ("scratch_drives", "simulated_gpus", "versions", "virtual")
-"""What else of a node's data decides about packages."""
+"""Further keys of a node's data that decide about packages."""
 KERNEL: Final = "$(uname -r)"
 DEPENDENCIES: Final = (
-    "what these packages depend on: the package manager of the node decides; mirror whole repositories, or let apt-get"
-    " --download-only or dnf download --resolve find it"
+    "dependencies of these packages: the package manager of the node decides; mirror whole repositories, or find them"
+    " with apt-get --download-only or dnf download --resolve"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One node, and one operating system that it may have."""
+    """One node with one operating system that it may run."""
 
     site: Site
     family: str
     platform: str
-    """``ubuntu-24.04``; where nobody says, the family."""
+    """``ubuntu-24.04``; the family where the operating system is unknown."""
     machine: Machine | None = None
-    """None: nobody has shown its hardware and its kernel."""
+    """None: hardware and kernel are unknown."""
     versions: Platform | None = None
-    """What the version set has for the platform."""
+    """Entry of the version set for the platform."""
 
     def locked(self, stage: str = "all") -> dict[str, str]:
-        """Packages and versions of the version set's stage."""
+        """Packages of a stage of the version set, with their versions."""
         if self.versions is None:
             return {}
         components = stage_components(self.versions, stage, self.machine, self.site.node.groups)
@@ -75,12 +75,12 @@ class Target:
 
     @property
     def kernel(self) -> str | None:
-        """Release of the kernel that clients are built for: they wait for the reboot into the version set's."""
+        """Release of the kernel that clients are built for: that of the version set, which runs after the reboot."""
         kernel = self.versions.components.kernel if self.versions else None
         return kernel.version if kernel else self.machine.kernel if self.machine else None
 
     def named(self, names: Iterable[str], needed_by: str, where: str = DISTRIBUTION) -> Iterator[MirrorItem]:
-        """Without what the version set has, whose items are listed with their versions."""
+        """Items for packages by name, without those of the version set, which are listed with their versions."""
         locked = self.locked()
         yield from of_names((name for name in names if name not in locked), self.platform, needed_by, where)
 
@@ -90,14 +90,14 @@ class Target:
 
 Contributor = Callable[[Target], Iterable[MirrorItem]]
 CONTRIBUTORS: Final[dict[str, Contributor]] = {}
-"""Domain: what a node installs and downloads for it, beyond the URLs of its inputs; see ``contributes``."""
+"""By domain: lists what a node installs and downloads beyond the URLs of its inputs; see ``contributes``."""
 
 
 def contributes(key: str) -> Callable[[Contributor], Contributor]:
-    """Register a function that names what a node installs.
+    """Register a function that lists what a node installs.
 
-    It may look at the node's groups, the architecture, the machine and what ``INPUTS`` and ``FURTHER`` name of the
-    inventory's data, at nothing else of the node: nodes that are alike in these are looked at once.
+    The function may read the node's groups, the architecture, the machine, and the keys of ``INPUTS`` and ``FURTHER``
+    in the inventory's data, but nothing else of the node: it is called once for all nodes that agree in these.
     """
 
     def register(function: Contributor) -> Contributor:
@@ -180,7 +180,7 @@ def _of_unknown_gpus(target: Target) -> Iterator[MirrorItem]:
     locked = target.versions is not None and target.versions.components.driver is not None
     what = "GPU tools that the version set does not name" if locked else "GPU driver, fabric manager, DCGM, CUDA, NCCL"
     yield target.unlisted(
-        f"{what}, and headers of the kernel: their names follow from PCI devices, operating system and kernel",
+        f"{what}, and headers of the kernel: their names depend on PCI devices, operating system and kernel",
         "gpu_stack",
     )
 
@@ -207,7 +207,7 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
             package, exact = _of_kernel(name, target.kernel), _of_kernel(version, target.kernel)
             if package is None or exact is None:
                 full = f"{name}-{version}" if version else name
-                yield target.unlisted(f"{full}: of the kernel that runs", "storage_clients")
+                yield target.unlisted(f"{full}: depends on the running kernel", "storage_clients")
             elif package not in locked:
                 yield MirrorItem("package", package, target.platform, exact, needed_by="storage_clients")
     for named in site.named_storage():
@@ -215,12 +215,15 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
             download = weka.installer(named, around.inputs.weka)
             yield MirrorItem(
                 "file", "install", "", "", "", download.url, download.sha256,
-                f"storage {named.name}, by its own servers",
+                f"storage {named.name}, from its own servers",
             )  # fmt: skip
 
 
 def _of_kernel(text: str, release: str | None) -> str | None:
-    """None where it depends on a kernel that nobody knows. RHEL's releases end with the machine's kind."""
+    """The text with the kernel release filled in; None when the kernel is unknown.
+
+    RHEL's kernel releases end with the processor architecture, package versions do not.
+    """
     if KERNEL not in text:
         return text
     return text.replace(KERNEL, re.sub(r"(\.el\d\w*)\.\w+$", r"\1", release)) if release else None
@@ -231,7 +234,7 @@ def _of_slurm(target: Target) -> Iterator[MirrorItem]:
     site = target.site
     cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
     if cluster is not None and is_member(cluster, site.node):
-        # RHEL has none of its own: EPEL, or the inventory's repository.
+        # RHEL has no Slurm packages: they come from EPEL or the inventory's repository.
         where = "" if target.family == "rhel" else DISTRIBUTION
         yield from target.named(package_names(cluster, site.node, target.family), "slurm", where)
 
@@ -247,7 +250,7 @@ def _of_containers(target: Target) -> Iterator[MirrorItem]:
 
 @contributes("health_check")
 def _of_health_check(target: Target) -> Iterator[MirrorItem]:
-    """A Python, and every wheel of the kit on the nodes."""
+    """Python, and every wheel that the kit needs on nodes."""
     site = target.site
     given = kit.inputs_of(site.node, site.settings.virtual)
     if not given.install or not kit.applies(site.architecture.slurm, site.node):
@@ -286,13 +289,13 @@ def items_of(
     yield unlisted(DEPENDENCIES, "", "packages")
     if machine is None and versions is None:
         yield unlisted(
-            "the operating system: packages are named as Debian's family and as RHEL's has them; versions_lock says"
-            " which it is, or a recording", "", "packages",
+            "the operating system is unknown: packages are listed with Debian's and with RHEL's names; versions_lock or"
+            " a recording names it", "", "packages",
         )  # fmt: skip
 
 
 def _targets(site: Site, versions: VersionSet | None, machine: Machine | None) -> Iterator[Target]:
-    """Raises VersionSetError where the set has nothing for the machine."""
+    """Raises VersionSetError when the set has no platform for the machine."""
     if machine:
         name = f"{machine.os_id}-{machine.os_version}"
         if versions:
@@ -313,7 +316,7 @@ def items_of_rack(
     versions_of: Callable[[Node], VersionSet | None],
     machine_of: Callable[[Node], Machine | None] = lambda _: None,
 ) -> Iterator[MirrorItem]:
-    """Everything that a rack downloads, nodes that are alike looked at once. Raises InventoryError."""
+    """Everything that a rack downloads; nodes that download the same are listed once. Raises InventoryError."""
     seen = set()
     for node in rack.nodes:
         architecture, versions, machine = architecture_of(node), versions_of(node), machine_of(node)

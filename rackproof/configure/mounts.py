@@ -1,7 +1,7 @@
-"""Mounts: systemd units, what the kernel says is mounted, and what has to happen in between.
+"""Mounts: compares the declared ones with the kernel's mount table and plans what to mount and unmount.
 
-Nothing here touches a mount point. A dead server blocks whoever looks below it; /proc answers always. Which mounts
-a storage needs is in ``rackproof.configure.storage``.
+Nothing here accesses a mount point: a dead server blocks every process that does. /proc always answers. The mounts of
+a storage are declared in ``rackproof.configure.storage``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
 
 NETWORK_CLASSES = ("nfs", "parallel")
 MANAGED = "Nobody wants this unit at boot: rackproof-mounts.service"
-"""In the first line of the units of network mounts."""
+"""In the first line of the kit's units of network mounts; the kit recognises its units by it. Deployed nodes have this
+text: another one would orphan their units and remount every network file system."""
 STOP_LIMIT_S = 90
 
 
@@ -34,23 +35,23 @@ class DesiredMount:
     what: str
     where: str
     type: str
-    """For mount(8): nfs where the kernel says nfs4."""
+    """Type for mount(8), e.g. ``nfs`` where /proc/mounts has ``nfs4``."""
     options: tuple[str, ...]
     fstype: str
-    """As /proc/mounts names it."""
+    """Type in /proc/mounts."""
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
     network: bool
     requires: tuple[str, ...] = ()
-    """Services that it stands on."""
+    """Services that must run first."""
     timeout_s: int | None = None
-    """Seconds that mounting may take, where that is not like all others."""
+    """Time limit of mounting in seconds; None for the default."""
     seen: str | None = None
-    """Pattern of its source in /proc/mounts, where that is not ``what``."""
+    """Regular expression for the source in /proc/mounts, when it is not ``what``."""
     transport: str | None = None
-    """NFS: what its connections must run over: tcp or rdma."""
+    """NFS: required transport of its connections, ``tcp`` or ``rdma``."""
     service: str | None = None
-    """The service that mounts it, where mount(8) cannot; ``content`` is its unit."""
+    """Service that mounts it when mount(8) cannot; ``content`` is its unit file."""
     content: str | None = None
     read_ahead_kib: int | None = None
 
@@ -76,13 +77,13 @@ def _hex(character: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a node has mounted, and what is about to be."""
+    """Mount table of a node, the kit's mount units and pending marks."""
 
     mounted: Mapping[str, Mount] = field(default_factory=dict)
     pending: frozenset[str] = frozenset()
     """Marks of changed units."""
     units: Mapping[str, str] = field(default_factory=dict)
-    """Units of network mounts that the kit has written, and where each mounts."""
+    """The kit's units of network mounts, with their mount points."""
     transports: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -106,7 +107,7 @@ def parse_table(lines: Sequence[str]) -> Table:
 def mount_differences(
     mount: DesiredMount, actual: Mount | None, transports: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[str, ...]:
-    """What is wrong with a mount in the kernel's view; empty when nothing is."""
+    """Differences between a declared mount and the kernel's mount table; empty when there are none."""
     if actual is None:
         return ("not mounted",)
     wrong = []
@@ -125,11 +126,11 @@ def mount_differences(
 @dataclass(frozen=True, slots=True)
 class MountPlan:
     changes: tuple[tuple[DesiredMount, tuple[str, ...]], ...] = ()
-    """Each mount with the reasons why it is (re)made."""
+    """Mounts to make or remake, with the reasons."""
     reread: bool = False
     """Unit files changed since systemd read them."""
     gone: Mapping[str, str] = field(default_factory=dict)
-    """Units of mounts that nobody declares any more, and where each mounts."""
+    """Units of mounts that are no longer declared, with their mount points."""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.gone)
@@ -138,7 +139,7 @@ class MountPlan:
 def plan_mounts(mounts: Sequence[DesiredMount], table: Table, complete: bool = False) -> MountPlan:
     """Mounts that are missing, differ from their declaration, or whose unit changed since they were made.
 
-    ``complete``: these are all network mounts of the node; a unit of the kit's for any other is one too many.
+    ``complete``: these are all network mounts of the node; other mount units of the kit are removed.
     """
     changes = []
     for mount in mounts:
@@ -153,12 +154,12 @@ def plan_mounts(mounts: Sequence[DesiredMount], table: Table, complete: bool = F
 
 
 def apply_script(plan: MountPlan) -> str:
-    """Shell script that makes every mount of the plan, all at once, after those that nobody wants have gone.
+    """Shell script that unmounts what is no longer declared or differs, then mounts everything in one command.
 
-    What is mounted differently goes first; that fails, and names who uses it.
+    A mount that is in use is not unmounted; the script then fails and names the processes.
     """
     lines = ["set -u", "failed=0"]
-    # An own unit must still be known as it was when the mount is taken down.
+    # Unmount before daemon-reload: systemd must still know the old unit.
     different = [mount for mount, reasons in plan.changes if reasons != ("not mounted",)]
     if plan.gone or different:
         lines.append(shell.script(__name__, "let_go", stop_limit_s=STOP_LIMIT_S))

@@ -1,4 +1,4 @@
-"""Fabric ports: which NIC is which rail, and what has to happen to it."""
+"""Fabric ports: assigns NICs to rails, compares them with their declaration and plans the changes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from rackproof.parse.text import text_from
 
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
-"""Characters of eight bytes."""
+"""Characters of eight bytes in hexadecimal with colons."""
 ETHERNET_MAC_LENGTH = 17
-"""Characters of six bytes."""
+"""Characters of six bytes in hexadecimal with colons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A rail, or another port, of one node as it shall be. Exactly one of ``mac`` and ``path`` says which NIC it is."""
+    """Desired state of one port of a node. Exactly one of ``mac`` and ``path`` identifies the NIC."""
 
     name: str
     rdma: str
-    """Name of the RDMA device; empty where it keeps the one that it has."""
+    """Name of the RDMA device; empty: not renamed."""
     address: str
-    """With prefix length; empty where it has none."""
+    """Address with prefix length; empty: none."""
     mtu: int | None
-    """None where it is set together with the mode (IPoIB), or left as it is."""
+    """None: set with the IPoIB mode, or not changed."""
     mac: str | None = None
     path: str | None = None
     bond: str | None = None
-    """Which it is a member of, and which brings it up."""
+    """Bond that the port is a member of, and that brings it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Link:
     addresses: tuple[str, ...]
     path: str | None = None
     upper: bool = False
-    """A bond, or a VLAN or another interface on top of one: it shows the MAC address of a port and is none."""
+    """A bond, a VLAN or another interface on top of a port, with the port's MAC address."""
 
     @property
     def infiniband(self) -> bool:
@@ -57,7 +57,7 @@ class Link:
 
 
 def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
-    """The fabric ports that one node has, rail by rail."""
+    """The fabric ports of one node, in the order of rails."""
     return tuple(
         Port(
             name=f"{fabric.interface_prefix}{rail}",
@@ -72,7 +72,7 @@ def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
 
 
 def links_command(with_paths: bool) -> str:
-    """Ask for all interfaces; ``with_paths`` also for udev's ID_PATH of each."""
+    """Shell text that prints all interfaces; ``with_paths``: with udev's ID_PATH."""
     command = "ip -j addr show && echo -- && "
     if with_paths:
         command += (
@@ -96,7 +96,7 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
     return tuple(
         Link(
             name=device.name,
-            # A bond or a VLAN carries its port's address; the port's own is the permanent one.
+            # A member of a bond shows the MAC address of the bond; its permanent address identifies it.
             mac=(device.permanent_mac or device.mac or "").lower(),
             mtu=device.mtu_bytes,
             up="UP" in device.flags,
@@ -114,7 +114,7 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
 
 
 class PortProblem(Refused):
-    """A port that cannot be brought to its declared state; the text is one line for a person."""
+    """A port cannot be brought to its declared state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class PortChange:
 
 
 def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChange, ...]:
-    """What differs, port by port.
+    """Ports that differ from their declaration.
 
-    Raises PortProblem when a NIC is missing, is not unique or meant twice, or when its name is taken by another one.
+    Raises PortProblem when a NIC is missing, ambiguous or named twice, or when its name belongs to another NIC.
     """
     changes = []
     taken: dict[str, str] = {}
@@ -144,9 +144,7 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
         reasons = []
         if link.name != port.name:
             if any(other.name == port.name for other in links):
-                raise PortProblem(
-                    f"{port.name}: the name is taken by another NIC; reboot, udev has the new names at boot"
-                )
+                raise PortProblem(f"{port.name}: another NIC has this name; reboot: udev assigns the new names at boot")
             reasons.append(f"{link.name} becomes {port.name}")
         if port.mtu is not None and link.mtu != port.mtu:
             reasons.append(f"MTU {link.mtu} becomes {port.mtu}")
@@ -160,20 +158,20 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
 
 
 def in_use(wanted: Sequence[Port], links: Sequence[Link]) -> str | None:
-    """Why ports may not be renamed, in one line: a deploy may come in by an address that nobody declares."""
+    """Why ports may not be renamed, in one line: the deploy itself may use an address that is not declared."""
     problems = []
     for port in wanted:
         try:
             link = find_link(port, links)
         except PortProblem:
-            continue  # whoever configures it says what is missing
+            continue  # reported by plan_ports
         if link.name != port.name and link.addresses:
             problems.append(f"{port.name}: {link.name} is in use with {', '.join(link.addresses)}")
     if not problems:
         return None
     return (
-        f"{'; '.join(problems)}: only a port without addresses is renamed; take them away, or the port out of"
-        " nic_stack.ports"
+        f"{'; '.join(problems)}: only a port without addresses is renamed; remove its addresses, or remove the port"
+        " from nic_stack.ports"
     )
 
 
@@ -185,7 +183,7 @@ def find_link(port: Port, links: Sequence[Link]) -> Link:
         for link in links
         if (same_mac(link.mac, port.mac) and not link.upper if port.mac else link.path == port.path)
     ]
-    # A bridge on top of the port shows the same MAC address: the declared name tells them apart.
+    # A bridge on top of the port has the same MAC address; the declared name identifies the port.
     if len(matching) > 1 and any(link.name == port.name for link in matching):
         matching = [link for link in matching if link.name == port.name]
     if len(matching) != 1:
@@ -197,28 +195,28 @@ def find_link(port: Port, links: Sequence[Link]) -> Link:
 
 
 def words_of(ports: Sequence[Port], links: Sequence[Link]) -> dict[str, list[str]]:
-    """Name of every port, and the words that stand for it by now: its names, and its MAC address."""
+    """By port: the words that configuration files may name it by (declared name, current name, MAC address)."""
     words: dict[str, list[str]] = {}
     for port in ports:
         words[port.name] = [port.name]
         try:
             link = find_link(port, links)
         except PortProblem:
-            continue  # the operation on ports says what is missing
+            continue  # reported by plan_ports
         words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
     return words
 
 
 def same_mac(actual: str, wanted: str) -> bool:
-    """Of an InfiniBand port only the last eight bytes, its GUID, are always the same."""
+    """Whether two MAC addresses are of the same port. Of InfiniBand addresses only the GUID, the last eight bytes, is
+    permanent."""
     return actual == wanted or (len(actual) > len(wanted) == GUID_LENGTH and actual.endswith(f":{wanted}"))
 
 
 def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> str:
-    """Shell script that renames and configures ports and waits until the kernel shows it.
+    """Shell script that renames and configures ports and waits until the kernel shows their addresses.
 
-    The files that make it permanent must be there already: ``manager`` (networkd, NetworkManager) reads them here,
-    udev at boot.
+    The configuration files must already exist: ``manager`` (networkd, NetworkManager) reads them now, udev at boot.
     """
     tool = "nmcli device show" if manager == "NetworkManager" else "networkctl status"
     lines = ["set -eu"]
@@ -254,9 +252,9 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
 
 
 def hosts_block(addresses: Mapping[str, Sequence[str]], prefix: str) -> str:
-    """Lines of /etc/hosts: a node's name is its address on rail 0, ``name-<prefix>K`` is the one on rail k.
+    """Lines of /etc/hosts: the name of a node is its address on rail 0, ``name-<prefix>K`` its address on rail k.
 
-    ``prefix``: of the ports' names.
+    ``prefix``: prefix of the ports' names.
     """
     lines = []
     for name, rails in addresses.items():

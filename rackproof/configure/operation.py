@@ -31,7 +31,7 @@ Commands = Generator[StringCommand | FunctionCommand, None, None]
 
 
 class Unreadable(Refused):
-    """A node did not answer completely. ``what`` names what was asked for."""
+    """A node gave no complete answer. ``what`` names what was read."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} could not be read, so nothing was changed")
@@ -74,20 +74,20 @@ def ask(fact: type[FactBase[T | None]], what: str, **arguments: object) -> T:
 
 
 def required(answer: T | None, what: str) -> T:
-    """``answer``, an answer of the node that was asked for elsewhere. Raises ``Unreadable`` when it is None."""
+    """``answer``, unless it is None: then raises ``Unreadable``."""
     if answer is None:
         raise Unreadable(what)
     return answer
 
 
 def shown(command: PyinfraCommand) -> str:
-    """How a plan shows a command."""
+    """A command as plans show it."""
     bits = command.bits if isinstance(command, StringCommand) else ()
     return shown_form(bits[0]) if len(bits) == 1 and isinstance(bits[0], Script) else str(command)
 
 
 _reports: WeakKeyDictionary[State, dict[tuple[str, str | None], Report]] = WeakKeyDictionary()
-"""Of every operation of a run, by node and hash, as its last pass left it: planning, then carrying out."""
+"""Reports of operations by node and hash. Every operation runs twice, planning and execution; the last pass counts."""
 
 
 def report_of(state: State, node: str, op_hash: str) -> Report:
@@ -96,7 +96,7 @@ def report_of(state: State, node: str, op_hash: str) -> Report:
 
 
 def _key() -> tuple[str, str | None]:
-    return host.name, getattr(host, "current_op_hash", None)  # stand-ins of tests have none
+    return host.name, getattr(host, "current_op_hash", None)  # hosts in tests have none
 
 
 def _report() -> Report:
@@ -108,7 +108,7 @@ def _keep(report: Report) -> None:
 
 
 def _publish() -> None:
-    """Append the report of this pass to the file that ``rackproof deploy`` reads, where there is one."""
+    """Append the report of this pass to the file that ``rackproof deploy`` reads, if it is set."""
     path = os.environ.get(REPORTS)
     op_hash = getattr(host, "current_op_hash", None)
     report = _report()
@@ -147,13 +147,13 @@ def note(text: str) -> None:
 
 
 def record_problems(problems: Iterable[Problem]) -> None:
-    """Record what preflight found, accepted problems too."""
+    """Record problems of preflight, also accepted ones."""
     report = _report()
     _keep(report.model_copy(update={"problems": (*report.problems, *problems)}))
 
 
 def record_pending_reboot(reasons: Iterable[str]) -> None:
-    """Record why this node needs a reboot that the run may not make."""
+    """Record why this node needs a reboot that is not allowed in this run."""
     _keep(_report().model_copy(update={"pending_reboot": tuple(reasons)}))
 
 

@@ -81,7 +81,7 @@ def file_states(
 def write_files(
     entries: Sequence[file_plans.Entry], states: Mapping[str, file_plans.FileState] | None = None
 ) -> Commands:
-    """The body of ``files``, for operations whose content is known at run time only."""
+    """The body of ``files``, for operations that compute the content at run time."""
     states = file_states(entries) if states is None else states
     plan = file_plans.plan_files(entries, states)
     if not plan:
@@ -138,7 +138,7 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
 
 @operation()
 def time_followed() -> Commands:
-    """Wait until the clock follows a time source; fail where it does not. Changes nothing.
+    """Wait until the clock follows a time source; fail when it does not. Changes nothing.
 
     **Example:**
 
@@ -189,7 +189,7 @@ def addressed(wanted: Sequence[network_plans.Port]) -> None:
     addresses = {address for link in links for address in link.addresses}
     missing = [f"{port.name} {port.address}" for port in wanted if port.address and port.address not in addresses]
     if missing:
-        raise Refused(f"addresses of the fabric are missing ({', '.join(missing)}): run deploys/fabric.py first")
+        raise Refused(f"the fabric's addresses are missing ({', '.join(missing)}): run deploys/fabric.py first")
     host.noop("all rails have their addresses")
 
 
@@ -215,7 +215,7 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
 
 
 def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
-    """What a rollback needs: what was mounted, and the units that go."""
+    """Journal lines: mounts that change, and units that are removed."""
     gone = [line for unit in plan.gone for line in (unit_line(unit), file_line(f"/etc/systemd/system/{unit}", None))]
     return [*(unit_line(mount.unit) for mount, _ in plan.changes), *gone]
 
@@ -241,7 +241,7 @@ def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) 
     record(Change(what=mount.where, why="; ".join(reasons)) for mount, reasons in plan.changes)
     record(Change(what=where, why="not declared") for where in plan.gone.values())
     yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
-    # The kernel may have mounted something else than it was asked for.
+    # The kernel may have applied other options than requested.
     table = host.get_fact(facts.MountTable) or mount_plans.Table()
     wrong = [
         f"{mount.where}: {'; '.join(differences)}"

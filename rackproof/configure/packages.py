@@ -1,8 +1,8 @@
-"""Packages of a node that come from its distribution: one list, one installation.
+"""Packages of a node from its distribution: one list, one installation.
 
-Every run of apt costs seconds on real hardware and minutes under emulation, so the deploys do not install what they
-need one by one: each names it here, and the first operation installs the union. Names are Debian's, here and in
-architectures; ``RHEL_NAMES`` translates them. Packages with exact versions are the version set's business.
+A run of apt takes seconds on real hardware and minutes under emulation. So the packages of all deploys are listed here
+and the first operation installs them together. Names are Debian's, here and in architectures; ``RHEL_NAMES``
+translates them. Packages with exact versions are in the version set.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NFS_SERVER = ("nfs-common", "nfs-kernel-server")
 CEPH_CLIENT = ("ceph-common",)
 CEPH_SERVER = ("ceph-common", "ceph-mds", "ceph-mgr", "ceph-mon", "ceph-osd")
 VERSION_LOCK = ("python3-dnf-plugin-versionlock",)
-"""What dnf needs to hold packages; RHEL's name."""
+"""dnf's plugin that holds packages; RHEL's name."""
 FILESYSTEMS = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
 RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    # Debian's name: what has the same in it on RHEL 9 and its rebuilds; a name that is not here is the same there
+    # Debian's name: packages with the same content on RHEL 9 and its rebuilds. Other names are the same on both.
     "apt-utils": (),
     "build-essential": ("gcc", "gcc-c++", "make"),
     "dbus-user-session": (),
@@ -62,7 +62,7 @@ RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def names_for(names: Iterable[str], family: str) -> tuple[str, ...]:
-    """Debian's names as a family of distributions spells them, sorted. Raises ValueError for another family."""
+    """Debian's names translated for a family of distributions, sorted. Raises ValueError for an unknown family."""
     if family == "debian":
         return tuple(sorted(set(names)))
     if family != "rhel":
@@ -71,7 +71,7 @@ def names_for(names: Iterable[str], family: str) -> tuple[str, ...]:
 
 
 def declared_packages(architecture: Architecture, node: Node, family: str = "debian") -> tuple[str, ...]:
-    """Everything that the architecture and the deploys of this node's roles need, sorted, by the family's names."""
+    """Packages that the architecture and the deploys of this node's roles need, sorted, with the family's names."""
     names: set[str] = {*BASE, *architecture.system.packages, *architecture.tools.packages}
     if architecture.fabric and architecture.fabric.kind == "soft-roce":
         names.update(SOFT_ROCE)
@@ -126,5 +126,5 @@ def parse_installed(lines: Sequence[str]) -> frozenset[str]:
 
 
 def install_script(missing: Sequence[str], family: str = "debian", policy: Policy = STRICT) -> str:
-    """One installation of everything, and the proof that it is there."""
+    """Shell script that installs the packages in one transaction and checks that they are installed."""
     return transaction_script(Transaction(family, tuple(Package(name) for name in missing), policy=policy))

@@ -1,9 +1,8 @@
 """Child process of ``rackproof.run.plan``: plans a deploy with pyinfra's own parts and prints it as JSON.
 
-Reads one JSON object on standard input: ``inventories``, ``deploy``, ``limit``, ``data``. The last line that it prints
-is a list with one ``RackPlan`` an inventory. pyinfra's own dry run looks at every operation just long enough to see
-whether it would change anything; here each is carried to its end, once, so that its commands are known. Nothing is
-ever executed: the state stays in its preparing stage.
+Reads one JSON object on standard input: ``inventories``, ``deploy``, ``limit``, ``data``. The last line of its output
+is a list with one ``RackPlan`` per inventory. pyinfra's own dry run stops every operation at its first command; this
+one collects all commands. Nothing is executed: the state stays in its preparing stage.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Listener(logging.Handler):
-    """Warnings and errors of pyinfra about a node, by node."""
+    """Collects pyinfra's warnings and errors by node."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.errors: dict[str, list[str]] = defaultdict(list)
         self.secrets: tuple[str, ...] = ()
-        """Of the inventory's data."""
+        """Secrets of the inventory's data."""
 
     def shown(self, text: str) -> str:
         """The text without secrets."""
@@ -128,7 +127,7 @@ def _nodes(
 
 @contextmanager
 def _all_lost() -> Iterator[None]:
-    """pyinfra raises when the last node is lost; each node says why by itself."""
+    """Ignore pyinfra's error about the loss of the last node: every lost node has an error of its own."""
     from pyinfra.api.exceptions import PyinfraError
 
     try:
@@ -139,7 +138,7 @@ def _all_lost() -> Iterator[None]:
 
 
 def _selected(source: str, inventory: Any, limit: Sequence[str]) -> list[Any]:
-    """pyinfra's hosts that ``--limit`` means. Raises InventoryError."""
+    """pyinfra's hosts that ``--limit`` selects. Raises InventoryError."""
     from rackproof.core.rack import Node, Rack
     from rackproof.errors import InventoryError
 
@@ -174,7 +173,7 @@ def _secrets(data: Any) -> tuple[str, ...]:
 
 
 def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[str, list[dict[str, Any]]]:
-    """Every operation of every node in pyinfra's order, nodes side by side."""
+    """Operations by node, in pyinfra's order; nodes are planned concurrently."""
     from pyinfra.context import ctx_host, ctx_state
 
     order = state.get_op_order()
@@ -189,13 +188,13 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
                 operation = _operation(state, host, op_hash, listener)
                 planned.append(operation)
                 if operation.get("refused"):
-                    return  # a run ends here for this node
+                    return  # a real run of this node would end here
 
     greenlets = [state.pool.spawn(look, host) for host in hosts if host in state.active_hosts]
     for greenlet in greenlets:
         greenlet.join()
     for greenlet in greenlets:
-        greenlet.get()  # raises what was raised in it
+        greenlet.get()  # raises its exception
     return by_node
 
 
@@ -209,10 +208,10 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
     try:
         for command in state.get_op_data_for_host(host, op_hash).command_generator():
             if report_of(state, host.name, op_hash).refused is not None:
-                break  # the command that fails; or the effect of commands that have not run is missing
+                break  # refused, or it reads the effect of commands that have not run
             commands.append(shown(command))
     except PyinfraError as error:
-        refused = None if commands else _one_line(error)  # also "No hosts remaining!", which is no reason
+        refused = None if commands else _one_line(error)  # also "No hosts remaining!", replaced below
     report = report_of(state, host.name, op_hash)
     if not commands:
         refused = refused if report.refused is None else report.refused

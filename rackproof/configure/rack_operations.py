@@ -1,6 +1,6 @@
-"""Operations of one node that need the answer of another: its ssh keys, or the key of a file system.
+"""Operations of one node that read facts of another: its ssh keys, or the key of a file system.
 
-Each node is asked once in a run, when its answer is needed, over the run's own connection.
+A fact of another node is read once in a run, when it is first needed, over the run's own connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Key = tuple[bool, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What was asked in one run."""
+    """Answers of one run."""
 
     known: dict[_Key, object] = field(default_factory=dict)
     locks: dict[_Key, BoundedSemaphore] = field(default_factory=lambda: defaultdict(lambda: BoundedSemaphore(1)))
@@ -44,20 +44,20 @@ _runs: WeakKeyDictionary[State, _Answers] = WeakKeyDictionary()
 
 
 def _key(other: Host, what: str) -> _Key:
-    # Answers from planning are not reused when the plan is carried out.
+    # Answers of the planning pass are not used in the execution pass.
     return bool(other.state.is_executing), other.name, what
 
 
 def forget(other: Host, what: str) -> None:
-    """Drop the cached answer: the next question goes to the node."""
+    """Drop the cached answer; the next call of ``ask_node`` reads it again."""
     _runs.setdefault(other.state, _Answers()).known.pop(_key(other, what), None)
 
 
 def ask_node(other: Host, what: str, question: Callable[[Host], T | None]) -> T | None:
-    """Ask a node once in a run; nodes that want the same answer at the same time wait for it.
+    """Read an answer of another node once in a run; concurrent callers wait for it.
 
-    None when the node has already failed in this run, cannot be reached, or has no answer. That is remembered as
-    well: a dead node costs one timeout, not one for every other node.
+    None when the node has already failed in this run, cannot be reached, or gives no answer. None is cached too: a dead
+    node costs one timeout, not one for every other node.
     """
     key = _key(other, what)
     answers = _runs.setdefault(other.state, _Answers())
@@ -71,7 +71,7 @@ def _put(other: Host, what: str, question: Callable[[Host], T | None]) -> T | No
     if other in other.state.failed_hosts:
         return None
     try:
-        if not other.connected:  # left out of this run by --limit
+        if not other.connected:  # excluded from this run by --limit
             other.connect(reason=f"to ask for {what}", raise_exceptions=True)
         return question(other)
     except ConnectError as error:
@@ -110,7 +110,7 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
     + names: further names of every node of the rack
     + mpi_nodes: nodes that run MPI
 
-    Keys of a node that does not answer stay as they are on the others; without any there is a warning.
+    Keys of a node that does not answer stay as they are on the others; when there are none, a warning names the node.
 
     **Example:**
 
@@ -139,12 +139,12 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
         entries[2] = RemoteFile(trust.AUTHORIZED_KEYS, lines, mode="600", block=True)
         unknown = tuple(dict.fromkeys((*unknown, *without_key)))
     if unknown and host.state.is_executing:
-        note(f"no keys of {', '.join(unknown)}: deploy again when they answer")
+        note(f"no keys of {', '.join(unknown)}: deploy again when these nodes answer")
     yield from write_files(entries, states)
 
 
 def _secret(server: Host) -> str | None:
-    """Read over sftp: the output of a command may be shown by the run's verbosity, a file is not."""
+    """Read over sftp: pyinfra may print the output of commands, but not the content of files."""
     buffer = BytesIO()
     try:
         if not server.get_file(mounts.CEPH_SECRET, buffer):
@@ -171,7 +171,7 @@ def ceph_secret(server: str) -> Commands:
         entry = RemoteFile(mounts.CEPH_SECRET, "", mode="600", secret=True)
         states = file_states([entry], "the Ceph client key")
         if mounts.CEPH_SECRET in states:
-            host.noop(f"{server} does not answer; the key that is there stays")
+            host.noop(f"{server} does not answer; the present key stays")
         elif host.state.is_executing:
             raise Refused(f"{server} has no Ceph client key: is the cluster up there?")
         else:

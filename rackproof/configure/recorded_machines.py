@@ -1,4 +1,4 @@
-"""Machines of recorded and of written racks: what is installed on them depends on their hardware and their kernel."""
+"""Machines of recorded and of written racks: their hardware and kernel decide what is installed on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "@recording/"
 
 
 def recorded_rack(folder: Path) -> tuple[Rack, dict[str, Machine]]:
-    """The nodes of a folder, and the machine of each that was asked for it. Raises InventoryError, one line."""
+    """The nodes of a folder, and the recorded machines by node. Raises InventoryError, one line."""
     nodes = []
     machines = {}
     question = question_of(StringCommand(str(MachineFacts().command())), {})
@@ -34,12 +34,12 @@ def recorded_rack(folder: Path) -> tuple[Rack, dict[str, Machine]]:
     except (NoInventory, RackproofError) as error:
         raise InventoryError(str(error)) from None
     except ValueError as error:
-        raise InventoryError(f"{folder}: {name}: what the machine is cannot be read: {error}") from None
+        raise InventoryError(f"{folder}: {name}: the recorded machine cannot be read: {error}") from None
     return Rack(f"{PREFIX}{folder}", tuple(nodes)), machines
 
 
 def machine_like(node: Node, rack: Rack, machines: dict[str, Machine]) -> Machine | None:
-    """The node's own machine, else that of the first one that was recorded in the same groups."""
+    """The node's own machine, else that of the first recorded node in the same groups."""
     if node.name in machines:
         return machines[node.name]
     return next(

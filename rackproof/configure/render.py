@@ -1,4 +1,4 @@
-"""Templates, as they land on a node: a name in the tree is the path on the target plus ``.j2``."""
+"""Templates of files on nodes: the path of a template in the tree is the path on the node plus ``.j2``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackproof import kit
 
 
 class Templates:
-    """Renders files of one template tree; an undefined variable is an error, never an empty string."""
+    """Renders files of one template tree; an undefined variable is an error."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Nothing here is markup: these are configuration files and scripts.
+        # No markup: configuration files and scripts.
         self._environment = Environment(  # noqa: S701
             loader=FileSystemLoader(root),
             undefined=StrictUndefined,
@@ -25,9 +25,9 @@ class Templates:
         )
 
     def text(self, path: str, **values: Any) -> str:
-        """The content of the file that lands at ``path`` (absolute, on the target)."""
+        """Content of the file at ``path`` (absolute, on the node)."""
         return self._environment.get_template(f"{path.lstrip('/')}.j2").render(**values)
 
 
 templates: Final = Templates(kit.folder("templates"))
-"""The kit's own."""
+"""The kit's templates."""

@@ -1,7 +1,7 @@
-"""A site's package repositories on RHEL's family: a key that was compared, and the file that names it.
+"""A site's package repositories on RHEL's family: a verified key and the repository file.
 
-The key lies on the node before the repository is named: one that cannot be verified would stop every other
-installation as well, and ``dnf -y`` imports whatever it is shown.
+The key must be on the node before the repository file: a repository that cannot be verified stops every installation,
+and ``dnf -y`` imports any key.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from rackproof.configure.files import RemoteFile
 
 
 def key_path(name: str) -> str:
-    """Where the key that has the declared digest lies."""
+    """Path of the verified key on the node."""
     return f"/etc/pki/rpm-gpg/rackproof-{name}.asc"
 
 

@@ -1,10 +1,10 @@
-"""One run at a time on a node: a converge and a rollback that interleave leave neither's result. Pure.
+"""Run lock: one run at a time on a node, so that a deploy and a rollback do not interleave. Pure.
 
-``/run/rackproof/run`` says which run works on the node, whose it is, from where and since when. Nobody has to remove
-it: it counts for as long as the connection by which the run came is open (a process on the node, known by its id and
-by when it began), so a run that was killed, failed or cut off holds nothing. Where no such process is found (a
-connector that is not ssh) it counts for ``LIMIT_S`` after the run's last change. A boot ends it in any case. Who knows
-that the other run is not at work takes the node from it by name: ``--data take_over=RUN``.
+``/run/rackproof/run`` names the run that holds the node, its user, the host that it was started on and its start time.
+The lock needs no removal: it is valid as long as the ssh connection of the run is open (a process on the node,
+identified by its id and start time), so a run that was killed or lost its connection holds nothing. For connectors
+other than ssh it is valid for ``LIMIT_S`` after the last change of the run. A reboot always ends it.
+``--data take_over=RUN`` takes a node from a run that is known to be dead.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from rackproof import shell
 
 LOCK_FILE: Final = "/run/rackproof/run"
 LIMIT_S: Final = 7200
-"""Seconds; longer than any single command of a deploy may take."""
+"""Seconds; longer than the time limit of any single command of a deploy."""
 WAIT_S: Final = 20
-"""Seconds to wait for another run that is just looking at the file."""
+"""Seconds to wait while another run reads or writes the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A run, and who to ask about it."""
+    """A run that holds a node, or wants to."""
 
     run: str
     who: str
+    """User name."""
     host: str
-    """That the run was started on."""
+    """Host that the run was started on."""
     since: str = ""
-    """As the node's clock has it; empty for one that has taken nothing yet."""
+    """Time by the node's clock; empty when the run holds nothing yet."""
 
     @property
     def sentence(self) -> str:
@@ -41,9 +42,9 @@ class Holder:
 
 
 def take_script(holder: Holder, take_over: str | None = None, file: str = LOCK_FILE) -> str:
-    """Shell text that takes the node for a run, or ends the script with status 1 and one line that says who has it.
+    """Shell text that takes the lock, or ends the script with status 1 and one line that names the holder.
 
-    A run takes it as often as it likes. ``take_over``: the run that it may be taken from.
+    A run may take the lock repeatedly. ``take_over``: a run that the lock may be taken from.
     """
     words = (file, *(_plain(word) for word in (holder.run, holder.who, holder.host, take_over or "")))
     take = shell.script(__name__, "run_lock_take", rp_l_wait_s=WAIT_S)
@@ -51,7 +52,7 @@ def take_script(holder: Holder, take_over: str | None = None, file: str = LOCK_F
 
 
 def held_command(file: str = LOCK_FILE) -> str:
-    """Print one line, ``held RUN WHO HOST SINCE``, where a run works on the node. Takes nothing."""
+    """Shell text that prints ``held RUN WHO HOST SINCE`` when a run holds the node. Takes no lock."""
     path = shlex.quote(file)
     return (
         f"{_functions()}\nif [ -r {path} ] && rp_lock_read {path}; then"
@@ -65,7 +66,7 @@ def parse_held(lines: Sequence[str]) -> Holder | None:
         return None
     words = lines[0].split()
     if len(lines) != 1 or len(words) != 5 or words[0] != "held":
-        raise ValueError(f"expected who holds the node, actual {' | '.join(lines)!r}")
+        raise ValueError(f"expected the holder of the run lock, actual {' | '.join(lines)!r}")
     return Holder(*words[1:])
 
 
@@ -74,5 +75,5 @@ def _functions() -> str:
 
 
 def _plain(word: str) -> str:
-    """One word for a file of lines ``key=value``."""
+    """The word without characters that the lock file or the shell would split."""
     return re.sub(r"[^\w.@:+-]", "_", word, flags=re.ASCII)

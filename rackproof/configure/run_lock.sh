@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Reads which run works on the node. rp_lock_read FILE: sets rp_l_run, rp_l_who, rp_l_from and rp_l_since; fails when no
-# run does.
+# Reads the run lock. rp_lock_read FILE: sets rp_l_run, rp_l_who, rp_l_from and rp_l_since; fails when no run holds the
+# node.
 : "${rp_l_limit_s?}"
 rp_lock_begun() {
   rp_l_s=$(cat "/proc/$1/stat" 2>/dev/null) || return 0

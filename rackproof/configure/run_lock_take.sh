@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Takes the node for a run, or fails with one line that says which run has it.
-# rp_lock FILE RUN WHO HOST OTHER: OTHER is a run that the node may be taken from. Needs run_lock.sh.
+# Takes the run lock, or fails with one line that names its holder.
+# rp_lock FILE RUN WHO HOST OTHER: OTHER is a run that the lock may be taken from. Needs run_lock.sh.
 : "${rp_l_wait_s?}"
 rp_lock_connection() {
   rp_l_p=$$

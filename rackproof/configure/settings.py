@@ -1,4 +1,4 @@
-"""What the inventory says about one node, checked."""
+"""Settings of one node in the inventory, validated."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rackproof.errors import InventoryError
 
 
 class Inputs(BaseModel):
-    """Base of the inputs of one concern: a mapping in the inventory's data (group or node).
+    """Base class for the inputs of one concern: a mapping in the inventory's data (group or node).
 
-    Every field has a default and says, in the text below it, what it is, its unit and where the default comes from.
+    Every field has a default and a docstring with its meaning, its unit and the origin of the default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     KEY: ClassVar[str]
-    """Key of the mapping in the inventory's data; parts of a mapping have none."""
+    """Key of the mapping in the inventory's data; nested mappings have none."""
     DOWNLOADS: ClassVar[bool] = False
-    """Whether the mapping names what a node downloads, in its defaults too: a mirror has to have it."""
+    """Whether the mapping or its defaults name downloads of a node, which ``rackproof mirror list`` then lists."""
 
     @classmethod
     def given(cls, data: Mapping[str, Any]) -> tuple[str, object]:
@@ -39,9 +39,9 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 
 def read_inputs(node: Node, model: type[InputsT]) -> InputsT:
-    """The inputs of one concern, from the mapping ``model.KEY`` of the inventory; all defaults without one.
+    """The inputs of one concern from the mapping ``model.KEY`` of the inventory; all defaults without one.
 
-    Raises InventoryError, one line that names the node, the key and the way out.
+    Raises InventoryError, one line that names the node, the key and a remedy.
     """
     try:
         key, plain = model.given(node.data)
@@ -58,7 +58,7 @@ def read_inputs(node: Node, model: type[InputsT]) -> InputsT:
 
 
 _SHOWN = ("literal_error", "bool_", "int_", "float_", "ip_", "greater_", "less_")
-"""Beginnings of pydantic's types of errors whose input is said. Of others it may be a secret in the wrong place."""
+"""Prefixes of pydantic's error types whose message shows the input. With other types it may be a misplaced secret."""
 
 
 def _complaint(key: str, model: type[BaseModel], error: ValidationError) -> str:
@@ -67,11 +67,11 @@ def _complaint(key: str, model: type[BaseModel], error: ValidationError) -> str:
     where = ".".join((key, *parents, last)) if last else key
     if first["type"] == "extra_forbidden" and (inner := _model_at(model, parents)) is not None:
         return f"{where}: no such input; {suggestion(last, inner.model_fields)}"
-    return f"{where}: {_said(first)}"
+    return f"{where}: {_message(first)}"
 
 
-def _said(error: ErrorDetails) -> str:
-    """pydantic's words, and the input where that is safe."""
+def _message(error: ErrorDetails) -> str:
+    """pydantic's message, with the input where that is safe."""
     text = error["msg"][:1].lower() + error["msg"][1:]
     given = error["input"]
     plain = isinstance(given, str | int | float) and not isinstance(given, Secret)
@@ -79,7 +79,7 @@ def _said(error: ErrorDetails) -> str:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
-    """The model below some fields; None where that is not a plain mapping of fields."""
+    """The nested model at a path of fields; None when the path leads to no model."""
     for name in path:
         field = model.model_fields.get(name)
         named = [part for part in (field.annotation, *get_args(field.annotation)) if isclass(part)] if field else []
@@ -94,34 +94,34 @@ TimeServer = Annotated[str, StringConstraints(pattern=r"^[^\s#]+$")]
 
 
 class NodeSettings(BaseModel):
-    """Host data that deploys read. Other keys (ssh_*, site data) are left alone."""
+    """Host data that deploys read. Other keys (ssh_*, the site's own) are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     fabric_addresses: tuple[IPv4Interface, ...] = ()
-    """Address with prefix length of rail k. Default: none; a node that must be on the fabric is refused without."""
+    """Address with prefix length of rail k. Default: none; required on nodes of the fabric."""
     fabric_macs: tuple[str, ...] = ()
     """Permanent MAC address of the NIC of rail k."""
     fabric_paths: tuple[str, ...] = ()
-    """Instead of MAC addresses: udev's ID_PATH of rail k's NIC, e.g. ``pci-0000:3b:00.0``."""
+    """Instead of MAC addresses: udev's ID_PATH of the NIC of rail k, e.g. ``pci-0000:3b:00.0``."""
     simulated_gpus: bool = False
-    """The node replays nvidia-smi; every page says so."""
+    """The node replays nvidia-smi; every page shows this."""
     virtual: bool = False
-    """The node is a virtual machine; every page says so."""
+    """The node is a virtual machine; every page shows this."""
     data_drive: str | None = None
-    """Local drive of a client: a path or a shell pattern that names exactly one drive."""
+    """Local drive of a client: a path or a shell pattern that matches exactly one drive."""
     scratch_drives: tuple[str, ...] = ()
-    """Drives by id that make the local scratch array of a node; none where it is empty."""
+    """Drives by id of the node's local scratch array; empty: no array."""
     nfs_drive: str | None = None
-    """Drive that an NFS server exports, named likewise."""
+    """Drive that an NFS server exports: a path or a shell pattern that matches exactly one drive."""
     ceph_drive: str | None = None
-    """Drive of the virtual rack's Ceph, named likewise."""
+    """Drive of the virtual rack's Ceph: a path or a shell pattern that matches exactly one drive."""
     time_upstreams: tuple[TimeServer, ...] = ()
-    """Time servers outside the rack, names or addresses: for the node that serves the time inside, or for every node
-    where none does. Default: none; a rack without a node that serves keeps the sources that its chrony.conf has."""
+    """Time servers outside the rack, names or addresses: for the rack's time server, or for every node when there is
+    none. Default: none; a rack without a time server of its own keeps the sources of its chrony.conf."""
     nfs_threads: int = Field(default=16, ge=1)
-    """Threads of an NFS server; a request holds one until the drive has answered. Default: ours, twice what nfs-utils
-    2.6 starts by itself (nfs.conf(5))."""
+    """Threads of an NFS server; a request occupies one until the drive has answered. Default: the kit's choice, twice
+    the default of nfs-utils 2.6 (nfs.conf(5))."""
 
     @field_validator("fabric_macs")
     @classmethod
@@ -130,9 +130,9 @@ class NodeSettings(BaseModel):
 
 
 def node_settings(node: Node, rails: int, every: bool = True) -> NodeSettings:
-    """The settings of a node of a rack with so many rails.
+    """The settings of a node in a rack with ``rails`` rails.
 
-    ``every``: the node has all of them; another one may have the first few, or none.
+    ``every``: the node must have an address on every rail; otherwise it may have only the first few, or none.
 
     Raises InventoryError, one line that names the node and the key.
     """
@@ -161,4 +161,4 @@ def _parse(name: str, data: Mapping[str, Any]) -> NodeSettings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InventoryError(f"{name}: {key}: {_said(first)}") from None
+        raise InventoryError(f"{name}: {key}: {_message(first)}") from None

@@ -1,4 +1,4 @@
-"""Files that several concerns declare, each with content of its own."""
+"""Files that several concerns declare, with different content."""
 
 from __future__ import annotations
 

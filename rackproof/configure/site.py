@@ -1,4 +1,4 @@
-"""The declaration that applies to the node at hand: rack, architecture and the node's own settings."""
+"""The declaration for the current node: rack, architecture and the node's settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rackproof.errors import DeclarationError, InventoryError, RackproofError
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything that a deploy needs to know; plain values, no connection."""
+    """Everything that deploys read about a node; plain values, no connection."""
 
     rack: Rack
     architecture: Architecture
@@ -53,26 +53,27 @@ class Site:
         return role in self.node.groups
 
     def first(self, role: str | None) -> Node | None:
-        """The first node of a role in inventory order: the one that serves when only one can."""
+        """The first node of a role in inventory order, which serves when only one node can."""
         nodes = self.rack.group(role) if role else ()
         return nodes[0] if nodes else None
 
     @property
     def real_gpus(self) -> Gpu | None:
-        """The promise of GPUs whose driver the deploy installs here; None without any, and of simulated ones."""
+        """The declared GPUs when the deploy installs their driver on this node; None without GPUs or with simulated
+        ones."""
         declared = self.architecture.gpu
         here = self.has_role("gpu") and not self.settings.simulated_gpus
         return declared if declared and declared.count and here else None
 
     @property
     def in_slurm(self) -> bool:
-        """The deploy sets up slurmd here, takes the node out of Slurm and gives it back."""
+        """Whether the deploy manages slurmd on this node; it then drains and resumes the node in Slurm."""
         slurm = self.architecture.slurm
         return slurm is not None and slurm.set_up_on(self.node.groups)
 
     @property
     def others_wait(self) -> bool:
-        """Whether the rack waits while this node is away: it serves storage, or is Slurm's controller."""
+        """Whether other nodes depend on this one: it serves storage, or is Slurm's controller."""
         slurm = self.architecture.slurm
         return self.node == self.first(slurm.controller_role if slurm else None) or any(
             self.has_role(storage.server_role) for storage in self.architecture.storage.values()
@@ -96,9 +97,9 @@ class Site:
         }
 
     def drive(self, key: str, label: str, fstype: str = "ext4") -> Drive:
-        """The drive that the inventory names under a key, and the file system that it shall carry.
+        """The drive that the inventory names under a key, with its desired file system.
 
-        Raises DeployError when the inventory names none, or no such file system can be made.
+        Raises DeployError when the inventory names none, or the file system is not supported.
         """
         device = getattr(self.settings, key)
         if device is None:
@@ -132,7 +133,7 @@ class Site:
         )
 
     def named_storage(self) -> tuple[NamedStorage, ...]:
-        """What this node mounts, with the addresses that serve it."""
+        """Storage that this node mounts, with the addresses of its servers."""
         addresses = self.rack.storage_addresses
         return tuple(
             NamedStorage(name, storage, addresses(storage.servers, storage.server_role, storage.managed))
@@ -141,7 +142,7 @@ class Site:
 
     @property
     def own_fsid(self) -> str | None:
-        """Of the Ceph cluster that the architecture has itself."""
+        """FSID of the Ceph cluster that the kit sets up; None without one."""
         for named in self.named_storage():
             server = self.first(named.storage.server_role)
             address = server.fabric_address() if server else None
@@ -150,9 +151,9 @@ class Site:
         return None
 
     def client_mounts(self) -> tuple[mounts.DesiredMount, ...]:
-        """What this node mounts, in the architecture's order.
+        """Desired mounts of this node, in the architecture's order.
 
-        Raises DeployError when something cannot be mounted, or not beside the others.
+        Raises DeployError when a storage cannot be mounted, or when two mounts conflict.
         """
         around, fsid = self.storage_around, self.own_fsid
         try:
@@ -166,7 +167,7 @@ class Site:
         return tuple(client_mounts)
 
     def fabric_addresses(self) -> dict[str, tuple[str, ...]]:
-        """Every node of the rack and its addresses, rail by rail, in inventory order."""
+        """Addresses of every node of the rack, in the order of rails; nodes in inventory order."""
         rails = range(self.architecture.rails)
         return {
             node.name: tuple(address for k in rails if (address := node.fabric_address(k)) is not None)
@@ -175,11 +176,11 @@ class Site:
 
     @property
     def fabric_subnets(self) -> tuple[str, ...]:
-        """The networks that the fabric's ports are in, rail by rail."""
+        """Networks of the fabric's ports, in the order of rails."""
         return tuple(dict.fromkeys(str(address.network) for address in self.settings.fabric_addresses))
 
     def ceph_plan(self, cluster: Ceph) -> ceph.CephPlan:
-        """Raises DeployError when the inventory names no drive or no address for it."""
+        """Raises DeployError when the inventory names no drive or no fabric address for Ceph."""
         if not self.settings.fabric_addresses:
             raise DeployError(f"{self.node.name}: fabric_addresses: Ceph is reached on rail 0, the inventory has none")
         address = self.settings.fabric_addresses[0]
@@ -211,7 +212,7 @@ def rack_of(source: Inventory) -> Rack:
 
 
 def settings_of(node: Node, architecture: Architecture) -> NodeSettings:
-    """What the inventory says about a node. Raises InventoryError, also where it lacks a rail that it must have."""
+    """Settings of a node in the inventory. Raises InventoryError, also when a required rail is missing."""
     return node_settings(node, architecture.rails, on_fabric(architecture, node.groups))
 
 
@@ -223,9 +224,9 @@ _sites: WeakKeyDictionary[Inventory, dict[str, Site]] = WeakKeyDictionary()
 
 
 def here() -> Site:
-    """The declaration for the node that pyinfra is at.
+    """The declaration for pyinfra's current host.
 
-    Raises DeployError, one line, when inventory or architecture cannot be used: nothing has been touched then.
+    Raises DeployError, one line, when inventory or architecture cannot be used; nothing has been changed then.
     """
     source: Inventory = host.inventory
     sites = _sites.setdefault(source, {})

@@ -1,7 +1,6 @@
-"""Who may log in where: host keys that every node knows, and the keys with which MPI starts its ranks.
+"""ssh trust between nodes: host keys in ssh_known_hosts, and keys in authorized_keys for starting MPI ranks.
 
-A private key never leaves the node that made it. A node that could not be asked keeps the lines it already has on
-the others.
+A private key never leaves the node that made it. Keys of a node that does not answer stay as they are on the others.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ def identity_command() -> str:
 
 
 def parse_identity(lines: Sequence[str]) -> Identity:
-    """Answer of ``identity_command``.
-
-    Raises ValueError on a line that is no public key.
-    """
+    """Answer of ``identity_command``. Raises ValueError on a line that is not a public key."""
     host_keys: list[str] = []
     user_key: str | None = None
     for line in lines:
@@ -48,7 +44,7 @@ def parse_identity(lines: Sequence[str]) -> Identity:
             host_keys.append(key)
         else:
             user_key = key
-    # One key says who a node is; the older types are only for clients that do not know this one.
+    # One key per node is enough; older types serve only clients without Ed25519.
     preferred = [key for key in host_keys if key.startswith("ssh-ed25519 ")] or sorted(host_keys)
     return Identity(tuple(preferred), user_key)
 
@@ -56,9 +52,9 @@ def parse_identity(lines: Sequence[str]) -> Identity:
 def known_hosts(
     names: Mapping[str, Sequence[str]], identities: Mapping[str, Identity], present: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Lines of ssh_known_hosts, and the nodes for which there is none.
+    """Lines of ssh_known_hosts, and the nodes without a key.
 
-    ``names``: node to its further names (aliases, addresses), in rack order. ``present``: the block as it is.
+    ``names``: by node, its further names (aliases, addresses), in rack order. ``present``: the current block.
     """
     kept = _by_first_name(present)
     lines: list[str] = []
@@ -84,7 +80,7 @@ def _by_first_name(block: str) -> dict[str, list[str]]:
 def authorized_keys(
     nodes: Sequence[str], identities: Mapping[str, Identity], present: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Lines of authorized_keys, and the nodes for which there is none."""
+    """Lines of authorized_keys, and the nodes without a key."""
     kept = {line.rsplit(" ", 1)[-1]: line for line in present.splitlines()}
     lines: list[str] = []
     missing: list[str] = []
@@ -101,7 +97,7 @@ def authorized_keys(
 
 
 def keygen_script(node: str) -> str:
-    """Shell script that makes the node's own key; it never replaces one."""
+    """Shell script that makes the node's key pair; an existing one is never replaced."""
     return "\n".join(
         (
             "set -eu",

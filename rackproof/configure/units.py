@@ -1,8 +1,7 @@
-"""systemd units: what they are, what they shall be, and the commands in between.
+"""systemd units: compares actual with desired states and plans the commands.
 
-A unit whose configuration changed is restarted because the change left a mark (see ``files.PENDING``), not because
-this run happens to have written the file: a run that was cut off after the file and before the restart is completed
-by the next one.
+A changed configuration file leaves a mark (``files.PENDING``), and a unit is restarted because of the mark. So when a
+run ends between the file and the restart, the next run restarts the unit.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from rackproof.parse.sections import sections_of
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20
-"""Seconds that a started unit may take until its proof holds."""
+"""Seconds that a started unit may take until its ``proof`` succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit as it shall be; None leaves a property alone."""
+    """Desired state of one unit; a property that is None is not changed."""
 
     name: str
     enabled: bool | None = True
     running: bool | None = True
     masked: bool = False
     proof: str | None = None
-    """Shell test of the unit's work where "active" alone says little: an RDMA port in nfsd's list, a module."""
+    """Shell test of the unit's effect, e.g. a loaded module, when ``active`` alone proves little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,11 @@ class SystemState:
     units: Mapping[str, UnitState]
     pending: frozenset[str]
     manager: Mapping[str, str]
-    """Properties of the manager itself, e.g. DefaultLimitMEMLOCK."""
+    """Properties of the systemd manager, e.g. DefaultLimitMEMLOCK."""
 
 
 def states_command(units: Sequence[Unit], manager: Sequence[str]) -> str:
-    """Ask for all units, their proofs, the pending marks and properties of the manager in one go."""
+    """Shell text that prints units, pending marks, properties of the manager, and results of proofs."""
     names = " ".join(shlex.quote(unit.name) for unit in units)
     command = f"export LC_ALL=C; printf '%s\\n' {names}; echo --; "
     if units:
@@ -66,9 +65,9 @@ def states_command(units: Sequence[Unit], manager: Sequence[str]) -> str:
 
 
 def parse_states(lines: Sequence[str]) -> SystemState:
-    """Answer of ``states_command``; systemctl answers in the order it was asked, under each unit's own name.
+    """Answer of ``states_command``. Raises ValueError on anything else.
 
-    Raises ValueError on anything that is not such an answer.
+    systemctl lists units in the order of its arguments, under their real names (an alias is resolved).
     """
     asked, shown, pending, manager, proofs = sections_of(lines, 5)
     units = [name for name in asked if name]
@@ -99,12 +98,12 @@ def parse_states(lines: Sequence[str]) -> SystemState:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Shell lines in order, and what they are for."""
+    """Shell lines in order, and the reasons for them."""
 
     lines: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
-    """Names of the units that are not left as they are."""
+    """Names of the units that change."""
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -115,10 +114,10 @@ class UnitPlan:
 
 
 def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, str] | None = None) -> UnitPlan:
-    """Commands that bring units and manager to what they shall be.
+    """Commands that bring units and manager to their desired states.
 
-    Links first, then systemd reads its units, at most once, then units are stopped and started: reading them takes
-    seconds on a slow machine, and every enable and mask would do it by itself.
+    First the links (enable, mask), then at most one daemon-reload, then stops and starts. daemon-reload takes seconds
+    on a slow machine, and without ``--no-reload`` every enable and mask would run it.
     """
     lines: list[str] = []
     reasons: list[str] = []
@@ -154,12 +153,12 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
 
 
 def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:
-    """What has to be done to a unit's symbolic links."""
+    """systemctl verbs for the symbolic links of a unit."""
     masked = state.file == "masked"
     if unit.masked:
         return () if masked else ("mask",)
     if masked and unit.enabled is False and unit.running is False:
-        return ()  # off for good is off
+        return ()  # masked is at least as good as disabled
     verbs = ["unmask"] if masked else []
     if unit.enabled and state.file not in ("enabled", "static"):
         verbs.append("enable")
@@ -180,8 +179,8 @@ def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
     if unit.running is None:
         return UnitPlan()
     if not active:
-        # One that has been starting since before its configuration came may never look at it (slurmd asks the network
-        # for one then, for ever), and "start" would wait with it.
+        # A unit that is still activating with its old configuration may never finish (slurmd without slurm.conf
+        # searches the network forever), and "start" would wait for it.
         verb = "restart" if state.active == "activating" and {restart, reload} & pending else "start"
         return UnitPlan((f"systemctl {verb} -- {name}", _done(restart, reload)), (f"{verb} {unit.name}",))
     if restart in pending or state.proven is False:
@@ -194,7 +193,7 @@ def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
 
 
 def _verification(unit: Unit) -> list[str]:
-    """A unit that was touched must be active and have its effect, or the operation fails and says which."""
+    """Shell lines that fail when a changed unit is not active or its proof fails."""
     if unit.masked or unit.running is not True:
         return []
     name = shlex.quote(unit.name)

@@ -86,7 +86,7 @@ def test_a_file_changed_after_the_run_is_not_rolled_back_without_force(
     try:
         refused = command("rackproof", "rollback", INVENTORY)
         assert refused.returncode == 1, refused.stdout + refused.stderr
-        assert f"changed by somebody else since: {CONF}" in refused.stderr + refused.stdout
+        assert f"changed since these runs: {CONF}" in refused.stderr + refused.stdout
         assert "# twice" in content(fleet)
         forced = command("rackproof", "rollback", INVENTORY, "--force", CONF, "--quiet")
         assert forced.returncode == 0, forced.stdout + forced.stderr

@@ -1,1 +1,1 @@
-"""One reboot for everything that needs one: collected, shown, and done only when it is allowed."""
+"""One reboot for all changes of a run that need one: the reasons are collected and shown; the inventory allows it."""

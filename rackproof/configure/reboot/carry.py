@@ -1,6 +1,6 @@
-"""Carry one reboot out: drain, order it, wait, prove it, look whether it helped, give the node back.
+"""Reboots one node: drain it, order the reboot, wait, verify that the reasons are gone, resume it in Slurm.
 
-Knows of a node only what ``Line`` offers, so that all of it can be tried without one.
+The node is accessed only through ``Line``, so that tests need none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rackproof.core.evidence import REBOOTED
 from rackproof.errors import Refused
 
 DOWN_S = 300
-"""Seconds until a node that still answers with its old boot id counts as one that does not go down."""
+"""Seconds after the order; a node that then still answers with its old boot id has failed to go down."""
 ORDER = "( sleep 2; systemctl reboot || reboot ) </dev/null >/dev/null 2>&1 &"
 
 
@@ -24,7 +24,7 @@ class Line(Protocol):
     """The connection to one node."""
 
     def ask(self, command: str, limit_s: float) -> tuple[bool, str]:
-        """Whether a command ended well, and what it said; False also when the node did not answer."""
+        """Whether a command succeeded, and its output; False also when the node did not answer."""
 
     def state(self) -> RebootState | None: ...
 
@@ -40,7 +40,7 @@ class Clock:
 
 
 class NotRebooted(Refused):
-    """Why, in one line. The node is as it was, or in the state that the line names."""
+    """Why a node was not rebooted, in one line. The node is unchanged, or in the state that the line names."""
 
 
 @dataclass
@@ -56,13 +56,13 @@ class Reboot:
     slurm: bool = False
     health_check: str | None = None
     rebooted: bool = True
-    """False where a node is given back that nothing was rebooted for."""
+    """False when a node is resumed in Slurm without a reboot in this run."""
     stay: bool = False
-    """Leave the node drained: what waited for the reboot is still to be brought to it."""
+    """Leave the node drained: a second pass of the deploy follows the reboot."""
     say: Callable[[str], None] = lambda text: None
     drained: bool = field(default=False, init=False)
     withdrawn: bool = field(default=False, init=False)
-    """It had left Slurm before its driver was exchanged."""
+    """It was drained before its driver was replaced."""
 
     def carry_out(self, before: RebootState) -> RebootState:
         if self.slurm:
@@ -76,7 +76,7 @@ class Reboot:
         left = reasons(after, self.kernel)
         if left:
             raise NotRebooted(
-                f"rebooted ({self._took(began)}), and still: {'; '.join(left)}; it is not rebooted again"
+                f"rebooted ({self._took(began)}), but still: {'; '.join(left)}; it is not rebooted again"
                 f"{self._stays_out()}"
             )
         if self.drained and not self.stay:
@@ -85,21 +85,24 @@ class Reboot:
         return after
 
     def is_drained(self) -> bool:
-        """By the kit. Raises NotRebooted where nobody can say."""
+        """Whether the kit has drained the node. Raises NotRebooted when Slurm's controller does not answer."""
         slurm_state = self._node()
         if slurm_state is None:
             raise NotRebooted("Slurm's controller does not answer about this node: is it still drained?")
         return slurm_state.ours
 
     def is_withdrawn(self) -> bool:
-        """By the kit, before it exchanged a driver: the node itself knows. Raises NotRebooted as ``is_drained``."""
+        """Whether the kit has drained the node before a driver replacement, by a mark on the node.
+
+        Raises NotRebooted when Slurm's controller does not answer.
+        """
         withdrawn, _ = self.line.ask(f"[ -e {drain.WITHDRAWN} ]", drain.COMMAND_S)
         return withdrawn and self.is_drained()
 
     def give_back(self) -> None:
-        """Nothing waits for a reboot any more. Raises NotRebooted where Slurm, or the health check, says no."""
+        """Resume the node in Slurm. Raises NotRebooted when the health check or Slurm fails."""
         self._give_back()
-        self.say("given back to Slurm")
+        self.say("resumed in Slurm")
 
     def _took(self, began: float) -> str:
         return f"{self.clock.now() - began:.0f} s"
@@ -121,17 +124,17 @@ class Reboot:
         slurm_state = self._node()
         if slurm_state is None:
             raise NotRebooted(
-                "not rebooted: Slurm's controller does not answer about this node, and its jobs are not known;"
-                " start slurmctld, or take the node out of the architecture's slurm.roles"
+                "not rebooted: Slurm's controller does not answer about this node, so its jobs are unknown;"
+                " start slurmctld, or remove the node's role from the architecture's slurm.roles"
             )
         if slurm_state.ours or not slurm_state.withdrawn:
             self.withdrawn, _ = self.line.ask(f"[ -e {drain.WITHDRAWN} ]", drain.COMMAND_S)
             good, output = self.line.ask(drain.drain_command(self.node, "; ".join(self.why)), drain.COMMAND_S + 10)
             if not good:
-                raise NotRebooted(f"not rebooted: Slurm does not drain the node: {output or 'no answer'}")
+                raise NotRebooted(f"not rebooted: Slurm failed to drain the node: {output or 'no answer'}")
             self.drained = True
         else:
-            self.say(f"drained by somebody else ({slurm_state.reason or 'no reason given'}), stays so after the reboot")
+            self.say(f"already drained in Slurm ({slurm_state.reason or 'no reason given'}), stays so after the reboot")
         deadline = self.clock.now() + self.inputs.drain_limit_s
         told = False
         while True:
@@ -152,10 +155,10 @@ class Reboot:
         if not self.drained:
             return ""
         if self.withdrawn:
-            return "; it stays drained in Slurm: its driver is another one than before"
+            return "; it stays drained in Slurm because its driver was replaced"
         good, _ = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
         self.drained = not good
-        return "; given back to Slurm" if good else "; it is still drained: scontrol update State=RESUME"
+        return "; resumed in Slurm" if good else "; it is still drained: scontrol update State=RESUME"
 
     def _give_back(self) -> None:
         if self.health_check and self.inputs.health_check:
@@ -163,32 +166,30 @@ class Reboot:
             good, output = self.line.ask(f"timeout {limit:g} {self.health_check}", limit + 30)
             if not good:
                 last = output.strip().splitlines()[-1:] or ["no answer"]
-                raise NotRebooted(
-                    f"{self._before}{self.health_check} finds fault: {last[0]}; it stays drained in Slurm"
-                )
+                raise NotRebooted(f"{self._before}{self.health_check} failed: {last[0]}; it stays drained in Slurm")
         good, output = self.line.ask(drain.resume_command(self.node), drain.COMMAND_S + 10)
         slurm_state = self._node()
-        # A node that has just registered may be taken back by slurmctld itself; resuming it again is an error then.
+        # slurmctld itself may resume a node that has just registered; another resume is then an error.
         if not good and (slurm_state is None or slurm_state.withdrawn):
-            raise NotRebooted(f"{self._before}Slurm does not take the node back: {output or 'no answer'}")
+            raise NotRebooted(f"{self._before}Slurm failed to resume the node: {output or 'no answer'}")
         self.line.ask(f"rm -f -- {drain.WITHDRAWN}", drain.COMMAND_S)
 
     # The reboot
 
     def _order(self, before: RebootState) -> None:
-        # Between the question and now somebody may have done it: what was pending may be true by now.
+        # The node may have been rebooted since its state was read.
         now = self.line.state()
         if now is None:
             raise NotRebooted(f"not rebooted: the node no longer answers{self._stays_out()}")
         if now.boot_id != before.boot_id:
-            raise NotRebooted(f"not rebooted: somebody else rebooted it meanwhile; run again{self._stays_out()}")
+            raise NotRebooted(f"not rebooted: it has been rebooted in the meantime; run again{self._stays_out()}")
         self.line.ask(ORDER, 30)
         self.line.drop()
 
     def _wait(self, before: RebootState, began: float) -> None:
-        """Until a kernel with another boot id answers."""
+        """Wait until the node answers with a new boot id."""
         deadline = began + self.inputs.limit_s
-        last = "it answered until the order and not since"
+        last = "it has not answered since the order"
         while self.clock.now() < deadline:
             self.clock.sleep(self.inputs.poll_s)
             if not self.line.connect():
@@ -197,14 +198,14 @@ class Reboot:
             now = self.line.state()
             if now is not None and now.boot_id != before.boot_id:
                 return
-            last = "it answers and has not gone down" if now else "ssh connects and no command answers"
+            last = "it answers and has not gone down" if now else "ssh connects but commands do not answer"
             self.line.drop()
             if now and self.clock.now() - began > DOWN_S:
                 raise NotRebooted(f"ordered to reboot {DOWN_S} s ago and did not: {last}{self._stays_out()}")
         raise NotRebooted(f"not back within {self.inputs.limit_s:g} s of the order: {last}{self._stays_out()}")
 
     def _up(self, began: float) -> RebootState:
-        """Units have had their time; a failed one is a check's business."""
+        """The state after all units have started or failed; failed units are left to the checks."""
         left = max(30.0, self.inputs.limit_s - (self.clock.now() - began))
         _, output = self.line.ask(f"timeout {left:.0f} systemctl is-system-running --wait", left + 30)
         state = output.strip().splitlines()[-1:] or ["unknown"]
@@ -214,5 +215,5 @@ class Reboot:
             self.say("up with failed units: systemctl --failed")
         after = self.line.state()
         if after is None:
-            raise NotRebooted(f"rebooted, answered once and answers no more{self._stays_out()}")
+            raise NotRebooted(f"rebooted, answered once, but no longer answers{self._stays_out()}")
         return after

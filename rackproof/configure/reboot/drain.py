@@ -1,4 +1,4 @@
-"""A node leaves Slurm before it is rebooted and comes back after: the commands, and what the answers mean."""
+"""Drain and resume a node in Slurm: commands and their answers."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from rackproof.parse.slurm import node_reason, node_states, parse_scontrol_recor
 from rackproof.parse.text import text_from
 
 DEPLOY = "rackproof-deploy:"
-"""How the reason of a drain begins that a deploy ends. The health check gives back by itself what it drained
-(``rackproof: …``) and finds well, be it before the reboot: it must not know these."""
+"""Prefix of the reason of a deploy's drains, which only a deploy ends. It differs from the health check's prefix
+(``rackproof: …``), because the health check resumes a node that it finds healthy, even before the reboot."""
 OWN = ("rackproof:", DEPLOY)
-"""How the reason begins by which the kit knows its own drains: those of others are theirs to end."""
+"""Prefixes of the reasons of the kit's drains. The kit does not end other drains."""
 COMMAND_S = 60
 WITHDRAWN = "/var/lib/rackproof/out-of-slurm"
-"""The kit took the node out of Slurm before it exchanged a driver, and has not given it back."""
+"""Exists while a node is drained for a driver replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
-    """One node as slurmctld sees it. Flags without ``*``, in capitals: IDLE, ALLOCATED, DRAIN, DOWN …"""
+    """State of one node in slurmctld. Flags without ``*``, in capitals: IDLE, ALLOCATED, DRAIN, DOWN …"""
 
     states: frozenset[str]
     reason: str = ""
 
     @property
     def withdrawn(self) -> bool:
-        """It takes no new jobs, whoever said so."""
+        """Whether it takes no new jobs, for whatever reason."""
         return bool(self.states & {"DRAIN", "DOWN", "FAIL", "MAINT", "RESERVED"})
 
     @property
     def ours(self) -> bool:
-        """By a deploy, or by the health check."""
+        """Whether a deploy or the kit's health check drained it."""
         return "DRAIN" in self.states and self.reason.startswith(OWN)
 
     @property
@@ -46,7 +46,7 @@ def show_command(node: str) -> str:
 
 
 def parse_node(text: str) -> DrainState | None:
-    """Answer of ``show_command``; None when it is not one (no such node, no controller)."""
+    """Answer of ``show_command``; None for anything else (unknown node, no controller)."""
     try:
         record = parse_scontrol_records(text_from(text.splitlines()), "NodeName")[0]
         return DrainState(frozenset(node_states(record)), node_reason(record) or "")
@@ -64,16 +64,16 @@ def resume_command(node: str) -> str:
 
 
 def withdraw_script(node: str, why: str) -> str:
-    """Drain, and leave a mark that outlives a reboot by hand: whoever finds nothing waiting gives the node back."""
-    failed = "Slurm does not drain the node, so nothing was exchanged"
+    """Drain, and leave a mark that survives a manual reboot: a run that finds no reason for one resumes the node."""
+    failed = "Slurm failed to drain the node, so nothing was replaced"
     return (
         f"set -eu; mkdir -p {WITHDRAWN.rpartition('/')[0]}; : >{WITHDRAWN}; "
-        f'said=$({drain_command(node, why)} 2>&1) || {{ rm -f -- {WITHDRAWN}; echo "{failed}: $said" >&2; exit 1; }}'
+        f'out=$({drain_command(node, why)} 2>&1) || {{ rm -f -- {WITHDRAWN}; echo "{failed}: $out" >&2; exit 1; }}'
     )
 
 
 def undo_script(node: str, before: DrainState) -> str:
-    """Slurm as it was ``before``: in service, or drained for the reason that it had."""
+    """Restore the state in Slurm ``before`` the drain: in service, or drained with its former reason."""
     back = resume_command(node)
     if "DRAIN" in before.states:
         back = f"timeout {COMMAND_S} scontrol update NodeName={shlex.quote(node)} State=DRAIN"

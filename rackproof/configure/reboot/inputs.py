@@ -10,7 +10,7 @@ from pydantic import Field
 from rackproof.configure.settings import Inputs
 
 OLD_KEY = "rebooting"
-"""The mapping's former key; ``reboot`` was then a word beside it."""
+"""Former key of the mapping; ``reboot`` was then one of ``OLD_WORDS``."""
 OLD_WORDS = {"allowed": True, "refused": False}
 
 
@@ -18,12 +18,12 @@ class RebootInputs(Inputs):
     KEY: ClassVar = "reboot"
 
     allowed: bool = False
-    """Whether a deploy does the one reboot that its changes need. Default: it only reports it. ``rackproof deploy
-    --reboot`` allows it for one run, ``--data reboot_mode=allowed`` with pyinfra's command."""
+    """Whether a deploy may reboot nodes (once) when its changes need it. Default: it only reports the reasons.
+    ``rackproof deploy --reboot`` allows it for one run, with pyinfra's command ``--data reboot_mode=allowed``."""
     serial: int = Field(default=1, ge=1)
-    """Nodes that are started anew at a time. Default 1: the first node that does not come back is the only one.
-    ``rackproof deploy --serial`` overrides it. The same for every node of the rack. Servers and Slurm's controller go
-    first, always one at a time."""
+    """Nodes that reboot at the same time. Default 1, so that at most one node is lost. ``rackproof deploy --serial``
+    overrides it. Must be the same for every node of the rack. Servers and Slurm's controller reboot first, always one
+    at a time."""
     limit_s: float = Field(default=1800, gt=0)
     """Seconds from the order to reboot until the node answers with everything up. Default 30 minutes: a machine with
     2 TB of memory, eight GPUs and a dozen option ROMs takes 10 to 15 minutes for its self-test."""
@@ -31,12 +31,12 @@ class RebootInputs(Inputs):
     """Seconds between attempts to reach the node."""
     drain_limit_s: float = Field(default=14400, ge=0)
     """Seconds that Slurm's jobs may take until the node is free. Default four hours. When they take longer, the node
-    is given back to Slurm and not rebooted."""
+    is resumed in Slurm and not rebooted."""
     max_failures: int = Field(default=0, ge=0)
-    """So many nodes may fail to come back before the batches that follow are left alone. Default none: what broke one
-    node breaks the next as well. The same for every node of the rack."""
+    """Nodes that may fail to reboot before the remaining batches are skipped. Default 0: what broke one node would
+    break the next. Must be the same for every node of the rack."""
     health_check: bool = True
-    """Run the architecture's ``slurm.health_check`` before a node is given back to Slurm."""
+    """Whether the architecture's ``slurm.health_check`` must succeed before a node is resumed in Slurm."""
     health_limit_s: float = Field(default=600, gt=0)
     """Seconds that the health check may take."""
 

@@ -1,4 +1,4 @@
-"""The last operation: say what waits for a reboot, or do it."""
+"""The last operation of a deploy: report pending reboots, or reboot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWN_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Reasons(Answer[reasons.RebootState]):
-    """Boot id, kernels, and what waits for a reboot."""
+    """Boot id, kernels, and reasons for a reboot."""
 
     def command(self) -> str:
         return complete(reasons.state_command())
@@ -41,7 +41,7 @@ class Reasons(Answer[reasons.RebootState]):
 
 
 _failed: WeakKeyDictionary[State, list[str]] = WeakKeyDictionary()
-"""Nodes whose reboot failed in this run: the batches that follow look here."""
+"""Nodes whose reboot failed in this run; later batches check ``max_failures``."""
 
 
 @operation()
@@ -60,7 +60,7 @@ def reboot(
     + kernel: release that must run afterwards
     + slurm: drain the node in Slurm first
     + health_check: program that must succeed before the node returns to Slurm
-    + exchanges: the node has a driver that a run may exchange, so any mode returns it to Slurm
+    + exchanges: the node has a driver that a run may replace, so any mode returns it to Slurm
 
     **Example:**
 
@@ -68,7 +68,7 @@ def reboot(
 
         operations.reboot(name="Reboot", mode=Mode.ALLOWED, inputs=RebootInputs(), slurm=True)
     """
-    actual = ask(Reasons, "what waits for a reboot")
+    actual = ask(Reasons, "the reasons for a reboot")
     why = reasons.reasons(actual, kernel)
     if actual.unknown:
         raise Refused(reasons.UNKNOWN)
@@ -89,7 +89,7 @@ def reboot(
         drained = _is_drained(work, mode, exchanges) if slurm and state.is_executing else False
         if drained:
             yield FunctionCommand(_give_back, (work,), {})
-        host.noop("nothing waits for a reboot")
+        host.noop("no reboot is needed")
         return
     if mode not in (Mode.ALLOWED, Mode.ALLOWED_TWO_PASSES):
         if state.is_executing or mode is Mode.PLANNED:
@@ -104,13 +104,13 @@ def reboot(
         )
     before = _failed.setdefault(host.state, [])
     if len(before) > inputs.max_failures:
-        raise Refused(f"not rebooted: {', '.join(before)} did not come back well (reboot.max_failures)")
+        raise Refused(f"not rebooted: the reboot of {', '.join(before)} failed (reboot.max_failures)")
     record(Change(what="reboot", why=reason) for reason in why)
     yield FunctionCommand(_carry_out, (work, actual), {})
 
 
 def _is_drained(work: Reboot, mode: Mode, exchanges: bool) -> bool:
-    """By the kit, and nothing of it waits any more. Raises NotRebooted where nobody can say."""
+    """Whether the kit drained the node. Raises NotRebooted when Slurm's controller does not answer."""
     return work.is_drained() if mode is Mode.FINISH else exchanges and work.is_withdrawn()
 
 
@@ -124,13 +124,13 @@ def _give_back(state: State, host: Host, work: Reboot) -> bool:
 
 
 def _rights() -> dict[str, Any]:
-    """Whose rights the operation's commands have: sudo and its kin, as the inventory says."""
+    """Privilege arguments of the operation (sudo, su, doas), as the inventory sets them."""
     arguments: dict[str, Any] = dict(host.current_op_global_arguments or {})
     return {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS and key != "_timeout"}
 
 
 def own_boot_id() -> str | None:
-    """Of the machine that this runs on, which may be a container on it."""
+    """Boot id of the machine that runs the deploy, possibly in a container."""
     try:
         return OWN_BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -138,7 +138,7 @@ def own_boot_id() -> str | None:
 
 
 def _carry_out(state: State, host: Host, work: Reboot, before: reasons.RebootState) -> bool:
-    # pyinfra's own: the file with the sudo password goes with the boot, and must not be looked for after.
+    # The reboot deletes pyinfra's askpass file; pyinfra must not use it afterwards.
     remove_any_sudo_askpass_file(host)
     try:
         work.carry_out(before)
@@ -171,7 +171,7 @@ class PyinfraLine:
                 _timeout=int(limit_s) + 1,
                 **self.arguments,
             )
-        except Exception as error:  # paramiko, sockets, gevent: a node that goes down has many ways to say so
+        except Exception as error:  # a node that goes down raises errors of paramiko, sockets or gevent
             return False, f"{type(error).__name__}: {error}"
         return bool(good), output.output
 
@@ -186,7 +186,7 @@ class PyinfraLine:
             return None
 
     def drop(self) -> None:
-        # A connection to a machine that is gone: nothing may be sent over it.
+        # The machine is gone: nothing must be sent over this connection.
         clear_askpass_cache(self.host)
         try:
             self.host.disconnect()
@@ -196,7 +196,7 @@ class PyinfraLine:
     def connect(self) -> bool:
         try:
             self.host.connect(show_errors=False)
-        except Exception as error:  # the same
+        except Exception as error:  # as in ask
             logger.debug("%s: %s", self.host.name, error)
             return False
         return bool(self.host.connected)

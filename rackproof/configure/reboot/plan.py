@@ -13,7 +13,7 @@ from rackproof.core.reboot_mode import Mode
 from rackproof.errors import InventoryError
 
 SPARE_S = 900
-"""Added to pyinfra's limit for the whole operation: reading, and giving nodes back to Slurm."""
+"""Added to the time limit of the operation: for reading facts and resuming the node in Slurm."""
 
 
 def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
         raise DeployError(str(error)) from None
     for name in ("serial", "max_failures"):
         if len({getattr(node_inputs, name) for node_inputs in inputs}) > 1:
-            raise DeployError(f"reboot.{name}: must be the same for every node: the batches are the rack's")
+            raise DeployError(f"reboot.{name}: must be the same for every node: batches are of the whole rack")
     if serial is None:
         return own
     try:

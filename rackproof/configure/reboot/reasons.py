@@ -1,4 +1,4 @@
-"""Why a node has to be started anew: what the kit changed, what the distribution says, which kernel runs."""
+"""Reasons for a reboot: changes of the kit, the distribution's, and another kernel than the declared one."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from rackproof.core.wording import some
 
 REQUIRED = REBOOT_REQUIRED
 SHOWN_PACKAGES = 6
-UNKNOWN = "needs-restarting gives no answer (limit: 120 s), so nobody knows what waits for a reboot; run it by hand"
+UNKNOWN = "needs-restarting gives no answer within 120 s, so it is unknown whether a reboot is needed; run it by hand"
 KEYS = ("boot", "kernel", "installed", "mark", "required", "package", "current", "replaced", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class RebootState:
     boot_id: str
-    """Another one after every start of the kernel."""
+    """Differs after every boot."""
     kernel: str
     installed: tuple[str, ...] = ()
-    """Releases of kernels that could be started."""
+    """Releases of installed kernels."""
     marks: tuple[str, ...] = ()
-    """Reasons that the kit left."""
+    """Reasons in the kit's reboot marks."""
     required: bool = False
-    """/run/reboot-required is there."""
+    """/run/reboot-required exists."""
     packages: tuple[str, ...] = ()
-    """What asked for it."""
+    """Packages that requested it."""
     replaced: tuple[str, ...] | None = None
-    """What needs-restarting says of the running system; None where there is no such program, or no answer."""
+    """Packages that needs-restarting lists; None without the program or its answer."""
     unknown: bool = False
-    """needs-restarting has not answered."""
+    """needs-restarting gave no answer."""
 
 
 def nothing_waits_for_a_reboot() -> bool:
-    """Asked during the run: whether the kit left no reason on the node."""
+    """Whether the node has no reboot mark of the kit. Evaluated during the run."""
     return not any(mark.startswith(REBOOT) for mark in host.get_fact(Marks) or ())
 
 
@@ -75,10 +75,10 @@ def parse_state(lines: Sequence[str]) -> RebootState:
 
 
 def reasons(actual: RebootState, kernel: str | None = None) -> tuple[str, ...]:
-    """Every reason in a few words, the kit's own first; empty when nothing waits for a reboot.
+    """Every reason in a few words, the kit's own first; empty when no reboot is needed.
 
-    ``kernel``: release that shall run, with ``*`` for anything. One that is not installed is no reason: a reboot would
-    not bring it.
+    ``kernel``: declared release, may contain ``*``. A release that is not installed is no reason: a reboot would not
+    start it.
     """
     texts = list(actual.marks)
     if kernel and not fnmatchcase(actual.kernel, kernel):
@@ -86,7 +86,7 @@ def reasons(actual: RebootState, kernel: str | None = None) -> tuple[str, ...]:
         if newer:
             texts.append(f"kernel {newer[-1]} is installed, {actual.kernel} runs")
     if actual.required or actual.packages:
-        texts.append("the distribution asks for it" + _listed(actual.packages))
+        texts.append("the distribution requires it" + _listed(actual.packages))
     elif actual.replaced:
         texts.append("replaced since the boot" + _listed(actual.replaced))
     return tuple(dict.fromkeys(texts))

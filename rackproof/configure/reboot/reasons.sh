@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What says that a node needs a reboot, and which boot and kernel it runs.
+# Prints boot id, kernels, and the distribution's reasons for a reboot.
 export LC_ALL=C
 read -r id </proc/sys/kernel/random/boot_id
 echo "boot $id"

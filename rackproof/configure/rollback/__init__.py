@@ -1,1 +1,1 @@
-"""What a run changes is kept on the node before it is changed, and can be brought back."""
+"""Rollback: nodes keep the previous state of everything that a run changes, and a rollback restores it."""

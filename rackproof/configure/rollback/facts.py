@@ -1,4 +1,4 @@
-"""Facts: what a node has kept."""
+"""Facts of rollback."""
 
 from __future__ import annotations
 

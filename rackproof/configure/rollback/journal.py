@@ -1,27 +1,26 @@
-"""Shell that keeps what a script is about to change. Pure.
+"""The rollback journal: shell text that saves the state of everything that a script changes. Pure.
 
-``/var/lib/rackproof/rollback/`` has one folder for each run that changed something on the node, named by its place
-in the order and the run (``000007.20261121T183000-4f2a``), readable by root only. A script that changes something
-writes there first: contents into files of their own, and one ``N.part`` with a line for each thing, moved into place
-as a whole once everything is on the disk. When that fails (a full disk, say) the script ends before it has changed
-anything. A line has nine fields, separated by tabs::
+``/var/lib/rackproof/rollback/`` has one folder for each run that changed something on the node, named by a sequence
+number and the run (``000007.20261121T183000-4f2a``), readable by root only. Before a script changes anything it saves
+file contents there, and one ``N.part`` with a line for each item, renamed into place once everything is on the disk.
+When that fails (e.g. on a full disk) the script ends without a change. A line has nine fields, separated by tabs::
 
     kind state mode owner before after flags data path
 
 =========  ==========================================================================================
-kind       what the fields say
+kind       meaning of the fields
 =========  ==========================================================================================
 file       state: regular, link or absent; sha256 before and after (``-`` when there is no file,
-           ``later`` when only the script knows it); data: the file beside that has the content;
+           ``later`` when only the script knows it); data: name of the file with the content;
            flags: ``secret``
-wrote      after: sha256 of what a script has left of a file that was kept with ``later``
+wrote      after: sha256 of a file that was saved with ``later``, after the script
 directory  state: directory or absent; mode and owner
 unit       state: enabled, disabled, masked, …; mode: active, inactive, …; path: its name
 value      data: the file with the old value; after: the new one; path: a file of the kernel's
 hold       state: yes or no; owner: debian or rhel; path: a package; data: rhel's locks of it
 grubby     data: the default kernel's arguments
-kernel     before and after: the image that the next start brings, as grubby names it
-mark       path: what becomes due with the change (``restart:UNIT``, ``reboot:REASON``, ``grub``,
+kernel     before and after: the default image, as grubby names it
+mark       path: what the change makes necessary (``restart:UNIT``, ``reboot:REASON``, ``grub``,
            ``initramfs``)
 =========  ==========================================================================================
 """
@@ -38,19 +37,19 @@ from rackproof.shell import Script
 
 ROOT = "/var/lib/rackproof/rollback"
 KEEP = 10
-"""Runs that are kept on a node unless the inventory says otherwise (``rollback_keep``)."""
+"""Runs that a node keeps; ``rollback_keep`` in the inventory overrides it."""
 FIELDS = 9
 GRUB = "grub"
-"""Mark: the boot loader's menu has to be made again."""
+"""Mark: the boot loader's menu must be regenerated."""
 INITRAMFS = "initramfs"
-"""Mark: the initial file systems have copies of what changes, and have to be made again."""
+"""Mark: the initramfs images contain copies of the changed files and must be regenerated."""
 LATER = "later"
-"""Instead of the sha256 of a new content that only the script knows."""
+"""In place of the new content's sha256, when only the script knows the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Journal lines of a file whose new content only the script knows: before and behind it."""
+    """Journal lines of a file whose new content only the script knows: before and after the script."""
 
     before: str
     behind: str
@@ -58,26 +57,26 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Of one run of pyinfra, the same on all nodes; ``run`` sorts by time."""
+    """Journal of one run of pyinfra. ``run`` is the same on all nodes and sorts by time."""
 
     run: str
     keep: int = KEEP
     root: str = ROOT
     holder: Holder | None = None
-    """Who takes the node before anything is kept; None in a plan, which takes nothing."""
+    """Holder of the run lock, which the script takes first; None in a plan, which takes no lock."""
     take_over: str | None = None
-    """The run that the node may be taken from."""
+    """A run that the lock may be taken from."""
 
     def script(self, lines: Iterable[str]) -> str:
-        """Shell text that keeps what the lines name, or ends the script. Nothing for no lines."""
+        """Shell text that saves what the lines name, or ends the script. Empty without lines."""
         kept = list(lines)
         if not kept:
             return ""
         return Script.of("(", *self._take(), *self._functions(), *self._part(kept), ") </dev/null || exit 1")
 
     def before(self, lines: Iterable[str], script: str, later: Iterable[Later] = ()) -> str:
-        """A script, with what it changes kept first. What it leaves of ``later`` is written down behind it, however
-        it ends."""
+        """The script, preceded by shell text that saves what it changes. After the script, even a failed one, the
+        new contents of ``later`` are recorded."""
         unknown = list(later)
         if not unknown:
             kept = self.script(lines)
@@ -85,7 +84,7 @@ class Journal:
         return Script.of(
             self.head(),
             self.part(lines, unknown),
-            # A shell of its own: nothing that it does to its options, or to end itself, keeps the rest from it.
+            # A subshell: options and exits of the script do not affect the rest.
             "(",
             script,
             ")",
@@ -95,17 +94,17 @@ class Journal:
         )
 
     def head(self) -> str:
-        """Shell text that ``part`` and ``part_behind`` need, once before them."""
+        """Shell text that must precede ``part`` and ``part_behind``."""
         taken = (Script("\n".join(("(", *self._take(), ") </dev/null || exit 1")), ""),) if self.holder else ()
         return Script.of(*taken, *self._functions())
 
     def part(self, lines: Iterable[str], later: Iterable[Later] = ()) -> str:
-        """Shell text that keeps what the lines name, and what only the script knows, or ends the script."""
+        """Shell text that saves what ``lines`` and ``later`` name, or ends the script."""
         kept = (*lines, *(entry.before for entry in later))
         return Script.of("(", *self._part(kept), ") </dev/null || exit 1")
 
     def part_behind(self, later: Iterable[Later]) -> str:
-        """Shell text that writes down what a script has left. Where it cannot, a rollback asks before it overwrites."""
+        """Shell text that records the new contents of ``later``. When it fails, a rollback needs ``force`` for them."""
         return Script.of("(", *self._part([entry.behind for entry in later]), ") </dev/null 2>/dev/null || :")
 
     def _take(self) -> tuple[str, ...]:
@@ -125,20 +124,21 @@ def _path(path: str) -> str:
 
 
 def file_line(path: str, after: str | None, secret: bool = False) -> str:
-    """A file that is about to be written (sha256 of its new content, ``same`` for a change of mode) or removed."""
-    # Secrets and removals have no difference that a plan could show.
+    """A file that will be written or removed. ``after``: sha256 of its new content, ``same`` for a change of mode, None
+    for a removal."""
+    # A plan shows no digests, only that the file is secret or removed.
     shown = f"rp_file {_path(path)}" if after and not secret else None
     text = f"rp_file {_path(path)} {after or '-'} {'secret' if secret else '-'}"
     return text if shown is None else Script(text, shown)
 
 
 def later(path: str, secret: bool = False) -> Later:
-    """A file that a script makes of what only the node knows."""
+    """A file whose new content only the script knows."""
     return Later(file_line(path, LATER, secret), f"rp_wrote {_path(path)}")
 
 
 def later_keys(user: str) -> Later:
-    """The ``authorized_keys`` of a user, who may be made by the script."""
+    """The ``authorized_keys`` of a user whom the script may create."""
     name = shlex.quote(user)
     return Later(f"rp_keys {name}", f'rp_wrote "$(rp_home {name})/.ssh/authorized_keys"')
 
@@ -148,7 +148,7 @@ def directory_line(path: str) -> str:
 
 
 def unit_line(name: str) -> str:
-    """A unit that is about to be enabled, masked, started or stopped."""
+    """A unit that will be enabled, masked, started or stopped."""
     return f"rp_unit {_path(name)}"
 
 
@@ -158,20 +158,20 @@ def value_line(path: str, after: str) -> str:
 
 
 def hold_line(package: str, family: str) -> str:
-    """A package that is about to be held or let go, with ``apt-mark`` (debian) or ``dnf versionlock`` (rhel)."""
+    """A package that will be held or released, with ``apt-mark`` (debian) or ``dnf versionlock`` (rhel)."""
     return f"rp_hold {shlex.quote(family)} {_path(package)}"
 
 
 def grubby_line() -> str:
-    """The kernel's arguments are about to be changed with grubby."""
+    """The kernel's arguments, which will be changed with grubby."""
     return "rp_grubby"
 
 
 def kernel_line(image: str) -> str:
-    """Another kernel is about to be made the default with grubby."""
+    """The default kernel, which will be changed with grubby."""
     return f"rp_kernel {_path(image)}"
 
 
 def mark_lines(marks: Sequence[str]) -> tuple[str, ...]:
-    """What has to follow the change, and a rollback of it as well: pending marks, ``GRUB`` or ``INITRAMFS``."""
+    """What the change and its rollback make necessary: pending marks, ``GRUB`` or ``INITRAMFS``."""
     return tuple(f"rp_mark {_path(mark)}" for mark in marks)

@@ -1,16 +1,16 @@
 # shellcheck shell=sh
-# Keeps for a rollback what a script is about to change. The format is described in journal.py.
-# rp_open RUN KEEP, then one rp_* line for each thing, then rp_close. Ends the script where something cannot be kept.
+# Saves the state of what a script will change, for a rollback. The format is described in journal.py.
+# rp_open RUN KEEP, then one rp_* line for each item, then rp_close. Ends the script when something cannot be saved.
 : "${rp_root?}"
 rp_fail() {
   [ -z "$rp" ] || { rm -f -- "$rp/.new" "$rp/$rp_i"-*; rmdir -- "$rp"; } 2>/dev/null
-  echo "$1 could not be kept for a rollback (is $rp_root full?): nothing was changed" >&2
+  echo "$1 could not be saved for a rollback (is $rp_root full?): nothing was changed" >&2
   exit 1
 }
 rp_open() {
   rp='' rp_i=1 rp_k=0 rp_last=0 rp_stop='' rp_locks='?'
   umask 022
-  mkdir -p -- "${rp_root%/*}" || rp_fail "$rp_root"  # others keep things there, too
+  mkdir -p -- "${rp_root%/*}" || rp_fail "$rp_root"  # also used by other parts of the kit
   umask 077
   mkdir -p -- "$rp_root" || rp_fail "$rp_root"
   for rp_d in "$rp_root"/[0-9]*."$1"; do [ ! -d "$rp_d" ] || rp=$rp_d; done
@@ -66,7 +66,7 @@ rp_wrote() {
 }
 rp_home() {
   rp_h=$(getent passwd "$1" | cut -d: -f6)
-  # not there yet: where useradd will make it
+  # no such user yet: where useradd will create the home
   [ -n "$rp_h" ] || rp_h=$(useradd -D | sed -n 's/^HOME=//p')/$1
   printf %s "$rp_h"
 }

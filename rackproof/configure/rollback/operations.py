@@ -1,4 +1,4 @@
-"""Undo the last run, or all down to an older one."""
+"""Operation: undo the last run, or all runs from an older one on."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
 
 
 def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None]) -> str | None:
-    """The run to undo: the named one, or the newest of all nodes. None: no run was kept.
+    """The run to undo: the named one, or the newest of all nodes. None: no node has kept a run.
 
-    Raises Refused when no node has kept the one that is named.
+    Raises Refused when no node has kept the named run.
     """
     runs = sorted({kept_run.run for node_runs in kept.values() for kept_run in node_runs or ()})
     if run is None:
         return runs[-1] if runs else None
     if run not in runs:
-        raise Refused(f"no node has kept a run {run}; there are: {', '.join(runs) or 'none'}")
+        raise Refused(f"no node has kept run {run}; kept runs: {', '.join(runs) or 'none'}")
     return run
 
 
@@ -57,7 +57,7 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
         raise Refused(reason)
     nodes = sorted(state.inventory.get_active_hosts(), key=lambda node: str(node.name))
     kept = {node.name: ask_node(node, "kept runs", _kept) for node in nodes}
-    kept_here = required(kept.get(host.name), "what the node has kept")
+    kept_here = required(kept.get(host.name), "the node's rollback journals")
     target = target_of(run, kept)
     selected = plans.chosen(kept_here, target) if target else ()
     if not selected:
@@ -69,7 +69,7 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
     states = ask(FileStates, "the state of the files", paths=everything, texts=list(shown))
     plan = plans.plan_restore(selected, states, force)
     if not plan:
-        host.noop(f"all is as it was before {target}")
+        host.noop(f"everything is as before {target}")
         return
     host.log(f"undoing {', '.join(run.run for run in reversed(selected))}", logger.info)
     record(plan.changes(_differences(plan, states) if state.config.DIFF else {}))
@@ -93,7 +93,7 @@ def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> di
 
 
 def inputs(data: Mapping[str, object]) -> tuple[str | None, tuple[str, ...]]:
-    """``run`` and ``force`` as the command line gives them. Raises DeployError."""
+    """``run`` and ``force`` of the command line. Raises DeployError."""
     run, force = data.get("run"), data.get("force")
     if run is not None and not isinstance(run, str):
         raise DeployError(f"run: expected the name of a run, actual {run!r}")

@@ -1,7 +1,7 @@
-"""From what a node has kept to what it was before. Pure.
+"""Plans a rollback from the journals of a node. Pure.
 
-Several runs are undone as one step: of each thing the oldest state counts, and the newest says how it should be found.
-Whoever has changed a file in the meantime would lose that, so such a file is refused unless it is named.
+Several runs are undone in one step: every item gets its state before the oldest of these runs, and must now have the
+state that the newest left. A file that was changed since then is refused unless ``force`` names it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NETWORK = "/etc/systemd/network/"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a journal; ``data`` with its whole path. See ``journal`` for the fields."""
+    """One line of a journal; ``data`` is an absolute path. See ``journal`` for the fields."""
 
     kind: str
     state: str
@@ -55,7 +55,7 @@ class KeptRun:
 
 
 def kept_command(root: str = ROOT) -> str:
-    """Print all journals of the node, run by run."""
+    """Shell text that prints all journals of the node, by run."""
     return (
         f'for d in {shlex.quote(root)}/[0-9]*.*; do [ -d "$d" ] || continue; printf "run\\t%s\\n" "$d"; '
         'for p in "$d"/*.part; do [ -e "$p" ] || continue; p=${p##*/}; printf "part\\t%s\\n" "${p%.part}"; '
@@ -93,19 +93,19 @@ def parse_kept(lines: Sequence[str]) -> tuple[KeptRun, ...]:
 
 
 def chosen(runs: Iterable[KeptRun], target: str) -> tuple[KeptRun, ...]:
-    """The run and all that are newer, oldest first: nothing can be undone below what stands on it."""
+    """The run and all newer ones, oldest first: a run can only be undone together with later ones."""
     return tuple(run for run in runs if run.run >= target)
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What to bring back: of each thing what was kept first."""
+    """Items to restore, each to the state that was saved first."""
 
     files: tuple[Entry, ...] = ()
     directories: tuple[Entry, ...] = ()
     units: tuple[Entry, ...] = ()
     values: tuple[tuple[Entry, str], ...] = ()
-    """With the value that comes back."""
+    """Entries with the value to restore."""
     holds: tuple[Entry, ...] = ()
     grubby: Entry | None = None
     kernel: Entry | None = None
@@ -116,7 +116,7 @@ class RestorePlan:
         return bool(listed or self.grubby or self.kernel)
 
     def changes(self, differences: Mapping[str, Sequence[str]]) -> tuple[Change, ...]:
-        """What would change; ``differences`` are those of files, by path."""
+        """Changes of the plan; ``differences``: of files, by path."""
 
         def change(what: str, why: str, difference: Sequence[str] = ()) -> Change:
             return Change(what=what, why=why, difference=tuple(difference))
@@ -134,8 +134,8 @@ class RestorePlan:
             *(change(e.path, value) for e, value in self.values),
             *(change(e.path, "held" if e.state == "yes" else "not held") for e in self.holds),
             *([change("kernel arguments", "as before")] if self.grubby or GRUB in self.marks else []),
-            *([change("next start", self.kernel.before or "unknown")] if self.kernel else []),
-            *([change("initial file systems", "made again")] if INITRAMFS in self.marks else []),
+            *([change("default kernel", self.kernel.before or "unknown")] if self.kernel else []),
+            *([change("initramfs", "regenerated")] if INITRAMFS in self.marks else []),
             *(
                 Change(what=reason, reboot=reason)
                 for mark in self.marks
@@ -145,7 +145,7 @@ class RestorePlan:
 
 
 def paths_of(runs: Iterable[KeptRun]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Paths whose state decides: of files, and those whose text does."""
+    """Paths whose state the plan needs, and those whose content it needs."""
     entries = [entry for run in runs for entry in run.entries]
     files = dict.fromkeys(e.path for e in entries if e.kind in ("file", "directory", "value"))
     texts = dict.fromkeys(path for e in entries if e.kind == "value" for path in (e.path, e.data))
@@ -153,9 +153,9 @@ def paths_of(runs: Iterable[KeptRun]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force: Collection[str] = ()) -> RestorePlan:
-    """Compare what is there with what the runs have left.
+    """Compare the actual states with those that the runs left.
 
-    Raises Refused, one line that names all of them, when something else is there and is not in ``force``.
+    Raises Refused, one line with all paths, when paths that are not in ``force`` were changed since.
     """
     entries = _settled(entry for run in runs for entry in run.entries)
     foreign: list[str] = []
@@ -181,8 +181,8 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
         values.append((chain[0], normal(old.text or "")))
     if foreign:
         raise Refused(
-            f"changed by somebody else since: {', '.join(sorted(foreign))}; "
-            f"to lose that change: --data force={','.join(sorted(foreign))}"
+            f"changed since these runs: {', '.join(sorted(foreign))}; "
+            f"to overwrite these changes: --data force={','.join(sorted(foreign))}"
         )
     directories = [
         chain[0]
@@ -208,8 +208,8 @@ def plan_restore(runs: Sequence[KeptRun], states: Mapping[str, FileState], force
 
 
 def _settled(entries: Iterable[Entry]) -> list[Entry]:
-    """With what the scripts have left in the place of what nobody could know before; where a script was cut off
-    nobody knows it still."""
+    """Entries with ``LATER`` replaced by the digests that the scripts recorded at their end; an interrupted script
+    recorded none."""
     remaining: list[Entry] = []
     open_: dict[str, int] = {}
     for entry in entries:
@@ -238,7 +238,7 @@ def _digest(now: FileState | None) -> str:
 
 
 def _is_before(entry: Entry, now: FileState | None) -> bool:
-    """Nothing has to be done. Where a link was and is one, nobody has run anything of the kit since."""
+    """Whether the path already has its previous state. A symlink that is still one was not touched."""
     if entry.state == "absent" or now is None:
         return entry.state == "absent" and now is None
     if entry.state == "link":
@@ -262,5 +262,5 @@ def _has_attributes(entry: Entry, now: FileState) -> bool:
 
 
 def differences_paths(plan: RestorePlan) -> list[tuple[Entry, str]]:
-    """Files whose difference can be shown, with where the old content is."""
+    """Files whose difference can be shown, with the path of the old content."""
     return [(entry, entry.data) for entry in plan.files if not entry.secret and entry.state == "regular"]

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Functions that bring back what a journal has kept; restore_script.py calls them in order, under "set -eu".
+# Functions that restore the state in a journal; restore_script.py calls them in order, under "set -eu".
 : "${stop_limit_s?}" "${initramfs_limit_s?}"
 back_stop() {
   # UNIT
@@ -7,7 +7,7 @@ back_stop() {
     { echo "$1 could not be stopped (is it busy?): nothing was restored" >&2; exit 1; }
 }
 back_stop_added() {
-  # UNIT whose file goes. The package's own unit of that name, which the file covered, stays.
+  # UNIT whose file is removed. The package's own unit of that name, which the file overrode, stays.
   [ -e "/usr/lib/systemd/system/$1" ] || back_stop "$1"
 }
 back_full() {
@@ -19,7 +19,7 @@ back_link() {
   { mkdir -p -- "$2" && ln -sfn -- "$(cat -- "$1")" "$3"; } || back_full
 }
 back_file() {
-  # DATA FOLDER NEW MODE OWNER. Never writes through a link: not every folder is root's.
+  # DATA FOLDER NEW MODE OWNER. Never writes through a link: other users may write to the folder.
   { mkdir -p -- "$2" && rm -f -- "$3" && (umask 077; set -C; cat -- "$1" >"$3") && chown -h "$5" -- "$3" &&
     chmod "$4" -- "$3"; } || back_full
 }
@@ -45,7 +45,7 @@ back_kernel() {
   if [ -e "$1" ]; then
     grubby --set-default "$1" >/dev/null
   else
-    echo "$1: not there any more, the default kernel stays" >&2
+    echo "$1: no longer installed, the default kernel stays" >&2
   fi
 }
 back_arguments() {
@@ -62,12 +62,12 @@ back_initramfs() {
     return 0
   fi
   timeout "$initramfs_limit_s" "$@" >/dev/null || {
-    echo 'files are as before, and the initial file systems could not be made again: make them before the next start' >&2
+    echo 'files are restored, but the initramfs images could not be regenerated: regenerate them before a reboot' >&2
     exit 1
   }
 }
 back_running() {
-  # VERB UNIT MARK: one that fails does not keep the others from their old files
+  # VERB UNIT MARK: after a failure the other units are still restarted
   # shellcheck disable=SC2034  # read by the script
   { { ! systemctl is-active --quiet -- "$2" || systemctl "$1" -- "$2"; } && rm -f -- "$3"; } || failed=1
 }

@@ -1,7 +1,7 @@
 """The script of a rollback. Pure.
 
-Units stop first, while their files are there; then come directories and files, units, values of the kernel, holds and
-the boot loader; what runs is restarted last. The script keeps what it replaces, as every run does.
+Order: stop units while their files exist; restore directories and files, units, values of the kernel, holds and the
+boot loader; restart units. The script saves what it replaces, as every run does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MANAGER = "/etc/systemd/system.conf.d/"
 STOP_S = 90
 """Seconds that a unit may take to stop."""
 INITRAMFS_S = 1200
-"""Seconds for the initial file systems of all kernels."""
+"""Seconds for regenerating the initramfs images of all kernels."""
 
 
 def restore_script(plan: RestorePlan, journal: Journal) -> str:
-    """Shell script that brings everything of the plan back."""
+    """Shell script that restores everything in the plan."""
     return shell.Script.of(
         "set -eu",
         "umask 022",
@@ -55,7 +55,7 @@ def restore_script(plan: RestorePlan, journal: Journal) -> str:
 
 
 def _kept(plan: RestorePlan) -> list[str]:
-    """Journal lines: what a rollback of this rollback needs."""
+    """Journal lines that a rollback of this rollback needs."""
     lines = list(mark_lines(plan.marks))
     lines += [directory_line(e.path) for e in plan.directories]
     lines += [file_line(e.path, None if e.state == "absent" else e.before, e.secret) for e in plan.files]
@@ -72,7 +72,7 @@ def _quoted(*words: str) -> str:
 
 
 def _stops(plan: RestorePlan) -> list[str]:
-    """Units that were not running or not there before."""
+    """Units that were not running or did not exist before."""
     names = [e.path for e in plan.units if e.mode not in ("active", "activating", "reloading")]
     added = [name for name in _added_units(plan) if name not in names]
     return [
@@ -82,7 +82,7 @@ def _stops(plan: RestorePlan) -> list[str]:
 
 
 def _added_units(plan: RestorePlan) -> tuple[str, ...]:
-    """Units whose file was not there before."""
+    """Units whose file did not exist before."""
     absent = (entry.path.rpartition("/") for entry in plan.files if entry.state == "absent")
     return tuple(name for folder, _, name in absent if f"{folder}/" in _SYSTEMD and "." in name)
 
@@ -93,13 +93,13 @@ def _marks(marks: Sequence[str]) -> list[str]:
 
 
 def _directories(directories: Sequence[Entry]) -> list[str]:
-    """Those that were there, from the top."""
+    """Directories that existed before, parents first."""
     present = [entry for entry in directories if entry.state != "absent"]
     return [f"back_directory {_quoted(e.path, e.mode, e.owner)}" for e in reversed(present)]
 
 
 def _files(files: Sequence[Entry]) -> list[str]:
-    """All contents are on the disk before the first is moved into place."""
+    """Write all contents to the disk before the first rename."""
     back = [(entry, _beside(entry.path)) for entry in files if entry.state != "absent"]
     lines = []
     if back:
@@ -157,7 +157,7 @@ def _boot(plan: RestorePlan) -> list[str]:
 
 
 def _restarts(plan: RestorePlan) -> list[str]:
-    """Running units read their old files again. Reboots stay due."""
+    """Restart or reload running units with their old files. Pending reboots stay pending."""
     lines = []
     added = _added_units(plan)
     for mark in plan.marks:

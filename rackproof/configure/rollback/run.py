@@ -1,4 +1,4 @@
-"""The run that is under way: one name for what it keeps on all nodes, and for who works on them."""
+"""The current run: its id, its journals and its run lock."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rackproof.configure.rollback.journal import KEEP, Journal
 from rackproof.configure.run_lock import Holder, take_script
 
 TAKE_OVER = "take_over"
-"""Key of the command line's data: the run that nodes may be taken from."""
+"""Key of the command line's data: a run that the lock may be taken from."""
 TAKE_TIMEOUT_S = 60
 
 _runs: WeakKeyDictionary[State, str] = WeakKeyDictionary()
 
 
 def run_id() -> str:
-    """Time of its beginning (UTC) and four digits at random."""
+    """Start time (UTC) and four random hexadecimal digits."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 def journal_here() -> Journal:
-    """Where the operations of this run keep what they change on the node at hand.
+    """Journal of this run on the current node.
 
-    Raises DeployError when the inventory's ``rollback_keep`` (runs that a node keeps) is no number from 1 on.
+    Raises DeployError when the inventory's ``rollback_keep`` (runs that a node keeps) is not a positive integer.
     """
     state: State = ctx_state.get()  # type: ignore[no-untyped-call]
-    data = getattr(host, "data", None)  # stand-ins of tests have none
+    data = getattr(host, "data", None)  # hosts in tests have none
     keep = data.get("rollback_keep", KEEP) if data is not None else KEEP
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise DeployError(f"{host.name}: rollback_keep: expected a number of runs from 1 on, actual {keep!r}")
@@ -46,7 +46,7 @@ def journal_here() -> Journal:
 
 
 def this_run() -> str:
-    """Name of the run that is under way."""
+    """Id of the current run."""
     state: State = ctx_state.get()  # type: ignore[no-untyped-call]
     if state not in _runs:
         _runs[state] = run_id()
@@ -61,9 +61,9 @@ def take_over_of(value: object) -> str | None:
 
 
 def take_node() -> str | None:
-    """Take the node at hand for this run, outside of any operation's changes; or why not, in one line.
+    """Take the run lock of the current node, outside of any operation's changes. Returns why it failed, in one line.
 
-    To be called while a run is carried out, before anything is asked that the run relies on.
+    Call it in the execution pass, before reading facts that the run relies on.
     """
     operation_arguments: dict[str, Any] = dict(host.current_op_global_arguments or {})
     arguments = {
@@ -83,5 +83,5 @@ def _holder() -> Holder:
     try:
         who = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
-        who = "somebody"
+        who = "unknown"
     return Holder(this_run(), who, socket.gethostname())

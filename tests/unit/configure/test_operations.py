@@ -181,7 +181,7 @@ def test_a_node_that_cannot_be_reached_is_tried_once_and_left_out() -> None:
         (script,) = run(rack_operations.ssh_trust, here, dead, names=names, mpi_nodes=["gpu-01", "gpu-02"])
         assert KNOWN_HOSTS in script
     assert dead.attempts == 1
-    assert here.logged == ["no keys of gpu-02: deploy again when they answer"] * 2
+    assert here.logged == ["no keys of gpu-02: deploy again when these nodes answer"] * 2
 
 
 def test_storage_nodes_let_nobody_in() -> None:

@@ -178,7 +178,7 @@ def test_names_are_words_and_nothing_else(who: str, host: str) -> None:
 def test_unexpected_answers_are_none() -> None:
     assert parse_held([]) is None
     for lines in (["held"], ["held a b c"], ["x a b c d"], ["held a b c d", "more"]):
-        with pytest.raises(ValueError, match="who holds the node"):
+        with pytest.raises(ValueError, match="the holder of the run lock"):
             parse_held(lines)
 
 

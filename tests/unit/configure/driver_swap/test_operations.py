@@ -134,7 +134,7 @@ def test_the_mark_is_there_when_slurm_has_drained_the_node(tmp_path: Path, rc: i
     assert done.returncode == rc
     assert mark.exists() is not rc
     if rc:
-        assert done.stderr == "Slurm does not drain the node, so nothing was exchanged: no such node\n"
+        assert done.stderr == "Slurm failed to drain the node, so nothing was replaced: no such node\n"
 
 
 # What is due

@@ -182,8 +182,8 @@ def test_a_port_in_use_under_another_name_is_not_renamed(tree: Tree) -> None:
     tree.write("/links/ens41f0np0/address", "192.0.2.21/24\n")
     lines = [*shell(tree)("ip -j addr show").stdout.splitlines(), "--"]
     assert in_use([port], parse_links(lines)) == (
-        "front: ens41f0np0 is in use with 192.0.2.21/24: only a port without addresses is renamed; take them away, or"
-        " the port out of nic_stack.ports"
+        "front: ens41f0np0 is in use with 192.0.2.21/24: only a port without addresses is renamed; remove its"
+        " addresses, or remove the port from nic_stack.ports"
     )
     tree.write("/links/ens41f0np0/address", "")
     assert in_use([port], parse_links([*shell(tree)("ip -j addr show").stdout.splitlines(), "--"])) is None

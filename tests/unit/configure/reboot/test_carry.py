@@ -112,7 +112,7 @@ def test_of_two_passes_the_second_gives_back() -> None:
     after.give_back()
     assert any("health" in command for command in node.asked)
     assert node.slurm == IDLE
-    assert node.messages[-1] == "given back to Slurm"
+    assert node.messages[-1] == "resumed in Slurm"
 
 
 def test_giving_back_ends_the_mark_and_says_what_was() -> None:
@@ -122,7 +122,7 @@ def test_giving_back_ends_the_mark_and_says_what_was() -> None:
     work.give_back()
     assert node.asked[-1] == f"rm -f -- {WITHDRAWN}"
     broken = Played(slurm=drained("rackproof: reboot (x)"), health=(False, "GPU 3 is lost"))
-    with pytest.raises(NotRebooted, match=r"^/usr/sbin/health finds fault: GPU 3 is lost; it stays drained"):
+    with pytest.raises(NotRebooted, match=r"^/usr/sbin/health failed: GPU 3 is lost; it stays drained"):
         broken.reboot(slurm=True, rebooted=False, health_check="/usr/sbin/health").give_back()
     assert not any(WITHDRAWN in command for command in broken.asked)
 
@@ -138,7 +138,7 @@ def test_a_node_that_somebody_else_drained_stays_drained(reason: str) -> None:
     node = Played(slurm=drained(reason))
     node.reboot(slurm=True).carry_out(BEFORE)
     assert not any("State=" in command for command in node.asked)
-    assert node.messages[0] == f"drained by somebody else ({reason}), stays so after the reboot"
+    assert node.messages[0] == f"already drained in Slurm ({reason}), stays so after the reboot"
 
 
 def test_a_drain_of_an_interrupted_run_is_ended() -> None:
@@ -153,16 +153,16 @@ def test_a_drain_of_an_interrupted_run_is_ended() -> None:
         (Played(boot_s=None), {}, "not back within 600 s of the order: it went down and does not answer over ssh"),
         (Played(ignores=True), {}, "ordered to reboot 300 s ago and did not: it answers and has not gone down"),
         (Played(after=RebootState("new", "6.8", marks=("kernel arguments",))), {},
-         "and still: kernel arguments; it is not rebooted again"),
+         "but still: kernel arguments; it is not rebooted again"),
         (Played(up="maintenance"), {}, "systemd says maintenance"),
         (Played(slurm=None), {"slurm": True}, "not rebooted: Slurm's controller does not answer"),
         (Played(jobs_end_s=9999), {"slurm": True},
-         "not rebooted: jobs 4711 run after 300 s of waiting; given back to Slurm"),
+         "not rebooted: jobs 4711 run after 300 s of waiting; resumed in Slurm"),
         (Played(jobs_end_s=9999, slurm=drained("rackproof-deploy: reboot (x)"), withdrawn=True), {"slurm": True},
-         "after 300 s of waiting; it stays drained in Slurm: its driver is another one than before"),
+         "after 300 s of waiting; it stays drained in Slurm because its driver was replaced"),
         (Played(boot_s=None), {"slurm": True}, "stays drained in Slurm"),
         (Played(health=(False, "x\nGPU 3 is lost")), {"slurm": True, "health_check": "/usr/sbin/health"},
-         "finds fault: GPU 3 is lost; it stays drained in Slurm"),
+         "failed: GPU 3 is lost; it stays drained in Slurm"),
     ],
 )  # fmt: skip
 def test_every_way_to_fail_is_named(node: Played, more: dict[str, object], says: str) -> None:
@@ -181,7 +181,7 @@ def test_jobs_that_do_not_end_leave_the_node_running_and_in_slurm() -> None:
 
 def test_a_node_that_was_rebooted_meanwhile_is_not_rebooted_again() -> None:
     node = Played()
-    with pytest.raises(NotRebooted, match="somebody else rebooted it meanwhile"):
+    with pytest.raises(NotRebooted, match="it has been rebooted in the meantime"):
         node.reboot().carry_out(RebootState("older", "6.8"))
     assert ORDER not in node.asked
 

@@ -101,7 +101,7 @@ def test_a_node_that_left_slurm_for_an_exchange_comes_back_when_nothing_waits(
 def test_nothing_to_say() -> None:
     host = StubHost({Reasons: RebootState("x", "6.8")})
     assert commands(host, mode=Mode.ALLOWED) == []
-    assert (host.logged, host.noops) == ([], ["nothing waits for a reboot"])
+    assert (host.logged, host.noops) == ([], ["no reboot is needed"])
 
 
 def test_a_node_that_cannot_be_read_is_not_rebooted() -> None:
@@ -128,7 +128,7 @@ def test_after_a_failure_the_next_batch_is_left_alone() -> None:
     host = StubHost({Reasons: WAITS}, name="gpu-02")
     operations._failed[host.state] = ["gpu-01"]  # type: ignore[index]
     (command,) = commands(host, mode=Mode.ALLOWED)
-    assert "not rebooted: gpu-01 did not come back well" in command.get_raw_value()
+    assert "not rebooted: the reboot of gpu-01 failed" in command.get_raw_value()
     (command,) = commands(host, mode=Mode.ALLOWED, inputs=RebootInputs(max_failures=1))
     assert isinstance(command, FunctionCommand)
 

@@ -19,8 +19,8 @@ BARE = ["boot 1f", "kernel 6.8.0-51-generic", "installed 6.8.0-51-generic"]
         (["mark reboot:kernel arguments", "mark restart:chrony.service"], None, ("kernel arguments",)),
         (["mark reboot:b", "mark reboot:a"], None, ("a", "b")),
         (["required", "package linux-base", "package libc6"], None,
-         ("the distribution asks for it (linux-base, libc6)",)),
-        (["required"], None, ("the distribution asks for it",)),
+         ("the distribution requires it (linux-base, libc6)",)),
+        (["required"], None, ("the distribution requires it",)),
         (["replaced kernel glibc"], None, ("replaced since the boot (kernel, glibc)",)),
         (["replaced "], None, ("replaced since the boot (packages)",)),
         (["installed 6.8.0-60-generic"], "6.8.0-60-*",
@@ -34,7 +34,7 @@ def test_reasons(lines: list[str], kernel: str | None, expected: tuple[str, ...]
 
 def test_a_long_list_of_packages_is_cut() -> None:
     state = RebootState("1", "6", required=True, packages=tuple("abcdefghi"))
-    assert reasons(state) == ("the distribution asks for it (a, b, c, d, e, f and 3 more)",)
+    assert reasons(state) == ("the distribution requires it (a, b, c, d, e, f and 3 more)",)
 
 
 @pytest.mark.parametrize("lines", [[], ["boot 1f"], ["kernel 6"], ["boot ", "kernel 6"], [*BARE, "x"]])

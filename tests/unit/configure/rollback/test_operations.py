@@ -59,7 +59,7 @@ def test_an_older_run_is_undone_on_all_nodes_with_what_came_after_it() -> None:
 
 def test_a_run_that_nobody_knows_is_refused() -> None:
     (script,) = undo(node("gpu-01", kept("r1", "/a")), run="r7")
-    assert "no node has kept a run r7; there are: r1" in script
+    assert "no node has kept run r7; kept runs: r1" in script
     assert script.endswith("exit 1")
 
 
@@ -78,7 +78,7 @@ def test_somebody_elses_change_is_refused() -> None:
     here = node("gpu-01", kept("r1", "/a"))
     here.facts = {**here.facts, FileStates: {"/a": FileState("regular file", "644", "root", "root", "other")}}
     (script,) = undo(here)
-    assert "changed by somebody else since: /a" in script
+    assert "changed since these runs: /a" in script
     here.state = StubHost({}).state
     (script,) = undo(here, force=("/a",))
     assert "mv -fT" in script

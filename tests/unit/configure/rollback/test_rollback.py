@@ -248,7 +248,7 @@ def test_a_rollback_can_be_undone(node: Node) -> None:
 def test_what_somebody_else_changed_is_refused_and_named(node: Node) -> None:
     journal = node.apply([file(node, "a", "1\n"), file(node, "b", "1\n")])
     (node.root / "b").write_text("mine\n")
-    with pytest.raises(Refused, match=r"changed by somebody else since: \S+/b; .*force="):
+    with pytest.raises(Refused, match=r"changed since these runs: \S+/b; .*force="):
         node.plan_back(journal.run)
     assert node.back(journal.run, [node.path("b")])
     assert node.tree() == {}
@@ -343,7 +343,7 @@ def test_no_room_to_keep_means_no_change(node: Node, small: Callable[[Path, int]
     plan = node.plan([file(node, "a", "1\n"), file(node, "new", "1\n")])
     done = node.sh(apply_script(plan, node.journal()), archive(plan), check=False)
     assert done.returncode == 1
-    assert "could not be kept for a rollback" in done.stderr.splitlines()[-1]
+    assert "could not be saved for a rollback" in done.stderr.splitlines()[-1]
     assert node.tree() == before
     assert list(node.kept.iterdir()) == []
 
