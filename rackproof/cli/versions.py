@@ -101,7 +101,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
     from pydantic import ValidationError
 
     from rackproof.core.rack import Rack, fold
-    from rackproof.core.versions.capture import Captured, assemble, differing
+    from rackproof.core.versions.capture import Captured, assemble, differences_of
     from rackproof.core.versions.consistency import contradictions
     from rackproof.core.versions.document import sealed, to_text, unpinned
     from rackproof.inventory import load_rack
@@ -128,7 +128,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         click.echo(f"nothing is locked without {fold(silent)}", err=True)
         return EXIT_INCOMPLETE
     try:
-        others = differing(captures)
+        others = differences_of(captures)
         version_set = None if others else assemble(name, captures, known)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

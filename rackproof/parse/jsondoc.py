@@ -89,7 +89,7 @@ class Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EmbeddedDocument:
     """A document and the text around it (warnings, notes, progress)."""
 
     value: Any
@@ -99,14 +99,14 @@ class Found:
 
 def find_json(
     tool: str, output: str | bytes, accept: Callable[[Any], bool], *, start: re.Pattern[str] = LINE_BEGINS_OBJECT
-) -> Found:
+) -> EmbeddedDocument:
     """The one JSON document that ``accept`` recognises, beginning where a match of ``start`` ends.
 
     No document, a truncated one or a second one raises ParseError.
     """
     text = text_of(tool, output)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    document: Found | None = None
+    document: EmbeddedDocument | None = None
     complaint = f"no JSON document; the output ends with {last_words(text)}"
     position = 0
     while match := start.search(text, position):
@@ -122,7 +122,7 @@ def find_json(
             continue
         if document is not None:
             raise ParseError(tool, "more than one JSON document")
-        document = Found(value, text[:begin], text[end:])
+        document = EmbeddedDocument(value, text[:begin], text[end:])
     if document is None:
         raise ParseError(tool, complaint)
     return document

@@ -185,7 +185,7 @@ def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeHardware:
     """Hardware that slurmd detects on its node."""
 
     cpus: int
@@ -195,7 +195,7 @@ class Found:
     memory_mib: int
 
 
-def parse_slurmd_c(output: str | bytes) -> Found:
+def parse_slurmd_c(output: str | bytes) -> NodeHardware:
     """``slurmd -C``."""
     tool = "slurmd"
     lines = [line for line in whole_lines(tool, output) if line.startswith("NodeName=")]
@@ -213,7 +213,7 @@ def parse_slurmd_c(output: str | bytes) -> Found:
                 return integer(tool, key, values[key], minimum=1)
         raise ParseError(tool, f"no {keys[0]}")
 
-    return Found(
+    return NodeHardware(
         cpus=number("CPUs"),
         sockets=number("SocketsPerBoard", "Sockets") * (number("Boards") if "Boards" in values else 1),
         cores_per_socket=number("CoresPerSocket"),

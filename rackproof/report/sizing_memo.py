@@ -66,10 +66,11 @@ def _print_answer(answer: Answer, console: Console) -> None:
     console.print(Text(answer.question, style="bold"))
     for sentence in answer.says:
         console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
-    if answer.hangs_on:
+    if answer.depends_on:
         shown = [
-            f"{d.input} {d.value}" + (f", changes at {d.tips_at}" if d.tips_at else "") for d in answer.hangs_on[:SHOWN]
+            f"{d.input} {d.value}" + (f", changes at {d.tips_at}" if d.tips_at else "")
+            for d in answer.depends_on[:SHOWN]
         ]
-        more = len(answer.hangs_on) - SHOWN
+        more = len(answer.depends_on) - SHOWN
         shown += [f"{more} more"] if more > 0 else []
         console.print(Padding(Text(f"depends on: {'; '.join(shown)}", style="dim"), (0, 0, 0, 2), expand=False))

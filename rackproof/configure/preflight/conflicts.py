@@ -58,8 +58,8 @@ def conflict_problems(architecture: Architecture, components: Components | None,
     """One problem a conflict, with the rule's id."""
     for conflict in find_conflicts(architecture, components, choices):
         one, other = conflict.one, conflict.other
-        what = f"{one.who} wants {one.wants}, {other.who} wants {other.wants}: {conflict.consequence}"
-        yield Problem(conflict.id, what, conflict.way_out)
+        what = f"{one.party} wants {one.wants}, {other.party} wants {other.wants}: {conflict.consequence}"
+        yield Problem(conflict.id, what, conflict.remedy)
 
 
 def contradiction_problems(versions: VersionSet) -> Iterator[Problem]:
@@ -68,5 +68,5 @@ def contradiction_problems(versions: VersionSet) -> Iterator[Problem]:
         yield Problem(
             CONTRADICTION,
             f"versions_lock: {contradiction.platform}: {contradiction.key}: {contradiction.message}",
-            contradiction.way_out,
+            contradiction.remedy,
         )

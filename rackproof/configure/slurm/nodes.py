@@ -12,7 +12,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from rackproof import shell
 from rackproof.configure.files import PENDING
 from rackproof.parse.sections import sections_of
-from rackproof.parse.slurm import Found, parse_slurmd_c
+from rackproof.parse.slurm import NodeHardware, parse_slurmd_c
 
 CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"
@@ -26,7 +26,7 @@ class NodeState:
 
     clock: float
     """Seconds since 1970, by its own clock."""
-    hardware: Found | None
+    hardware: NodeHardware | None
     """None when it is not readable."""
     key: tuple[str, str, str] | None
     """sha256, mode and owner of the munge key; None without one."""
@@ -76,7 +76,7 @@ class NodeLine:
     memory_mib: int
 
 
-def node_line(hardware: Found, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
+def node_line(hardware: NodeHardware, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:
     """Line for a node with this hardware.
 
     Memory is rounded down to whole multiples of about a 64th: equal nodes differ by a few MiB, and by a few more after

@@ -154,10 +154,10 @@ def kernel_headers(family: str, why: str, policy: Policy = STRICT) -> Step:
     )
 
 
-def module(name: str, module_name: str, way_out: str) -> Step:
+def module(name: str, module_name: str, remedy: str) -> Step:
     """Check that a kernel module is built for the running kernel, not for the one that it was packaged for."""
     return Step(
         name=f"Module {module_name}",
         holds=f'[ "$(modinfo -k "$(uname -r)" -F vermagic {module_name} | cut -d\' \' -f1)" = "$(uname -r)" ]',
-        otherwise=f"{name} has no module {module_name} for the running kernel; {way_out}",
+        otherwise=f"{name} has no module {module_name} for the running kernel; {remedy}",
     )

@@ -34,4 +34,4 @@ class Answer:
     """Which of the figures are the answer."""
     unknown: tuple[str, ...] = ()
     """Inputs that are missing for a better one."""
-    hangs_on: tuple[Dependence, ...] = ()
+    depends_on: tuple[Dependence, ...] = ()

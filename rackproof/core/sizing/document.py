@@ -92,7 +92,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "says": list(answer.says),
         "figures": dict(answer.figures),
         "headline": list(answer.headline),
-        "hangs_on": [asdict(d) for d in answer.hangs_on],
+        "hangs_on": [asdict(d) for d in answer.depends_on],
         "unknown": _distinct(answer.unknown),
     }
 

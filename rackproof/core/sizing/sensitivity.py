@@ -62,7 +62,7 @@ def with_dependences(inputs: Inputs, asks: Mapping[str, Ask]) -> tuple[Answer, .
     for ask in asks.values():
         answer = ask(here)
         dependences = [d for name in _variable(inputs) if (d := _dependence(around, name, ask, answer)) is not None]
-        answers.append(replace(answer, hangs_on=tuple(d for _, d in sorted(dependences, key=lambda item: item[0]))))
+        answers.append(replace(answer, depends_on=tuple(d for _, d in sorted(dependences, key=lambda item: item[0]))))
     return tuple(answers)
 
 

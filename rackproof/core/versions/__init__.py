@@ -1,5 +1,5 @@
-"""The version set of a rack: kernel, driver, fabric manager, network stack, firmware and file-system clients as one
-locked object, checked for contradictions before anything is installed."""
+"""The version set of a rack: kernel, driver, fabric manager, network stack, firmware and file-system clients in one
+locked file, checked for contradictions before anything is installed."""
 
 from rackproof.core.versions.models import (
     DISTRIBUTION,

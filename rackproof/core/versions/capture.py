@@ -1,4 +1,4 @@
-"""A version set from what nodes have installed: the question, its answer, and the set that several answers make."""
+"""Make a version set from the installed versions of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackproof.core.machine import Machine
 from rackproof.core.versions.models import Platform, VersionSet
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
-    # component: names of its packages, in every repository's spelling; the first that matches counts
+    # component: pattern of its packages, for all repositories; the first match counts
     ("container_toolkit", r"(lib)?nvidia-container.*"),
     ("fabric_manager", r"nvidia-fabric-?manager.*"),
     ("nvlsm", r"nvlsm|nvlink5.*"),
@@ -42,33 +42,34 @@ _MAIN: Final = {
     "gds": r"nvidia-gds|nvidia-fs.*",
     "nccl": r"libnccl2?",
 }
-"""Component: the package whose version is the component's."""
+"""Component: pattern of the package that has the component's version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What one node has."""
+    """Installed versions of one node."""
 
     machine: Machine
     packages: Mapping[str, frozenset[str]]
     dkms: tuple[str, ...]
     """Modules that DKMS has installed for the running kernel."""
     firmware: Mapping[str, str]
-    """PSID: version; adapters of one PSID with several versions are ``a, b``."""
+    """PSID: version; several versions of one PSID are joined, ``a, b``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
-    """A node that has something else than most of its platform."""
+class Difference:
+    """A value of a node that differs from most nodes of its platform."""
 
     node: str
-    what: str
+    key: str
+    """``kernel``, a package, or ``firmware PSID``."""
     actual: str
     others: str
 
     @property
     def sentence(self) -> str:
-        return f"{self.node}: {self.what}: {self.actual}, most others: {self.others}"
+        return f"{self.node}: {self.key}: {self.actual}, most others: {self.others}"
 
 
 def component_of(package: str) -> str | None:
@@ -76,7 +77,7 @@ def component_of(package: str) -> str | None:
 
 
 def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
-    """Component: package: version, of everything that a set is made of. Raises ValueError for two versions of one."""
+    """``{component: {package: version}}`` of a node. Raises ValueError for a package with two versions."""
     machine = captured.machine
     locked: dict[str, dict[str, str]] = {}
     release = machine.kernel
@@ -99,22 +100,21 @@ def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
 
 
 def platform_key(machine: Machine) -> str:
-    """``ubuntu-24.04``; of RHEL's family the major version, ``rocky-9``."""
+    """``ubuntu-24.04``; in RHEL's family with the major version only, ``rocky-9``."""
     return f"{machine.os_id}-{machine.major if machine.family == 'rhel' else machine.os_version}"
 
 
-def differing(captures: Mapping[str, Captured]) -> tuple[Differing, ...]:
-    """Nodes that differ from most of their platform: in kernel, a locked package, or firmware."""
+def differences_of(captures: Mapping[str, Captured]) -> tuple[Difference, ...]:
+    """Values of nodes that differ from most nodes of their platform: kernel, locked packages, firmware."""
     differences = []
     for platform in sorted({platform_key(capture.machine) for capture in captures.values()}):
         nodes = {name: capture for name, capture in captures.items() if platform_key(capture.machine) == platform}
         facts = {name: _facts(capture) for name, capture in nodes.items()}
-        for what in sorted({key for known in facts.values() for key in known}):
-            values = {name: known.get(what, "not there") for name, known in facts.items()}
-            # What only some roles have (a driver on GPU nodes) is no difference; two versions of it are.
-            present = {name: value for name, value in values.items() if value != "not there"}
+        for key in sorted({key for values in facts.values() for key in values}):
+            # A package that only some roles have (a driver on GPU nodes) is no difference; two versions of it are.
+            present = {name: values[key] for name, values in facts.items() if key in values}
             usual = Counter(present.values()).most_common(1)[0][0]
-            differences += [Differing(name, what, value, usual) for name, value in present.items() if value != usual]
+            differences += [Difference(name, key, value, usual) for name, value in present.items() if value != usual]
     return tuple(differences)
 
 
@@ -126,9 +126,9 @@ def _facts(captured: Captured) -> dict[str, str]:
 
 
 def assemble(name: str, captures: Mapping[str, Captured], draft: VersionSet | None = None) -> VersionSet:
-    """One set of all nodes; ``draft`` says which repository a component comes from and what its extra keys are.
+    """One set of all nodes. Repositories and further keys of components come from ``draft``.
 
-    Raises ValueError (of pydantic's for what cannot be in a set).
+    Raises ValueError; pydantic's ValidationError, a subclass, for an invalid set.
     """
     platforms: dict[str, Any] = {}
     for captured in captures.values():

@@ -1,4 +1,4 @@
-"""What the rules about vendors look at: architecture, version set and what a site chose beside them. Pure."""
+"""Input of the rules on conflicts: architecture, version set, and a site's other choices. Pure."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from rackproof.core.gpu_generations import Generation, generation_of_model
 from rackproof.core.versions.models import Components
 
 NFS_REPLACED_BY: Final = ("vastnfs", "dellnfs")
-"""Clients with modules of their own in the place of the kernel's sunrpc, nfs and rpcrdma."""
+"""Clients that replace the kernel's modules sunrpc, nfs and rpcrdma."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a site has chosen beside architecture and version set; the same for every node of a role."""
+    """A site's choices beside architecture and version set; the same for every node of a role."""
 
     cmdline: tuple[str, ...] = ()
-    """Arguments of the kernel that the deploys set, beside ``system.cmdline_required``."""
+    """Kernel arguments that the deploys set, beside ``system.cmdline_required``."""
     driver_options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the module nvidia: ``NVreg_EnableGpuFirmware: "0"``."""
+    """Options of the nvidia module: ``NVreg_EnableGpuFirmware: "0"``."""
     nccl: Mapping[str, str] = field(default_factory=dict)
     """Environment of NCCL: ``NCCL_IB_TC: "106"``."""
     switch_cnp_dscp: int | None = None
     """DSCP that the switches treat as congestion notifications."""
     gds: bool = False
-    """GPUDirect Storage is asked for, beside ``gpu.gds``."""
+    """GPUDirect Storage is requested, beside ``gpu.gds``."""
     secure_boot: bool | None = None
-    """As nodes report; None where they were not asked."""
+    """As nodes report; None where it was not read."""
     nfs_driver: str | None = None
-    """What the inventory mounts NFS with: ``kernel``, ``vastnfs``, ``dellnfs``; None where it mounts none."""
+    """The inventory's NFS client: ``kernel``, ``vastnfs``, ``dellnfs``; None without NFS mounts."""
     virtualised: bool = False
-    """GPUs or ports are given to virtual machines on these nodes."""
+    """These nodes pass GPUs or ports to virtual machines."""
     weka_cores: int = 0
-    """Cores that WEKA's client polls on; none where it is not mounted, or over UDP."""
+    """Number of cores that WEKA's client polls on; 0 where it is not mounted, or uses UDP."""
     weka_cores_named: bool = False
-    """Whether the inventory says which."""
+    """Whether the inventory names these cores."""
     slurm_kept: int | None = None
-    """Processors that are kept from Slurm's jobs; None on a node whose slurmd the kit does not set up."""
+    """Number of processors reserved from Slurm's jobs; None on a node whose slurmd the kit does not set up."""
     roles: tuple[str, ...] | None = None
-    """Of the node; None: of any."""
+    """Roles of the node; None: any."""
     nic_source: str | None = None
     """The inventory's ``nic_stack.source``."""
     pci_settings: tuple[str, ...] = ()
-    """Keys of ``nic_stack`` that are in the configuration space of adapters: ``max_read_request``."""
+    """Keys of ``nic_stack`` that are set in the adapters' configuration space: ``max_read_request``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that cannot both be right."""
+    """One side of a conflict."""
 
-    who: str
+    party: str
     """Vendor, profile or file: ``WEKA``, ``fabric.kind: roce``."""
     wants: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that the rules look at."""
+    """Input of the rules."""
 
     architecture: Architecture
     components: Components
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def replaced_nfs(self) -> str | None:
-        """The client that brings NFS modules of its own, where one is chosen or locked."""
+        """The client that replaces the kernel's NFS modules, if one is chosen or locked."""
         if self.choices.nfs_driver in NFS_REPLACED_BY:
             return self.choices.nfs_driver
         return next((name for name in NFS_REPLACED_BY if name in self.clients), None)
@@ -108,7 +108,7 @@ class Plan:
         return generation_of_model(gpu.model) if gpu and gpu.count else None
 
     def wants_iommu(self) -> str:
-        """The argument that turns the IOMMU on, empty where none does."""
+        """The kernel argument that turns the IOMMU on; empty without one."""
         on = ("iommu=pt", "iommu=on", "intel_iommu=on", "amd_iommu=on", "iommu.passthrough=1")
         return next((word for word in self.cmdline if word in on), "")
 
@@ -118,4 +118,4 @@ class Plan:
 
 
 Rule = Callable[[Plan], Iterator[tuple[Side, Side, str, str]]]
-"""One side, the other, what happens, and what to do."""
+"""Yields both sides, the consequence, and the remedy."""

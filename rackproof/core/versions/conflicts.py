@@ -1,6 +1,6 @@
-"""What two vendors want and a node cannot give both: found before anything is installed, with both sides named. Pure.
+"""Conflicting requirements of two vendors, reported before anything is installed, with both sides named. Pure.
 
-A conflict has an id. Who knows better accepts it in the inventory, with a reason that is recorded::
+A conflict has an id. A site can accept it in the inventory, with a reason that is recorded::
 
     preflight: {accept: {weka-iommu: "WEKA support confirmed iommu=pt for this release, case 00123"}}
 """
@@ -28,36 +28,36 @@ class Conflict:
     other: Side
     consequence: str
     """What happens on a node that has both."""
-    way_out: str
+    remedy: str
     source: str
 
     @property
     def sentence(self) -> str:
         return (
-            f"{self.id}: {self.one.who} wants {self.one.wants}, {self.other.who} wants {self.other.wants}:"
-            f" {self.consequence}; {self.way_out}"
+            f"{self.id}: {self.one.party} wants {self.one.wants}, {self.other.party} wants {self.other.wants}:"
+            f" {self.consequence}; {self.remedy}"
         )
 
 
 def find_conflicts(
     architecture: Architecture, components: Components | None = None, choices: Choices | None = None
 ) -> tuple[Conflict, ...]:
-    """Every conflict between what was promised, what is locked and what the site chose, in the order of the rules."""
+    """Every conflict between architecture, version set and the site's choices, in the order of the rules."""
     plan = Plan(architecture, components or Components(), choices or Choices())
     return tuple(
-        Conflict(id, one, other, consequence, way_out, source)
+        Conflict(id, one, other, consequence, remedy, source)
         for id, (rule, source) in RULES.items()
-        for one, other, consequence, way_out in rule(plan)
+        for one, other, consequence, remedy in rule(plan)
     )
 
 
 def _weka_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     wants = plan.wants_iommu() or ("iommu=pt" if plan.roce and not plan.wants_no_iommu() else "")
     if "weka" in plan.clients and wants:
-        who = "system.cmdline_required" if plan.wants_iommu() else "the RoCE profile"
+        party = "system.cmdline_required" if plan.wants_iommu() else "the RoCE profile"
         yield (
             Side("WEKA", "the IOMMU off"),
-            Side(who, wants),
+            Side(party, wants),
             "WEKA's client may refuse to start its DPDK cores",
             "ask WEKA whether this release takes iommu=pt and accept it, or set iommu=off for the nodes that mount it",
         )
@@ -102,19 +102,19 @@ def _weka_slurm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     if not cores or kept is None:
         return
     weka = Side("WEKA", f"{cores} core(s) for itself, on which its client polls")
-    spoilt = "jobs share cores with a loop that never sleeps, and both are slow"
+    spoilt = "jobs share cores with a polling loop, and both are slow"
     if kept < cores:
         yield (
             weka,
-            Side("slurm.cpu_spec_list", f"{kept or 'no'} processor(s) kept from jobs"),
+            Side("slurm.cpu_spec_list", f"{kept or 'no'} processor(s) reserved from jobs"),
             spoilt,
-            "name the cores (storage_clients.weka.cores) and keep them from jobs (slurm.cpu_spec_list, by Slurm's own"
+            "name the cores (storage_clients.weka.cores) and reserve them (slurm.cpu_spec_list, by Slurm's own"
             " numbers)",
         )
     elif not plan.choices.weka_cores_named:
         yield (
             Side("WEKA", f"{cores} core(s) of its own choice (storage_clients.weka.num_cores)"),
-            Side("slurm.cpu_spec_list", f"{kept} certain processor(s) kept from jobs"),
+            Side("slurm.cpu_spec_list", f"{kept} given processor(s) reserved from jobs"),
             spoilt,
             "name the cores (storage_clients.weka.cores)",
         )
@@ -135,7 +135,7 @@ def _roce_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side("fabric.lossless", "mlnx_qos and the adapter's ECN settings in sysfs"),
             Side("the version set", "the kernel's own drivers"),
             "PFC and ECN cannot all be set or read back",
-            "lock DOCA-OFED, or take out of fabric.lossless what the inbox driver has no knob for",
+            "lock DOCA-OFED, or remove the keys of fabric.lossless that the inbox driver cannot set",
         )
 
 
@@ -145,8 +145,8 @@ def _roce_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         yield (
             Side("the RoCE profile", "iommu=pt"),
             Side("the command line", off),
-            "remote memory works, SR-IOV and isolation of devices do not",
-            "set iommu=pt; accept it where GPUDirect Storage asked for it",
+            "RDMA works, SR-IOV and device isolation do not",
+            "set iommu=pt; accept it where GPUDirect Storage requires it",
         )
 
 
@@ -155,7 +155,7 @@ def _gsp_open(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     if plan.choices.driver_options.get("NVreg_EnableGpuFirmware") == "0" and driver and driver.flavour == "open":
         yield (
             Side("NVreg_EnableGpuFirmware=0", "the GPU System Processor off"),
-            Side("the open kernel modules", "its firmware, they do not work without"),
+            Side("the open kernel modules", "its firmware, which they require"),
             "No devices were found",
             "leave the option out, or take the proprietary modules where the GPU allows them",
         )
@@ -192,14 +192,14 @@ def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         yield (
             Side(gpu.model, f"branch {oldest} or newer"),
             Side("the version set", f"branch {branch}"),
-            "the driver does not know the GPU",
+            "the driver does not support the GPU",
             f"lock a driver of branch {oldest} or newer",
         )
     if last and branch > last:
         yield (
             Side(gpu.model, f"branch {last} or older"),
             Side("the version set", f"branch {branch}"),
-            "the driver does not know the GPU any more",
+            "the driver no longer supports the GPU",
             f"lock a driver of branch {last}",
         )
     cuda = major(plan.components.cuda.version) if plan.components.cuda else None
@@ -208,7 +208,7 @@ def _driver_branch(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         yield (
             Side(gpu.model, f"CUDA {newest} or older"),
             Side("the version set", f"CUDA {cuda}"),
-            "nothing that is compiled with it runs on the GPU",
+            "programs compiled with it do not run on the GPU",
             f"lock CUDA {newest}",
         )
 
@@ -235,7 +235,7 @@ def _cnp(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side("fabric.lossless.cnp_dscp", f"congestion notifications with DSCP {lossless.cnp_dscp}"),
             Side("the switches", f"DSCP {switches}"),
             "notifications wait behind the data that they should slow down",
-            "switch guides take 48, NVIDIA's NIC operator 4: set the one that the switches were given",
+            "set the value of the switches (switch guides use 48, NVIDIA's NIC operator 4)",
         )
     in_firmware = _firmware_cnp(plan.architecture)
     if in_firmware is not None and in_firmware != lossless.cnp_dscp:
@@ -272,7 +272,7 @@ def _tos(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         Side("NCCL_IB_TC", f"traffic class {traffic_class}"),
         Side("fabric.lossless", f"traffic class {forced}"),
         consequence,
-        "say one value in both places (106 is DSCP 26 with ECN), or leave NCCL_IB_TC out",
+        "set one value in both places (106 is DSCP 26 with ECN), or leave NCCL_IB_TC out",
     )
 
 
@@ -295,13 +295,13 @@ def _gds_acs(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
                 Side("GPUDirect Storage", "ACS off on every bridge"),
                 Side(f"roles.{name}.expect.pcie.acs", "devices isolated for virtual machines"),
                 "every transfer between devices goes up to the root complex and back",
-                "say acs: disabled, or do without GPUDirect Storage",
+                "set acs: disabled, or do without GPUDirect Storage",
             )
             return
     if plan.gds and plan.choices.virtualised:
         yield (
             Side("GPUDirect Storage", "ACS off on every bridge"),
-            Side("virtual machines with devices of their own", "ACS on"),
+            Side("virtual machines with passed-through devices", "ACS on"),
             "every transfer between devices goes up to the root complex and back",
             "do one of the two on these nodes",
         )
@@ -325,7 +325,7 @@ def _peermem(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side("gpu.gpudirect: peermem", "the peer memory interface of OFED"),
             Side("the version set", "the kernel's own drivers, which have none"),
             "nvidia-peermem is refused with Invalid argument",
-            "say gpudirect: dmabuf (open modules, kernel 5.12 or newer), or lock DOCA-OFED",
+            "set gpudirect: dmabuf (open modules, kernel 5.12 or newer), or lock DOCA-OFED",
         )
     driver = plan.components.driver
     if gpu and gpu.gpudirect == "dmabuf" and driver and driver.flavour == "proprietary":
@@ -333,7 +333,7 @@ def _peermem(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side("gpu.gpudirect: dmabuf", "the open modules"),
             Side("the version set", "the proprietary modules"),
             "adapters do not reach GPU memory, and traffic goes through the processor",
-            "say gpudirect: peermem, or lock the open modules where the GPU allows them",
+            "set gpudirect: peermem, or lock the open modules where the GPU allows them",
         )
 
 
@@ -351,7 +351,7 @@ def _nfs_rdma(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             Side(f"the version set ({own})", "to replace the kernel's NFS modules"),
             Side("storage_clients.nfs.driver: kernel", "them"),
             "there is one set of NFS modules on a node",
-            f"say driver: {own}, which speaks to other servers too, or take it out of the version set",
+            f"set driver: {own}, which works with other servers too, or remove it from the version set",
         )
 
 
@@ -378,7 +378,7 @@ def _client_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
                 Side({"lustre": "Lustre", "beegfs": "BeeGFS"}[kind], "modules built against the kernel's own ib_core"),
                 Side("the version set", f"{network.stack} {network.version}, which replaces it"),
                 "o2ib and RDMA do not load: unknown symbols or a silent fall-back to TCP",
-                "build the client with /usr/src/ofa_kernel/default and say ofed: in its component",
+                "build the client with /usr/src/ofa_kernel/default and set ofed in its component",
             )
 
 
@@ -397,7 +397,7 @@ def _nvlsm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 
 
 RULES: dict[str, tuple[Rule, str]] = {
-    # id: rule and where both sides can be read
+    # id: rule, and the sources of both sides
     "weka-iommu": (_weka_iommu, f"{tables.WEKA_SOURCE}; NVIDIA multi-node tuning (iommu=pt)"),
     "weka-ofed": (_weka_ofed, tables.WEKA_SOURCE),
     "weka-secure-boot": (_weka_secure_boot, f"{tables.WEKA_SOURCE}; bios_tool/bios_settings.yml"),

@@ -1,4 +1,4 @@
-"""Contradictions inside a version set: what cannot work whatever the rack is. Pure."""
+"""Contradictions inside a version set, whatever the rack. Pure."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ __all__ = ["RULES", "Contradiction", "contradictions", "cuda_suffix", "is_rhel",
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two statements of a set that cannot both be right."""
+    """Two values of a set that exclude each other."""
 
     id: str
     platform: str
     key: str
-    """The path of the second of them, ``components.fabric_manager.version``."""
+    """Path of the second value, ``components.fabric_manager.version``."""
     message: str
-    """What is expected and why, in one line."""
-    way_out: str
+    """One line: the expected value, and why."""
+    remedy: str
     source: str
 
     @property
     def sentence(self) -> str:
-        return f"{self.platform}: {self.key}: {self.message}; {self.way_out}"
+        return f"{self.platform}: {self.key}: {self.message}; {self.remedy}"
 
 
 def contradictions(versions: VersionSet) -> tuple[Contradiction, ...]:
-    """Everything that is wrong, platform by platform, in the order of the rules."""
+    """All contradictions, platform by platform, in the order of the rules."""
     return tuple(
-        Contradiction(id, name, finding.key, finding.message, finding.way_out, finding.source)
+        Contradiction(id, name, finding.key, finding.message, finding.remedy, finding.source)
         for name, platform in versions.platforms.items()
         for id, rule in RULES.items()
         for finding in rule(name, platform)

@@ -1,4 +1,4 @@
-"""``versions.lock.yaml`` as text: read with complaints that name the line, and locked with a digest of what it says.
+"""Read and lock ``versions.lock.yaml``; errors name the line.
 
 The digest is over the content, not the bytes: comments and layout may change, a version may not.
 """
@@ -22,7 +22,7 @@ from rackproof.core.versions.models import VersionSet
 from rackproof.core.wording import and_more
 from rackproof.errors import ArchitectureError, VersionSetError
 
-WAY_OUT: Final = "take the change back, or look at it and lock the file again: `rackproof versions lock"
+REMEDY: Final = "revert the change, or review it and lock the file again: `rackproof versions lock"
 
 
 def read_versions(text: str, name: str) -> VersionSet:
@@ -42,7 +42,7 @@ def read_versions(text: str, name: str) -> VersionSet:
         raise VersionSetError(_complaint(error, document)) from None
     if versions.digest is not None and versions.digest != digest_of(document.data):
         _, line = document.place(("digest",))
-        raise VersionSetError(f"{name}:{line}: digest: the file was edited after it was locked; {WAY_OUT} {name}`")
+        raise VersionSetError(f"{name}:{line}: digest: the file was edited after it was locked; {REMEDY} {name}`")
     if versions.locked and (empty := unpinned(versions)):
         raise VersionSetError(f"{name}: {empty[0]}: a locked set pins everything that is downloaded, actual null")
     return versions
@@ -55,13 +55,13 @@ def require_locked(versions: VersionSet, name: str) -> None:
 
 
 def digest_of(data: Any) -> str:
-    """sha256 of what a file says, its digest left out."""
+    """sha256 of a file's content without its digest."""
     content = {key: value for key, value in data.items() if key != "digest"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str, ensure_ascii=False).encode()).hexdigest()
 
 
 def unpinned(versions: VersionSet) -> tuple[str, ...]:
-    """Keys of everything that is downloaded without a digest: such a set stays a draft."""
+    """Keys of downloads without a digest; with one, the set stays a draft."""
     keys = []
     for platform_name, platform in versions.platforms.items():
         here = f"platforms.{platform_name}"
@@ -79,9 +79,9 @@ def unpinned(versions: VersionSet) -> tuple[str, ...]:
 
 
 def sealed(text: str, name: str) -> str:
-    """The same text with its digest, comments kept.
+    """The text with its digest, and with its comments.
 
-    Raises VersionSetError for a malformed file and for one that leaves a digest of a download open.
+    Raises VersionSetError for a malformed file and for a download without a digest.
     """
     bare = re.sub(r"^digest:.*\n", "", text, flags=re.MULTILINE)
     versions = read_versions(bare, name)
@@ -93,13 +93,13 @@ def sealed(text: str, name: str) -> str:
     line = f"digest: {digest_of(Document(bare, name).data)}\n"
     with_digest, count = re.subn(r"^(name:.*\n)", lambda match: match[1] + line, bare, count=1, flags=re.MULTILINE)
     if not count:
-        raise VersionSetError(f"{name}: the key name is on no line of its own; write `name: …`")
-    read_versions(with_digest, name)  # what was written must be readable again
+        raise VersionSetError(f"{name}: the key name must be on its own line: `name: …`")
+    read_versions(with_digest, name)  # verify the result
     return with_digest
 
 
 def to_text(versions: VersionSet) -> str:
-    """A set as a file, without its digest and without what it leaves out."""
+    """A set as a file, without its digest and default values."""
     plain = versions.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"digest"})
     head = {key: plain[key] for key in ("apiVersion", "name")}
     dumped: str = yaml.safe_dump({**head, "platforms": plain["platforms"]}, sort_keys=False, width=100)
@@ -109,7 +109,7 @@ def to_text(versions: VersionSet) -> str:
 def _complaint(error: ValidationError, document: Document) -> str:
     errors: list[ErrorDetails] = error.errors(include_url=False)
     misspelled = {problem["loc"][:-1] for problem in errors if problem["type"] == "extra_forbidden"}
-    # a required key that was misspelled is one mistake, and the misspelling says more
+    # a misspelled required key is two errors for one mistake: report the misspelling
     errors = [problem for problem in errors if problem["type"] != "missing" or problem["loc"][:-1] not in misspelled]
     first, *others = sorted(errors, key=lambda problem: document.place(problem["loc"])[1])
     path: KeyPath = tuple(first["loc"])
@@ -127,7 +127,7 @@ def _complaint(error: ValidationError, document: Document) -> str:
 
 
 def _keys_at(path: KeyPath) -> tuple[str, ...]:
-    """Keys allowed at a path, as files spell them; none where any is."""
+    """Allowed keys at a path, as files spell them; empty where any key is allowed."""
     kinds: list[Any] = [VersionSet]
     for key in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, key)]

@@ -1,4 +1,4 @@
-"""What a rule of a version set finds, and what rules share. Pure."""
+"""Findings of the rules on version sets. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from rackproof.core.versions.models import Platform
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleFinding:
+    """A contradiction in one platform of a set; ``key`` is the path below the platform."""
+
     key: str
     message: str
-    way_out: str
+    remedy: str
     source: str
 
 
-Rule = Callable[[str, Platform], Iterator[Found]]
-"""Of a platform's name and the platform."""
+Rule = Callable[[str, Platform], Iterator[RuleFinding]]
+"""Takes a platform's name and the platform."""
 
 
 def is_rhel(platform_name: str) -> bool:

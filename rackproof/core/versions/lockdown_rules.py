@@ -1,8 +1,8 @@
-"""What a kernel that is locked down refuses to programs, root's too: a rack with Secure Boot cannot have it set. Pure.
+"""Settings that a locked-down kernel refuses, even to root. Pure.
 
-Distributions lock their kernels (``integrity``) where the firmware says Secure Boot. Programs then may not write to the
-configuration space of PCI devices, nor map their registers, nor write to debugfs: setpci, mstflint's way to an adapter,
-and the kernel's own switches for congestion notifications end with "Operation not permitted".
+Distributions lock down their kernels (``integrity``) under Secure Boot. Programs then cannot write to the configuration
+space of PCI devices, map their registers, or write to debugfs: setpci, mstflint's access to an adapter, and the
+kernel's own switches for congestion notifications fail with "Operation not permitted".
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rackproof.core.versions.choices import Plan, Side
 SOURCE: Final = (
     "kernel_lockdown(7); Linux drivers/pci/pci-sysfs.c and fs/debugfs/file.c; mstflint issues 416, 1371, pull 602"
 )
-CLOSED: Final = "a kernel that lets no program write to configuration space and debugfs (lockdown)"
-REFUSED: Final = "the kernel refuses it, and the run fails there, after everything before it was changed"
+CLOSED: Final = "a kernel in lockdown, which refuses writes to configuration space and debugfs"
+REFUSED: Final = "the kernel refuses the write, and the run fails halfway"
 OTHERWISE: Final = (
     "or accept this where the kernel is not locked down ([none] in /sys/kernel/security/lockdown) or has the values"
 )
@@ -26,7 +26,7 @@ OTHERWISE: Final = (
 def secure_boot_lockdown(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     fabric = plan.architecture.fabric
     if not plan.secure_boot or fabric is None or fabric.kind == "soft-roce":
-        return  # adapters are set up where they are real
+        return  # only real adapters are configured
     roles = {
         name: role
         for name, role in plan.architecture.roles.items()
@@ -34,26 +34,26 @@ def secure_boot_lockdown(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     }
     one = Side("Secure Boot", CLOSED)
     if keys := (*_pci(plan, roles), *_acs(plan, roles)):
-        way_out = f"switch Secure Boot off on these nodes, leave the values to the firmware, {OTHERWISE}"
-        yield one, Side(", ".join(keys), "to be written with setpci"), REFUSED, way_out
+        remedy = f"switch Secure Boot off on these nodes, leave the values to the firmware, {OTHERWISE}"
+        yield one, Side(", ".join(keys), "to be set with setpci"), REFUSED, remedy
     if keys := _firmware(plan, roles):
-        way_out = (
+        remedy = (
             "switch Secure Boot off on these nodes, or accept this where a signed module carries the tools"
             " (mst of MFT, mstflint_access, fwctl of Linux 6.15)"
         )
-        yield one, Side(", ".join(keys), "to be reached with flint and mlxconfig by PCI address"), REFUSED, way_out
+        yield one, Side(", ".join(keys), "access by flint and mlxconfig through the PCI address"), REFUSED, remedy
     if keys := _cnp(plan):
-        way_out = f"lock DOCA-OFED, whose switches are in sysfs, switch Secure Boot off, {OTHERWISE}"
+        remedy = f"lock DOCA-OFED, whose switches are in sysfs, switch Secure Boot off, {OTHERWISE}"
         yield (
             one,
-            Side(", ".join(keys), "to be written to debugfs, as the kernel's own driver has it"),
+            Side(", ".join(keys), "to be set in debugfs, where the kernel's own driver has it"),
             REFUSED,
-            way_out,
+            remedy,
         )
 
 
 def _of_nics(roles: dict[str, Role], *keys: str) -> Iterator[str]:
-    """Those of the keys that an architecture says something in."""
+    """The keys that an architecture sets."""
     for name, role in roles.items():
         for nic in role.expect.nics:
             yield from (
@@ -67,7 +67,7 @@ def _pci(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
 
 
 def _acs(plan: Plan, roles: dict[str, Role]) -> Iterator[str]:
-    """Redirection alone the kernel takes away by itself, at boot."""
+    """The architecture's ``acs`` values that need setpci; ``pci=disable_acs_redir`` turns off redirection at boot."""
     by_kernel = any("disable_acs_redir" in word for word in plan.cmdline)
     for name, role in roles.items():
         acs = role.expect.pcie.acs if role.expect.pcie else None

@@ -1,4 +1,4 @@
-"""Everything that a rack downloads, as one list: what a site without the internet puts on its mirror. Pure."""
+"""List every download of a rack, for the mirror of a site without Internet access. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ORDER: Final = ("repository", "key", "package", "wheel", "file", "image", "unlis
 
 @dataclass(frozen=True, slots=True)
 class MirrorItem:
-    """One thing to fetch, or (``unlisted``) what more there is and why it cannot be listed.
+    """One download, or (``unlisted``) a need that cannot be listed, with the reason as its name.
 
-    ``platform`` is empty for what does not depend on the operating system.
+    ``platform`` is empty for downloads that do not depend on the operating system.
     """
 
     kind: Kind
     name: str
     platform: str = ""
     version: str = ""
-    """Empty: whichever the distribution's own repository has."""
+    """Empty: the version in the distribution's repository."""
     repository: str = ""
     url: str = ""
     sha256: str = ""
-    """Empty for packages, which their repository signs, and for what is not pinned yet."""
+    """Empty for packages, which their repository signs, and for downloads without a pinned digest."""
     needed_by: str = ""
     """Component, or key of the inventory's data."""
 
@@ -41,8 +41,8 @@ def of_versions(versions: VersionSet) -> Iterator[MirrorItem]:
     """Repositories, keys, packages and files of a set."""
     for platform, contents in versions.platforms.items():
         for name, repository in contents.repositories.items():
-            where = " ".join((*repository.suites, *repository.components))
-            yield MirrorItem("repository", name, platform, where, name, repository.url, "", "versions_lock")
+            suites = " ".join((*repository.suites, *repository.components))
+            yield MirrorItem("repository", name, platform, suites, name, repository.url, "", "versions_lock")
             key = repository.key
             yield MirrorItem("key", name, platform, "", name, key.url, key.sha256 or "", f"repository {name}")
         for name, component in contents.components.named():
@@ -64,25 +64,25 @@ def of_versions(versions: VersionSet) -> Iterator[MirrorItem]:
 def of_names(
     names: Iterable[str], platform: str, needed_by: str, repository: str = DISTRIBUTION
 ) -> Iterator[MirrorItem]:
-    """Packages whose versions their repository decides."""
+    """Packages in the version of their repository."""
     for name in names:
         yield MirrorItem("package", name, platform, "", repository, "", "", needed_by)
 
 
-def unlisted(what: str, platform: str, needed_by: str) -> MirrorItem:
-    """What is needed as well and depends on what is not known: never left out silently."""
-    return MirrorItem("unlisted", what, platform, needed_by=needed_by)
+def unlisted(reason: str, platform: str, needed_by: str) -> MirrorItem:
+    """A need that cannot be listed, because it depends on unknown facts. It is listed as such, not left out."""
+    return MirrorItem("unlisted", reason, platform, needed_by=needed_by)
 
 
 def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
     """Every URL in a concern's inputs, with the digest beside it.
 
     ``url`` goes with ``sha256``, ``key_url`` with ``key_sha256`` and so on; ``image`` and ``images`` are references of
-    container images; ``source`` may be a line of apt's with a URL in it.
+    container images; ``source`` may be an apt source line with a URL.
     """
     if isinstance(plain, Mapping):
         for name, value in plain.items():
-            where = f"{key}.{name}"
+            path = f"{key}.{name}"
             if isinstance(value, str) and (name == "url" or name.endswith("_url")):
                 yield from _of_url(plain, name, value, key)
             elif name == "source" and isinstance(value, str) and "://" in value:
@@ -91,11 +91,11 @@ def of_inputs(plain: Any, key: str) -> Iterator[MirrorItem]:
             elif name in ("image", "images") and value:
                 for image in [value] if isinstance(value, str) else value:
                     if isinstance(image, str):
-                        yield MirrorItem("image", image, needed_by=where)
+                        yield MirrorItem("image", image, needed_by=path)
                     else:
-                        yield from of_inputs(image, where)
+                        yield from of_inputs(image, path)
             else:
-                yield from of_inputs(value, where)
+                yield from of_inputs(value, path)
     elif isinstance(plain, list | tuple):
         for number, value in enumerate(plain):
             yield from of_inputs(value, f"{key}[{number}]")
@@ -129,7 +129,7 @@ def _of_url(plain: Mapping[Any, Any], name: str, value: str, key: str) -> Iterat
 
 
 def without_secrets(url: str) -> str:
-    """A URL without user, password, query and fragment: it is printed."""
+    """A URL for printing: without user, password, query and fragment."""
     match = re.match(r"(\w+://)([^/?#]*)([^?#]*)", url)
     return f"{match[1]}{match[2].rpartition('@')[2]}{match[3]}" if match else ""
 
@@ -139,5 +139,5 @@ def _basename(url: str) -> str:
 
 
 def merged(items: Iterable[MirrorItem]) -> tuple[MirrorItem, ...]:
-    """Every item once, sorted: two runs of the same inventory give the same list."""
+    """Items without duplicates, in a fixed order."""
     return tuple(sorted(set(items), key=lambda item: (ORDER.index(item.kind), *item.as_json().values())))

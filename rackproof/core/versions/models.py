@@ -1,6 +1,6 @@
-"""``versions.lock.yaml``: which version of everything, from where, for each operating system of a rack.
+"""Models of ``versions.lock.yaml``: versions and their repositories, for each operating system of a rack.
 
-A platform is complete by itself: what is installed on it is listed below it, with the repositories it comes from.
+A platform is complete: it lists its components and the repositories that they come from.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 DISTRIBUTION: Final = "distribution"
-"""The repository of packages that come from where the operating system comes from."""
+"""Name of the operating system's own repositories."""
 
 ClientKind = Literal["beegfs", "ceph", "daos", "gpfs", "lustre", "nfs", "vastnfs", "weka"]
 
 PackageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._:~^-]*$")]
-"""To the last digit; with its epoch where the package has one."""
+"""The full version, with its epoch where the package has one."""
 PlatformName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*-[0-9][0-9.]*$")]
 """ID and VERSION_ID of os-release: ``ubuntu-24.04``, ``debian-12``; ``rocky-9`` covers all its minor versions."""
 RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -33,50 +33,50 @@ class Model(BaseModel):
 
 
 class SigningKey(Model):
-    """What a repository's lists are signed with. A null digest makes the set a draft: it cannot be locked."""
+    """Key that signs a repository's lists. A null digest makes the set a draft, which cannot be locked."""
 
     url: Url
     sha256: Sha256 | None = None
-    """Of the file as the URL gives it."""
+    """sha256 of the file at the URL."""
     fingerprint: Fingerprint | None = None
-    """For people to compare with the vendor's page."""
+    """Informational, to compare with the vendor's page."""
 
 
 class Repository(Model):
-    """Where packages come from, other than the distribution itself."""
+    """A source of packages other than the distribution itself."""
 
     kind: Literal["apt", "dnf"]
     url: Url
-    """apt: what follows ``deb``; dnf: ``baseurl``."""
+    """apt: URI of the ``deb`` line; dnf: ``baseurl``."""
     suites: tuple[Word, ...] = ()
     """apt only; ``/`` for a repository without suites."""
     components: tuple[Word, ...] = ()
     """apt only."""
     architectures: tuple[Word, ...] = ()
-    """apt only; none: the node's own."""
+    """apt only; empty: the node's own."""
     key: SigningKey
     label: str | None = Field(default=None, pattern=r"^[^\n*]+$")
-    """apt: ``Label`` of its Release file, by which its packages are pinned, ``NVIDIA CUDA``. Left out, they are pinned
-    by the host of the URL, which has to be the repository's alone."""
+    """apt: ``Label`` of its Release file, ``NVIDIA CUDA``, by which its packages are pinned. Without it they are pinned
+    by the host of the URL, which must then serve no other repository."""
     priority: int | None = Field(default=None, ge=-1000, le=1001)
-    """apt: pin of everything in it (500 is the default of apt, higher goes first); dnf: ``priority`` (99 is the
-    default, lower goes first)."""
+    """apt: pin priority of its packages (apt's default is 500, higher wins); dnf: ``priority`` (default 99, lower
+    wins)."""
     exclude: tuple[Word, ...] = ()
-    """Packages that must never come from here, with ``*``: ``mft*`` of CUDA's, which has to follow DOCA."""
+    """Patterns of packages that must not come from here: ``mft*`` of CUDA's, which must match DOCA."""
 
     @model_validator(mode="after")
     def _spelled_for_its_kind(self) -> Repository:
         if self.kind == "apt" and not self.suites:
-            raise ValueError("an apt repository names its suites; a flat one has the suite /")
+            raise ValueError("an apt repository needs suites; a flat one has the suite /")
         if self.kind == "apt" and any(suite.endswith("/") for suite in self.suites) and self.components:
             raise ValueError("a suite that ends with / has no components")
         if self.kind == "dnf" and (self.suites or self.components or self.architectures):
-            raise ValueError("suites, components and architectures are apt's; dnf has a url only")
+            raise ValueError("suites, components and architectures are for apt only; a dnf repository has only a url")
         return self
 
 
 class Download(Model):
-    """A file that no repository has: an installer, firmware, a vendor's package."""
+    """A file outside of repositories: an installer, firmware, a vendor's package."""
 
     url: Url
     sha256: Sha256 | None = None
@@ -84,12 +84,12 @@ class Download(Model):
 
 
 class PlacedFile(Download):
-    """A download that lies on nodes as it is: a licence, a blob that a service reads."""
+    """A download that is placed on nodes unchanged: a licence, a blob that a service reads."""
 
     path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9@+_=:,.-]+)+$")]
-    """Where it lies on a node."""
+    """Path on the node."""
     mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{3}$")] = "644"
-    """Of the file, which root owns."""
+    """Mode of the file; root owns it."""
 
     @model_validator(mode="after")
     def _plain_path(self) -> PlacedFile:
@@ -99,25 +99,25 @@ class PlacedFile(Download):
 
 
 class Component(Model):
-    """One part of the set: its version, the packages that bring it, where they come from."""
+    """One part of the set: its version, its packages and their repository."""
 
     version: Version
     """As the vendor names it: ``580.126.16``."""
     repository: RepositoryName = DISTRIBUTION
     packages: dict[PackageName, PackageVersion] = Field(default_factory=dict)
-    """Name: version to the last digit. All are held."""
+    """Name: full version. All are held."""
     files: tuple[PlacedFile, ...] = ()
-    """Downloaded, compared with their sha256, put into their places after all packages, and read back at the end."""
+    """Downloaded, compared with their sha256, placed after all packages, and read back at the end."""
     dkms: tuple[PackageName, ...] = ()
     """DKMS modules that must be built for the locked kernel: ``nvidia``, ``mlnx-ofed-kernel``."""
     roles: tuple[PackageName, ...] = ()
     """Groups of the inventory that get it; none: every node that has the hardware for it."""
     source: str | None = None
-    """Where the figures were read."""
+    """Source of the figures."""
 
 
 class Kernel(Component):
-    """``version`` is the release of the kernel that runs, ``6.8.0-87-generic``."""
+    """``version`` is the release of the running kernel, ``6.8.0-87-generic``."""
 
     flavour: Literal["ga", "hwe", "vendor"] | None = None
     """``ga``: the series that the release was published with."""
@@ -128,7 +128,7 @@ class Driver(Component):
 
     flavour: Literal["open", "proprietary"]
     precompiled: bool = False
-    """Modules are built and signed by the distribution or the vendor for one kernel, not by DKMS."""
+    """The distribution or vendor builds and signs the modules for one kernel; DKMS builds none."""
 
     @property
     def branch(self) -> int | None:
@@ -140,7 +140,7 @@ class NetworkStack(Component):
 
     stack: Literal["doca", "mlnx_ofed", "inbox"]
     ofed: Version | None = None
-    """Version of the OFED inside DOCA, ``25.10``: what others are built against."""
+    """Version of the OFED in DOCA, ``25.10``, against which clients are built."""
     nfsrdma: bool = False
     """Its own modules for NFS over RDMA are installed."""
 
@@ -152,16 +152,16 @@ class Firmware(Model):
     model: str | None = None
     """``ConnectX-7``: for adapters of every PSID that is not listed."""
     version: Version
-    """As ``flint query`` prints it: what adapters are compared with at the end of a deploy."""
+    """As ``flint query`` prints it; adapters are compared with it at the end of a deploy."""
     file: Download | None = None
-    """Written where an adapter of this ``psid`` has something else; without one firmware is only compared."""
+    """Written to adapters of this ``psid`` with another version; without it, firmware is only compared."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Firmware:
         if (self.psid is None) == (self.model is None):
             raise ValueError("give either psid or model")
         if self.file and self.psid is None:
-            raise ValueError("an image is made for one psid: give that, not the model")
+            raise ValueError("an image is for one psid: give psid instead of model")
         return self
 
 
@@ -175,16 +175,16 @@ class Gds(Component):
 
 
 class FileSystemClient(Component):
-    """Client of a parallel or vendor's file system."""
+    """Client of a parallel or vendor file system."""
 
     ofed: Version | None = None
-    """OFED that it was built against, ``25.10``, or ``inbox``."""
+    """OFED against which it was built, ``25.10``, or ``inbox``."""
     kernel: Version | None = None
-    """Release of the kernel that its modules were built for; null where it builds them itself."""
+    """Kernel release of its prebuilt modules; null where they are built on the node."""
 
 
 class Components(Model):
-    """What one platform gets. What is left out is not installed, checked or held."""
+    """Components of one platform. Absent ones are not installed, checked or held."""
 
     kernel: Kernel | None = None
     network: NetworkStack | None = None
@@ -199,11 +199,11 @@ class Components(Model):
     gds: Gds | None = None
     clients: dict[ClientKind, FileSystemClient] = Field(default_factory=dict)
     others: dict[PackageName, Component] = Field(default_factory=dict)
-    """Anything else that must stay as it is: slurm, gdrcopy, nvidia-persistenced."""
+    """Other locked components: slurm, gdrcopy, nvidia-persistenced."""
     nic_firmware: tuple[Firmware, ...] = ()
 
     def named(self) -> Iterator[tuple[str, Component]]:
-        """Every component by its key, ``clients.weka`` included, in the order in which they are installed."""
+        """Every component by its key, such as ``clients.weka``, in the order of installation."""
         for name in SINGLE:
             component = getattr(self, name)
             if component is not None:
@@ -227,7 +227,7 @@ SINGLE: Final = (
     "container_toolkit",
     "gds",
 )
-"""Components that there is one of, in the order of installation."""
+"""Keys of single components, in the order of installation."""
 
 
 class Platform(Model):
@@ -239,10 +239,10 @@ class Platform(Model):
     @model_validator(mode="after")
     def _repositories_are_there(self) -> Platform:
         if DISTRIBUTION in self.repositories:
-            raise ValueError(f"no repository can be called {DISTRIBUTION}")
+            raise ValueError(f"{DISTRIBUTION} is reserved and cannot name a repository")
         for name, component in self.components.named():
             if component.repository != DISTRIBUTION and component.repository not in self.repositories:
-                raise ValueError(f"components.{name}.repository: there is no repository {component.repository}")
+                raise ValueError(f"components.{name}.repository: unknown repository {component.repository}")
         seen: dict[str, str] = {}
         for name, component in self.components.named():
             for file in component.files:
@@ -262,7 +262,7 @@ class VersionSet(Model):
     api_version: Literal["versions/v1"] = Field(alias="apiVersion")
     name: PackageName
     digest: Sha256 | None = None
-    """Of everything else in the file; ``rackproof versions lock`` writes it. Without one the file is a draft."""
+    """Digest of the rest of the file; ``rackproof versions lock`` writes it. Without it the file is a draft."""
     platforms: dict[PlatformName, Platform] = Field(min_length=1)
 
     @property

@@ -1,4 +1,4 @@
-"""What of a version set one machine gets, stage by stage. Pure: the deploys of every domain plan with these."""
+"""Select the parts of a version set that apply to one machine, stage by stage. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
     "clients": ("clients",),
     "others": ("others",),
 }
-"""Stage: keys of its components, in the order in which they are installed: a GPU driver links to symbols of the
-network stack, nvidia-fs to both, and clients are built against what is there."""
+"""Stage: keys of its components, in the order of installation. A GPU driver links to symbols of the network stack,
+nvidia-fs to both, and clients are built against all of them."""
 
 
 NVIDIA: Final = "10de"
@@ -28,20 +28,20 @@ MELLANOX: Final = "15b3"
 GPU_KINDS: Final = ("0300", "0302")
 SWITCH_KIND: Final = "0680"
 NVLINK_BEHIND_BRIDGE: Final = ("290", "29b", "318", "319", "31a", "31b")
-"""PCI device ids of B100, B200, B300: no PCI device shows their NVSwitches."""
+"""PCI device ids of B100, B200, B300, whose NVSwitches are not PCI devices."""
 RACK_SCALE: Final = ("294", "31c")
-"""Of GB200 and GB300, whose NVLink goes from node to node."""
+"""PCI device ids of GB200 and GB300, whose NVLink connects nodes."""
 OF_GPUS: Final = ("driver", "fabric_manager", "nvlsm", "imex", "cuda", "nccl", "dcgm", "container_toolkit", "gds")
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One package of the set, as it is named to the package manager."""
+    """One package of the set, as the package manager names it."""
 
     name: str
     version: str
     component: str
-    """Key of the component that it belongs to: ``driver``, ``clients.weka``."""
+    """Key of its component: ``driver``, ``clients.weka``."""
     repository: str = DISTRIBUTION
 
 
@@ -58,18 +58,19 @@ def platform_name(versions: VersionSet, os_id: str, os_version: str, family: str
         if candidate in versions.platforms:
             return candidate
     raise VersionSetError(
-        f"version set {versions.name} says nothing about {os_id} {os_version}; it has"
-        f" {', '.join(sorted(versions.platforms))} (add the platform, or take the node out of this inventory)"
+        f"version set {versions.name} has no platform for {os_id} {os_version}, only"
+        f" {', '.join(sorted(versions.platforms))} (add the platform, or remove the node from this inventory)"
     )
 
 
 def platform_of(versions: VersionSet, machine: Machine) -> Platform:
-    """What the set has for this machine. Raises VersionSetError, one line."""
+    """The set's platform for this machine. Raises VersionSetError, one line."""
     return versions.platforms[platform_name(versions, machine.os_id, machine.os_version, machine.family)]
 
 
 def applies(key: str, component: Component, machine: Machine, groups: Collection[str] | None = None) -> bool:
-    """Whether this machine gets a component: it has the hardware, and its groups (where they are said) are meant."""
+    """Whether a component applies to this machine: it has the hardware, and one of the component's roles if ``groups``
+    is given."""
     if component.roles and groups is not None and not set(component.roles) & set(groups):
         return False
     gpus = [device for device in machine.devices(NVIDIA) if device.kind.startswith(GPU_KINDS)]
@@ -88,7 +89,7 @@ def applies(key: str, component: Component, machine: Machine, groups: Collection
 def stage_components(
     platform: Platform, stage: str, machine: Machine | None = None, groups: Collection[str] | None = None
 ) -> tuple[tuple[str, Component], ...]:
-    """Components of a stage by key, ``all`` is every stage; those of one machine where it is given."""
+    """Components of a stage by key; ``all`` is every stage. With ``machine``, only those that apply to it."""
     keys = tuple(key for keys in STAGES.values() for key in keys) if stage == "all" else STAGES[stage]
     return tuple(
         (name, component)
@@ -102,8 +103,8 @@ def stage_packages(
 ) -> tuple[LockedPackage, ...]:
     """Packages of a stage (``kernel``, ``network``, ``driver``, ``gpu``, ``gds``, ``clients``, ``others``, ``all``).
 
-    Only of components that the machine has the hardware for, and its ``groups`` are meant by. Raises VersionSetError
-    where the set has nothing for this operating system.
+    Only of components that apply to the machine and its ``groups``. Raises VersionSetError where the set has no
+    platform for this operating system.
     """
     return tuple(
         LockedPackage(package, version, name, component.repository)

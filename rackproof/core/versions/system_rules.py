@@ -1,4 +1,4 @@
-"""Contradictions of kernel, network stack, clients of file systems and repositories. Pure."""
+"""Contradictions of kernel, network stack, file-system clients and repositories. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from rackproof.core.versions import tables
-from rackproof.core.versions.finding import Found, is_rhel
+from rackproof.core.versions.finding import RuleFinding, is_rhel
 from rackproof.core.versions.models import DISTRIBUTION, Components, Platform
 from rackproof.core.versions.tables import numbers
 
 
-def kernel_headers(name: str, platform: Platform) -> Iterator[Found]:
+def kernel_headers(name: str, platform: Platform) -> Iterator[RuleFinding]:
     kernel = platform.components.kernel
     if kernel is None or not kernel.packages:
         return
@@ -27,18 +27,18 @@ def kernel_headers(name: str, platform: Platform) -> Iterator[Found]:
         packages = f"linux-image-{release} and linux-headers-{release}"
     builds = any(component.dkms for _, component in platform.components.named())
     if not images or (builds and not headers):
-        yield Found(
+        yield RuleFinding(
             "components.kernel.packages",
             f"expected {packages}, actual {', '.join(kernel.packages)}",
-            "kernel and headers must be of the locked release, or DKMS builds for another one",
+            "list kernel and headers of the locked release, otherwise DKMS builds for another one",
             "DeepOps nvidia-driver role, install-redhat.yml; slurm-appliance PR 428, 465",
         )
 
 
-def kernel_for_dkms(name: str, platform: Platform) -> Iterator[Found]:
+def kernel_for_dkms(name: str, platform: Platform) -> Iterator[RuleFinding]:
     built = [key for key, component in platform.components.named() if component.dkms]
     if built and platform.components.kernel is None:
-        yield Found(
+        yield RuleFinding(
             "components.kernel",
             f"{', '.join(built)} build modules with DKMS, and the set has no kernel to build them for",
             "lock kernel and headers as well",
@@ -46,35 +46,35 @@ def kernel_for_dkms(name: str, platform: Platform) -> Iterator[Found]:
         )
     precompiled = platform.components.driver is not None and platform.components.driver.precompiled
     if precompiled and platform.components.kernel is None:
-        yield Found(
+        yield RuleFinding(
             "components.kernel",
             "precompiled modules are for one kernel, and the set has none",
-            "lock the kernel that they are for",
+            "lock their kernel",
             "NVIDIA driver installation guide, precompiled streams",
         )
 
 
-def ofed_end(name: str, platform: Platform) -> Iterator[Found]:
+def ofed_end(name: str, platform: Platform) -> Iterator[RuleFinding]:
     network = platform.components.network
     if network is None:
         return
     if network.stack == "mlnx_ofed" and numbers(network.version)[:2] > tables.OFED_LAST:
-        yield Found(
+        yield RuleFinding(
             "components.network.version",
             f"there is no MLNX_OFED {network.version}: 24.10 is the last",
             "take DOCA-OFED (stack: doca)",
             tables.OFED_LAST_SOURCE,
         )
     if network.stack == "inbox" and network.packages and any("ofed" in package for package in network.packages):
-        yield Found(
+        yield RuleFinding(
             "components.network.packages",
             "the stack is inbox, and packages of OFED are listed",
-            "say stack: doca or mlnx_ofed, or leave the packages out",
+            "set stack: doca or mlnx_ofed, or leave the packages out",
             "the set itself",
         )
     inside = tables.DOCA_OFED.get(numbers(network.version)[:2]) if network.stack == "doca" else None
     if inside and network.ofed and numbers(network.ofed)[:2] != inside:
-        yield Found(
+        yield RuleFinding(
             "components.network.ofed",
             f"DOCA {network.version} has OFED {inside[0]}.{inside[1]:02d} inside, actual {network.ofed}",
             "read the release notes of DOCA-Host",
@@ -92,8 +92,8 @@ def ofed_of(components: Components) -> tuple[int, ...] | None:
     return numbers(network.ofed)[:2] if network.ofed else tables.DOCA_OFED.get(numbers(network.version)[:2])
 
 
-def client_builds(name: str, platform: Platform) -> Iterator[Found]:
-    """A client that was built against another OFED, or for another kernel, than the set's."""
+def client_builds(name: str, platform: Platform) -> Iterator[RuleFinding]:
+    """A client was built against another OFED, or for another kernel, than the set's."""
     components = platform.components
     ofed = ofed_of(components)
     shown = "inbox" if ofed is None else ".".join(f"{part:02d}" for part in ofed)
@@ -101,34 +101,34 @@ def client_builds(name: str, platform: Platform) -> Iterator[Found]:
         if client.ofed is not None:
             built = None if client.ofed == "inbox" else numbers(client.ofed)[:2]
             if built != ofed:
-                yield Found(
+                yield RuleFinding(
                     f"components.clients.{kind}.ofed",
                     f"built against OFED {client.ofed}, the set has {shown}",
-                    "build the client again (/usr/src/ofa_kernel/default), or lock the network stack that it is for",
+                    "build the client again (/usr/src/ofa_kernel/default), or lock the network stack of this build",
                     "slurm-appliance ansible/roles/lustre; BeeGFS client autobuild (OFED_INCLUDE_PATH)",
                 )
         if client.kernel is not None and components.kernel and client.kernel != components.kernel.version:
-            yield Found(
+            yield RuleFinding(
                 f"components.clients.{kind}.kernel",
                 f"its modules are for kernel {client.kernel}, the set has {components.kernel.version}",
-                "lock the client's build for this kernel, or the kernel that it is for",
+                "lock the client's build for this kernel, or the kernel of this build",
                 "Lustre, Storage Scale and vastnfs packages are tied to one kernel",
             )
 
 
-def repository_kind(name: str, platform: Platform) -> Iterator[Found]:
+def repository_kind(name: str, platform: Platform) -> Iterator[RuleFinding]:
     kind = "dnf" if is_rhel(name) else "apt"
     for repository, declared in platform.repositories.items():
         if declared.kind != kind:
-            yield Found(
+            yield RuleFinding(
                 f"repositories.{repository}.kind",
                 f"expected {kind} on {name}, actual {declared.kind}",
-                "every platform has its own repositories",
+                "list the platform's own repositories",
                 "the set itself",
             )
 
 
-def mft_follows_doca(name: str, platform: Platform) -> Iterator[Found]:
+def mft_follows_doca(name: str, platform: Platform) -> Iterator[RuleFinding]:
     network, cuda = platform.components.network, platform.components.cuda or platform.components.driver
     if network is None or network.stack != "doca" or cuda is None or cuda.repository == DISTRIBUTION:
         return
@@ -136,9 +136,9 @@ def mft_follows_doca(name: str, platform: Platform) -> Iterator[Found]:
         return
     exclude = platform.repositories[cuda.repository].exclude
     if not any(pattern.startswith("mft") for pattern in exclude):
-        yield Found(
+        yield RuleFinding(
             f"repositories.{cuda.repository}.exclude",
-            "CUDA's repository has firmware tools too, and they must follow DOCA",
+            "CUDA's repository has firmware tools too, but they must match DOCA",
             "exclude [mft*, kernel-mft*] there",
             "azhpc-images components/install_doca.sh",
         )

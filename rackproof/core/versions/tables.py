@@ -1,4 +1,4 @@
-"""Figures of vendors that version sets are checked with, each with where it was read."""
+"""Vendors' figures for checking version sets, with their sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 FABRIC_MANAGER_SOURCE: Final = "azhpc-images components/install_nvidia_fabric_manager.sh (2026-07-29)"
 FABRIC_MANAGER_RENAMED: Final = 580
-"""From this branch on the package is called nvidia-fabricmanager everywhere."""
+"""From this branch on, all repositories name the package nvidia-fabricmanager."""
 
 CUDA_SOURCE: Final = (
     "NVIDIA CUDA Toolkit release notes, table 2 (minor version compatibility);"
@@ -27,9 +27,9 @@ BRANCH_SOURCE: Final = "NVIDIA data center driver release notes (580 is the last
 
 OFED_LAST_SOURCE: Final = "NVIDIA MLNX_OFED to DOCA-OFED transition guide"
 OFED_LAST: Final = (24, 10)
-"""MLNX_OFED ends here; what follows is DOCA-OFED."""
+"""Last release of MLNX_OFED; its successor is DOCA-OFED."""
 DOCA_OFED: Final[dict[tuple[int, ...], tuple[int, int]]] = {
-    # DOCA: the OFED inside
+    # DOCA: its OFED
     (2, 9): (24, 10),
     (2, 10): (25, 1),
     (3, 0): (25, 4),

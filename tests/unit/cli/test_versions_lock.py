@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from rackproof.cli.versions import versions
 from rackproof.core.rack import Node, Rack
-from rackproof.core.versions.capture import differing
+from rackproof.core.versions.capture import differences_of
 from rackproof.core.versions.document import read_versions, require_locked
 from rackproof.errors import VersionSetError
 from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
@@ -177,7 +177,8 @@ def test_another_kernel_is_a_difference() -> None:
     odd = parse_installed_versions(answer(kernel="6.8.0-90-generic"))
     captures = {"a": parse_installed_versions(answer()), "b": parse_installed_versions(answer()), "c": odd}
     assert ("c", "kernel", "6.8.0-90-generic", KERNEL) in {
-        (difference.node, difference.what, difference.actual, difference.others) for difference in differing(captures)
+        (difference.node, difference.key, difference.actual, difference.others)
+        for difference in differences_of(captures)
     }
 
 

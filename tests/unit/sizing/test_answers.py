@@ -21,7 +21,7 @@ RICH = (
 )  # fmt: skip
 """Nothing is unknown, so every answer is complete."""
 
-HANGS_ON = {
+DEPENDS_ON = {
     "bottleneck": ["rate_per_gpu", "unit.read", "cpu_time_per_sample"],
     "concurrency": ["unit.unloaded_latency", "read_size"],
     "network": ["rate_per_gpu", "sample_size", "port_efficiency", "ceilings.network"],
@@ -57,7 +57,7 @@ def complete() -> Memo:
 
 
 def test_every_question_has_an_answer_in_words_and_numbers(complete: Memo) -> None:
-    assert [a.id for a in complete.answers] == list(ASKS) == list(HANGS_ON)
+    assert [a.id for a in complete.answers] == list(ASKS) == list(DEPENDS_ON)
     for item in complete.answers:
         assert item.says, item.id
         assert item.headline, item.id
@@ -66,17 +66,17 @@ def test_every_question_has_an_answer_in_words_and_numbers(complete: Memo) -> No
         assert item.unknown == (), item.id
 
 
-@pytest.mark.parametrize("key", HANGS_ON)
-def test_an_answer_names_the_inputs_that_it_hangs_on(complete: Memo, key: str) -> None:
-    assert set(HANGS_ON[key]) <= {d.input for d in answer(complete, key).hangs_on}
+@pytest.mark.parametrize("key", DEPENDS_ON)
+def test_an_answer_names_the_inputs_that_it_depends_on(complete: Memo, key: str) -> None:
+    assert set(DEPENDS_ON[key]) <= {d.input for d in answer(complete, key).depends_on}
 
 
-@pytest.mark.parametrize("key", HANGS_ON)
-def test_an_answer_changes_with_every_input_that_it_says_it_hangs_on(complete: Memo, key: str) -> None:
+@pytest.mark.parametrize("key", DEPENDS_ON)
+def test_an_answer_changes_with_every_input_that_it_depends_on(complete: Memo, key: str) -> None:
     own = answer(complete, key)
     headline = [own.figures[name] for name in own.headline]
-    assert own.hangs_on
-    for dependence in own.hangs_on:
+    assert own.depends_on
+    for dependence in own.depends_on:
         value = complete.inputs.value(dependence.input) or 0.0
         share, whole = (getattr(complete.inputs.spec(dependence.input), kind) for kind in ("share", "whole"))
         others = []
@@ -89,12 +89,12 @@ def test_an_answer_changes_with_every_input_that_it_says_it_hangs_on(complete: M
 
 
 def test_an_input_that_does_not_matter_is_not_named(complete: Memo) -> None:
-    assert {"connection_rate", "epochs", "unit.write"}.isdisjoint(d.input for d in answer(complete, "units").hangs_on)
+    assert {"connection_rate", "epochs", "unit.write"}.isdisjoint(d.input for d in answer(complete, "units").depends_on)
 
 
 def test_a_tipping_point_is_where_the_answer_changes() -> None:
     units = answer(plan("inception4-large"), "units")
-    (read,) = [d for d in units.hangs_on if d.input == "unit.read"]
+    (read,) = [d for d in units.depends_on if d.input == "unit.read"]
     assert read.tips_at == "14.2 GB/s"
     needed = [
         asked("units", "inception4-large", settings=(f"unit.read={gbs}GB/s",)).figures["needed"] for gbs in (14.1, 14.3)

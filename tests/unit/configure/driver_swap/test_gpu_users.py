@@ -112,7 +112,7 @@ def test_what_speaks_against_an_exchange(use: Use, drains: bool, message: str | 
     problem = obstacle(use, DUE, drains)
     assert (problem is None) is (message is None)
     if problem is not None and message is not None:
-        what, way_out = problem
+        what, remedy = problem
         assert message in what
         assert "while nvidia-utils-580 580.95.05-1 becomes 580.126.20-1, actual" in what
-        assert way_out.startswith("drain the node (scontrol update NodeName=")
+        assert remedy.startswith("drain the node (scontrol update NodeName=")

@@ -172,8 +172,8 @@ def test_every_choice_can_be_said_in_an_inventory() -> None:
 @pytest.mark.parametrize(
     ("weka", "kept", "says"),
     [
-        ({"num_cores": 2}, [], "slurm.cpu_spec_list wants no processor(s) kept from jobs"),
-        ({"cores": [4, 6]}, [8], "slurm.cpu_spec_list wants 1 processor(s) kept from jobs"),
+        ({"num_cores": 2}, [], "slurm.cpu_spec_list wants no processor(s) reserved from jobs"),
+        ({"cores": [4, 6]}, [8], "slurm.cpu_spec_list wants 1 processor(s) reserved from jobs"),
         ({"num_cores": 2}, [8, 12], "WEKA wants 2 core(s) of its own choice"),
         ({"cores": [4, 6]}, [8, 12], None),
         ({"net": ["udp"], "num_cores": 0}, [], None),

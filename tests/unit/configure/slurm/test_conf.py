@@ -16,7 +16,7 @@ from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_s
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
 from rackproof.errors import InventoryError, OtherCluster, Refused
-from rackproof.parse.slurm import Found
+from rackproof.parse.slurm import NodeHardware
 from tests.unit.configure.rack import architecture, rack, site
 
 BIG = NodeLine(2, 56, 2, 2031616)
@@ -315,10 +315,10 @@ def test_two_controllers(present: str, complaint: str) -> None:
 )
 def test_memory_is_steady(found: int, tolerance: float, before: int | None, memory: int) -> None:
     old = NodeLine(1, 2, 1, before) if before else None
-    line = node_line(Found(2, 1, 2, 1, found), tolerance, old)
+    line = node_line(NodeHardware(2, 1, 2, 1, found), tolerance, old)
     assert line.memory_mib == memory
     assert found * (1 - tolerance / 100) <= line.memory_mib <= found
-    assert node_line(Found(2, 1, 2, 1, found), tolerance, line) == line
+    assert node_line(NodeHardware(2, 1, 2, 1, found), tolerance, line) == line
 
 
 STATE = [
@@ -331,7 +331,7 @@ STATE = [
 
 def test_state_of_a_node() -> None:
     state = parse_state(STATE)
-    assert state.hardware == Found(2, 2, 1, 1, 1536)
+    assert state.hardware == NodeHardware(2, 2, 1, 1, 1536)
     assert state.key == ("ab12", "400", "munge")
     assert state.conf == "# Written by rackproof\n"
     assert state.nvml

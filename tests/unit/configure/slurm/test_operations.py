@@ -15,7 +15,7 @@ import pytest
 from rackproof.configure import facts as node_facts
 from rackproof.configure.slurm import conf, facts, operations, registration
 from rackproof.configure.slurm.nodes import CHANGED, NodeState, state_command
-from rackproof.parse.slurm import Found
+from rackproof.parse.slurm import NodeHardware
 from rackproof.remote.pyinfra_recording import RecordingConnector
 from tests.unit.configure.slurm.test_conf import cluster, text
 from tests.unit.configure.stub import StubHost, run
@@ -25,7 +25,7 @@ KEY = (hashlib.sha256(SECRET).hexdigest(), "400", "munge")
 
 
 def state(**changes: Any) -> NodeState:
-    whole = NodeState(time.time(), Found(224, 2, 56, 2, 2031616), KEY, None, False, False)
+    whole = NodeState(time.time(), NodeHardware(224, 2, 56, 2, 2031616), KEY, None, False, False)
     return replace(whole, **changes)
 
 

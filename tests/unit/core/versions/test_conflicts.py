@@ -175,7 +175,7 @@ def test_a_locked_kernel_is_named_with_every_setting_that_it_refuses() -> None:
         ("roles.gpu.expect.nics (compute): max_read_request", "roles.gpu.expect.nics (compute): firmware wants",
          "fabric.lossless.cnp_dscp wants"), sentences, strict=True,
     ):  # fmt: skip
-        assert sentence.startswith("secure-boot-lockdown: Secure Boot wants a kernel that lets no program write")
+        assert sentence.startswith("secure-boot-lockdown: Secure Boot wants a kernel in lockdown")
         assert setting in sentence
         assert "accept this where" in sentence
 

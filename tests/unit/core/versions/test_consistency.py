@@ -39,7 +39,7 @@ FIRES: list[tuple[str, Change, str]] = [
     ("dcgm-cuda", {f"{C}/dcgm/packages": {"datacenter-gpu-manager-4-cuda12": "1:4.5.2-1"}},
      "is for CUDA 12, the set has CUDA 13.0"),
     ("gds-driver", {f"{C}/gds/nvidia_fs_for": "proprietary"}, "built for the proprietary modules, the driver is open"),
-    ("gds-driver", {f"{C}/gds/dkms": []}, "a module that nothing builds"),
+    ("gds-driver", {f"{C}/gds/dkms": []}, "a module without a dkms or kmod package"),
     ("gds-driver", {f"{C}/driver": None}, "without a driver"),
     ("kernel-headers", {f"{C}/kernel/packages": {"linux-image-6.8.0-87-generic": "1"}}, "linux-headers-6.8.0-87-"),
     ("kernel-headers", {f"{C}/kernel/version": "6.8.0-90-generic"}, "expected linux-image-6.8.0-90-generic"),
@@ -50,7 +50,7 @@ FIRES: list[tuple[str, Change, str]] = [
     ("client-build", {f"{C}/clients/lustre/ofed": "24.10"}, "built against OFED 24.10, the set has 25.10"),
     ("client-build", {f"{C}/clients/lustre/ofed": "inbox"}, "built against OFED inbox"),
     ("client-build", {f"{C}/clients/lustre/kernel": "6.8.0-51-generic"}, "its modules are for kernel 6.8.0-51-generic"),
-    ("mft-repository", {"repositories/cuda/exclude": []}, "they must follow DOCA"),
+    ("mft-repository", {"repositories/cuda/exclude": []}, "they must match DOCA"),
 ]  # fmt: skip
 
 
