@@ -15,9 +15,10 @@ from rackproof.parse.chrony import Source, Tracking, parse_chrony_sources, parse
 from rackproof.parse.cpu import GOVERNORS, parse_governors
 from rackproof.parse.kernel import KERNELS, parse_kernels, parse_sysctl, release_order
 from rackproof.parse.limits import LOGIN_MEMLOCK, parse_login_memlock
-from rackproof.parse.packages import parse_apt_config, parse_installed_packages
+from rackproof.parse.packages import parse_apt_config, parse_package_list
 from rackproof.parse.sysfs import parse_choice
 from rackproof.parse.systemctl import parse_systemctl_show
+from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
@@ -45,9 +46,8 @@ def tracking(host: Host) -> Tracking:
     hint="Run `rackproof deploy` again: it reinstalls removed packages; read apt's or dnf's error if it fails.",
 )
 def test_packages(host: Host, arch: Architecture, node: Node) -> None:
-    missing = [
-        name for name in declared_packages(arch, node) if name not in parse_installed_packages(read(host, PACKAGES))
-    ]
+    installed = parse_package_list(whole_lines("dpkg-query", read(host, PACKAGES)))
+    missing = [name for name in declared_packages(arch, node) if name not in installed]
     if missing:
         raise AssertionError(f"expected to be installed, actual missing: {', '.join(missing)}")
 

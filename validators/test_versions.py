@@ -16,7 +16,7 @@ from rackproof.errors import InventoryError, VersionSetError
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
-from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_held_versions, parse_package_versions
+from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_holds, parse_package_versions
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation import check, expect_all, read
 from rackproof.version_sets import LOCK_KEY
@@ -99,7 +99,7 @@ def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Mac
 
 def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
     body = successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
-    held = parse_held_versions(body, {package.name: package.version for package in packages})
+    held = parse_holds(body, {package.name: package.version for package in packages})
     loose = [package.name for package in packages if package.name not in held]
     return [f"expected on hold, actual not held: {', '.join(loose)}"] if loose else []
 

@@ -20,6 +20,7 @@ from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.fact_prefetch import END, Question, ask_ahead
 from rackproof.core.machine import Machine
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
+from rackproof.parse.packages import parse_package_list
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class InstalledPackages(Answer[frozenset[str]]):
         return complete(packages.installed_command(packages_wanted, family))
 
     def parse(self, lines: list[str]) -> frozenset[str]:
-        return packages.parse_installed(lines)
+        return frozenset(parse_package_list(lines))
 
 
 class FileStates(Answer[dict[str, files.FileState]]):

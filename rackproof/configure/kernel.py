@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from rackproof.core.plan import Change
+from rackproof.parse.sysfs import files_of
+from rackproof.parse.text import text_from
 
 CLOCK_SOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 """The kernel accepts any name here, and silently keeps its own choice when it lacks or distrusts the named source."""
@@ -42,14 +44,9 @@ def values_command(sysctl: Sequence[str], patterns: Sequence[str]) -> str:
 
 
 def parse_values(lines: Sequence[str]) -> dict[str, str]:
-    """Value by path; the kit sets no files of several lines. Raises ValueError on a line that is not from grep."""
-    values: dict[str, str] = {}
-    for line in lines:
-        path, colon, value = line.partition(":")
-        if not colon or not path.startswith("/"):
-            raise ValueError(f"not an answer of grep: {line!r}")
-        values[path] = normal(value)
-    return values
+    """Answer of ``values_command``: path and value, the last line of a file that has several. Raises ParseError."""
+    files = files_of(text_from(lines)) if lines else {}
+    return {path: normal(values[-1]) for path, values in files.items()}
 
 
 @dataclass(frozen=True, slots=True)

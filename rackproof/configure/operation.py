@@ -1,7 +1,8 @@
 """Frame of every operation of the kit: ask a fact, plan, and send one command.
 
-An exception that leaves an operation ends pyinfra's run for every node. The frame turns ``Refused`` into a command that
-fails on the one node concerned, with the reason as its error line. Every other exception is a defect and ends the run.
+An exception that leaves an operation ends pyinfra's run for every node. The frame turns ``Refused`` and ``ParseError``
+into a command that fails on the one node concerned, with the reason as its error line. Every other exception is a
+defect and ends the run.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyinfra.context import host
 
 from rackproof.core.plan import REPORTS, Change, NodeReport, Problem, Report
 from rackproof.errors import Refused
+from rackproof.parse import ParseError
 from rackproof.shell import Script, shown_form
 
 P = ParamSpec("P")
@@ -38,7 +40,8 @@ class Unreadable(Refused):
 
 
 def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]:
-    """pyinfra's ``@operation()`` for a function that may raise ``Refused``; the other nodes go on.
+    """pyinfra's ``@operation()`` for a function that may raise ``Refused`` or ``ParseError``; the other nodes
+    go on.
 
     The function yields commands. One that only checks, and raises or calls ``host.noop``, returns None.
     """
@@ -49,7 +52,7 @@ def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]
             _keep(Report())
             try:
                 yield from body(*args, **kwargs) or ()
-            except Refused as error:
+            except (Refused, ParseError) as error:
                 _keep(_report().model_copy(update={"refused": str(error)}))
                 host.log(str(error), logger.error)
                 yield StringCommand("echo", QuoteString(str(error)), ">&2;", "exit 1")

@@ -120,11 +120,6 @@ def installed_command(packages: Sequence[str], family: str = "debian") -> str:
     return f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}}\\n' -- {names} 2>/dev/null || [ $? -eq 1 ]; "
 
 
-def parse_installed(lines: Sequence[str]) -> frozenset[str]:
-    """Names of packages that are completely installed: ``half-configured`` is not."""
-    return frozenset(name for status, name in (line.split(maxsplit=1) for line in lines) if status == "installed")
-
-
 def install_script(missing: Sequence[str], family: str = "debian", policy: Policy = STRICT) -> str:
     """Shell script that installs the packages in one transaction and checks that they are installed."""
     return transaction_script(Transaction(family, tuple(Package(name) for name in missing), policy=policy))

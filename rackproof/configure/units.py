@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.files import PENDING, pending_command
 from rackproof.parse.sections import sections_of
+from rackproof.parse.systemctl import parse_unit_lines
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20
@@ -71,14 +72,7 @@ def parse_states(lines: Sequence[str]) -> SystemState:
     """
     asked, shown, pending, manager, proofs = sections_of(lines, 5)
     units = [name for name in asked if name]
-    blocks: list[dict[str, str]] = []
-    for line in shown:
-        if not line:
-            continue
-        key, _, value = line.partition("=")
-        if not blocks or key in blocks[-1]:
-            blocks.append({})
-        blocks[-1][key] = value
+    blocks = parse_unit_lines(shown)
     if len(blocks) != len(units):
         raise ValueError(f"systemctl answered for {len(blocks)} of {len(units)} units")
     proven = {name: status == "0" for name, status in (line.rsplit(" ", 1) for line in proofs)}
@@ -92,7 +86,9 @@ def parse_states(lines: Sequence[str]) -> SystemState:
         )
         for name, block in zip(units, blocks, strict=True)
     }
-    properties = {key: value for key, _, value in (line.partition("=") for line in manager)}
+    properties, *others = parse_unit_lines(manager) or ({},)
+    if others:
+        raise ValueError("systemctl reported several managers")
     return SystemState(states, frozenset(pending), properties)
 
 

@@ -120,8 +120,8 @@ class Rack:
 
     def _matching(self, pattern: str, name: str, members: Mapping[str, set[str]]) -> set[str]:
         try:
-            words = list(NodeSet(name, resolver=RESOLVER_NOGROUP)) if "[" in name else [name]
-        except NodeSetException as error:
+            words = expand(name) if "[" in name else (name,)
+        except ValueError as error:
             raise InventoryError(f"{self.source}: '{pattern}' is no node set: {error}") from None
         matching: set[str] = set()
         unknown: list[str] = []
@@ -158,6 +158,14 @@ class Rack:
         """Every unordered pair of a group's nodes, names in inventory order."""
         names = [node.name for node in self.group(name)]
         return tuple((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """``gpu-[01-03]`` as ``gpu-01, gpu-02, gpu-03``. Raises ValueError for anything that is no node set."""
+    try:
+        return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise ValueError(str(error)) from None
 
 
 def fold(names: Iterable[str]) -> str:

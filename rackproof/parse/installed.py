@@ -7,6 +7,7 @@ from typing import Final
 from rackproof.core.versions.capture import Captured
 from rackproof.parse.dkms import parse_dkms_status
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
+from rackproof.parse.packages import parse_package_list
 
 _LIST: Final = (
     "if command -v dpkg-query >/dev/null; then"
@@ -35,11 +36,7 @@ def parse_installed_versions(text: str) -> Captured:
     if len(parts) != 5 or parts[4] != ["end of versions"]:
         raise ValueError("the answer is cut off")
     machine = parse_machine(parts[0])
-    packages: dict[str, set[str]] = {}
-    for line in parts[1]:
-        words = line.split()
-        if len(words) == 3 and words[0] == "installed":
-            packages.setdefault(words[1], set()).add(words[2])
+    packages = parse_package_list(parts[1])
     if not packages:
         raise ValueError("no list of installed packages")
     firmware: dict[str, set[str]] = {}

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
+_LISTED: Final = re.compile(r"([a-z-]+) ([A-Za-z0-9][\w.+-]*)(?: (\S*))?")
+_MISSING: Final = re.compile(r"package \S+ is not installed")
 
-@lru_cache(maxsize=16)  # several checks read the same output
-def parse_installed_packages(output: str) -> frozenset[str]:
-    """``dpkg-query -W -f='${db:Status-Status} ${Package}\\n'``: names that are completely installed."""
-    names = set()
-    for line in whole_lines("dpkg-query", output):
-        match = re.fullmatch(r"([a-z-]+) ([a-z0-9][a-z0-9+.-]*)", line)
-        if match is None:
+
+def parse_package_list(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Lines ``STATUS NAME[ VERSION]`` of dpkg-query or rpm: packages that are completely installed, and their versions.
+
+    Several versions: of several architectures, or of a package that RHEL keeps several versions of.
+    """
+    versions: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        match = _LISTED.fullmatch(line)
+        if match is None and not _MISSING.fullmatch(line):
             raise ParseError("dpkg-query", f"no package: {excerpt(line)}")
-        if match[1] == "installed":
-            names.add(match[2])
-    return frozenset(names)
+        if match and match[1] == "installed":
+            known = versions.setdefault(match[2], ())
+            versions[match[2]] = tuple(dict.fromkeys((*known, match[3]))) if match[3] else known
+    return versions
 
 
 NOT_INSTALLED: Final = "not installed"
@@ -61,35 +67,37 @@ HOLDS: Final = (
 )
 
 
-def parse_holds(lines: list[str], names: tuple[str, ...]) -> frozenset[str]:
-    """The names that are held: from Debian's ``apt-mark showhold``, or of dnf's list of locked versions."""
-    if lines[:1] == ["apt"]:
-        held = {line.partition(":")[0] for line in lines[1:]}
-        return frozenset(name for name in names if name in held)
-    if lines[:1] != ["dnf"]:
+def parse_holds(lines: Sequence[str], wanted: Mapping[str, str | None]) -> frozenset[str]:
+    """Output of ``HOLDS``: names in ``wanted`` that are held, as ``held_packages``."""
+    families = {"apt": "debian", "dnf": "rhel"}
+    if not lines or lines[0] not in families:
         raise ParseError("apt-mark", f"no list of held packages: {excerpt(' '.join(lines[:1]))}")
-    return frozenset(name for name in names if any(_locks(line, name) for line in lines[1:]))
+    return held_packages(lines[1:], wanted, families[lines[0]])
 
 
-def parse_held_versions(lines: list[str], wanted: dict[str, str]) -> frozenset[str]:
-    """The packages that are held; on RHEL only at their installed version: a lock on another version does not count."""
-    held = parse_holds(lines, tuple(wanted))
-    if lines[:1] == ["apt"]:
-        return held
-    exact = set()
-    for name in held:
-        epoch = "" if ":" in wanted[name] else r"(\d+:)?"
-        pattern = rf"{re.escape(name)}-{epoch}{re.escape(wanted[name])}(\.\*|\.\w+)?"
-        if any(re.fullmatch(pattern, line) for line in lines[1:]):
-            exact.add(name)
-    return frozenset(exact)
+def held_packages(entries: Collection[str], wanted: Mapping[str, str | None], family: str) -> frozenset[str]:
+    """Names in ``wanted`` that are held, by entries of ``apt-mark showhold`` or ``dnf versionlock list``.
+
+    ``wanted``: name and version. On RHEL a lock on another version does not count; None accepts a lock on any version.
+    """
+    if family == "debian":
+        names = {entry.strip().partition(":")[0] for entry in entries}
+        return frozenset(name for name in wanted if name in names)
+    return frozenset(
+        name for name, version in wanted.items() if any(_locks(entry.strip(), name, version) for entry in entries)
+    )
 
 
-def _locks(line: str, name: str) -> bool:
+def _locks(entry: str, name: str, version: str | None) -> bool:
     """``kernel-0:5.14.0-427.el9.*``, or ``Package name: kernel``; ``!`` before it excludes a version."""
-    # Of ``cuda-12-4-0:12.4.1-1.*`` the name is cuda-12-4: versions and releases have no dash in them.
-    version = r"(\d+:)?\d[^\s:-]*(-[^\s:-]+)?"
-    return line == f"Package name: {name}" or bool(re.fullmatch(rf"{re.escape(name)}-{version}", line))
+    if version is None:
+        # Of ``cuda-12-4-0:12.4.1-1.*`` the name is cuda-12-4: versions and releases have no dash in them.
+        pattern = r"(\d+:)?\d[^\s:-]*(-[^\s:-]+)?"
+    else:
+        pattern = ("" if ":" in version else r"\d+:") + re.escape(version) + r"(\.\*|\.\w+)?"
+    return (version is None and entry == f"Package name: {name}") or bool(
+        re.fullmatch(f"{re.escape(name)}-{pattern}", entry)
+    )
 
 
 def parse_apt_config(output: str) -> dict[str, str]:

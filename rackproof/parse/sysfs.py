@@ -10,11 +10,11 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 # Device names may contain colons (0000:1a:00.0), file names do not.
-_LINE: Final = re.compile(r"((?:[^/]+/)+?[\w.-]+):(.*)")
+_LINE: Final = re.compile(r"(/?(?:[^/]+/)+?[\w.-]+):(.*)")
 
 
 def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
-    """Lines of each file by its path below DIR.
+    """Lines of each file by its path, as grep was given it.
 
     Empty files are left out. The caller verifies that the output is complete: the order of
     files does not show it.

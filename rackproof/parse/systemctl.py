@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 
-def parse_systemctl_show(output: str) -> tuple[dict[str, str], ...]:
+def parse_systemctl_show(output: str | bytes) -> tuple[dict[str, str], ...]:
     """``systemctl show``: one mapping a unit, in the order they were asked for."""
+    return parse_unit_lines(whole_lines("systemctl", output))
+
+
+def parse_unit_lines(lines: Iterable[str]) -> tuple[dict[str, str], ...]:
+    """Lines of ``systemctl show``; empty where no unit was asked for."""
     blocks: list[dict[str, str]] = [{}]
-    for line in whole_lines("systemctl", output):
+    for line in lines:
         key, equals, value = line.partition("=")
         if not line:
             blocks.append({})
-        elif not equals or not re.fullmatch(r"[A-Z]\w*", key):
+        elif not equals or not re.fullmatch(r"[A-Z]\w*", key) or key in blocks[-1]:
             raise ParseError("systemctl", f"no property: {excerpt(line)}")
         else:
             blocks[-1][key] = value

@@ -12,10 +12,11 @@ class GpuFacts(Answer[state.GpuState]):
     """Driver, packages, units and what nvidia-smi reports."""
 
     def command(self, packages_wanted: Sequence[str], family: str, smi: bool) -> str:
+        self.asked = tuple(packages_wanted), family
         return complete(state.state_command(packages_wanted, family, smi))
 
     def parse(self, lines: list[str]) -> state.GpuState:
-        return state.parse_state(lines)
+        return state.parse_state(lines, *self.asked)
 
 
 class GdsCheck(Answer[str]):

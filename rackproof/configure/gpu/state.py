@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from rackproof.configure.files import PENDING, REBOOT
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
+from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 
 MODULES: Final = (
@@ -93,20 +93,22 @@ def state_command(packages: Sequence[str], family: str, smi: bool) -> str:
     )
 
 
-def parse_state(lines: Sequence[str]) -> GpuState:
+def parse_state(lines: Sequence[str], packages: Sequence[str], family: str) -> GpuState:
     """Answer of ``state_command``. Raises ValueError on anything else.
 
     An unreadable report of nvidia-smi is None, with its output in ``smi_problem``: the driver may be in any state here.
     """
     parts = sections_of(lines, 16)
     report, problem = _report("".join(parts[14]))
+    # rpm is asked for installed packages only, without their status.
+    installed = parse_package_list(f"installed {line}" if family == "rhel" else line for line in parts[4])
     return GpuState(
         modules={name: version for name, _, version in (line.partition(" ") for line in parts[0])},
         loaded=parse_kernel_module("\n".join(parts[1]) + "\n") if parts[1] else None,
         parameters={key: value.strip().strip('"') for key, _, value in (line.partition(":") for line in parts[2])},
         available=_available(parts[3]),
-        packages=_packages(parts[4]),
-        held=frozenset(_held(line) for line in parts[5] if line.strip()),
+        packages={name: versions[-1] for name, versions in installed.items()},
+        held=held_packages(parts[5], dict.fromkeys(packages), family),
         stream=parts[6][0].strip() if parts[6] and parts[6][0].strip() else None,
         dmabuf="dmabuf" in parts[7],
         devices=tuple(parts[8]),
@@ -126,27 +128,6 @@ def _available(lines: Sequence[str]) -> KernelModule | None:
         return None
     # The open modules are under two licences, the others under NVIDIA's own.
     return KernelModule(lines[0].strip(), any("GPL" in line for line in lines[1:]))
-
-
-def _packages(lines: Sequence[str]) -> dict[str, str]:
-    """Lines of dpkg-query begin with a status, those of rpm do not."""
-    versions: dict[str, str] = {}
-    for line in lines:
-        words = line.split()
-        if len(words) == 3 and words[0] == "installed":
-            versions[words[1]] = words[2]
-        elif len(words) == 2 and not words[0].startswith(("not-", "config-", "half-", "un", "trig")):
-            versions[words[0]] = words[1]
-    return versions
-
-
-_LOCK: Final = re.compile(r"(?P<name>.+?)-(?:\d+:)?[^-]+-[^-]+$")
-
-
-def _held(line: str) -> str:
-    """Name of a package; versionlock prints ``nvidia-driver-cuda-3:580.126.20-1.el9.*``."""
-    match = _LOCK.fullmatch(line.strip())
-    return match["name"] if match and ":" in line else line.strip()
 
 
 def _report(encoded: str) -> tuple[NvidiaSmi | None, str]:

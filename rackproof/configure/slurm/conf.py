@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from rackproof.configure.gpu.simulated import DEVICE
 from rackproof.configure.slurm.cluster import Cluster
-from rackproof.configure.slurm.nodes import NodeLine, folded
+from rackproof.configure.slurm.nodes import folded
 from rackproof.errors import OtherCluster, Refused
-
-HEADER = "# Written by rackproof"
+from rackproof.parse.slurm_conf import HEADER, NodeLine, SlurmConf
 
 RESTART_KEYS = frozenset(
     (
@@ -28,62 +23,6 @@ from 23.11 on, a changed set of nodes, for which older daemons have to be restar
 
 class NoPartitions(Refused):
     """Slurm's package cannot find the MIG devices that are declared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conf:
-    """slurm.conf as parsed from a file."""
-
-    ours: bool
-    values: Mapping[str, str]
-    """By key in lower case, without nodes and partitions."""
-    nodes: Mapping[str, NodeLine]
-    partitions: tuple[str, ...]
-    kept: Mapping[str, str] = field(default_factory=dict)
-    """CpuSpecList by node, where it has one."""
-
-    @property
-    def controller(self) -> str | None:
-        host = self.values.get("slurmctldhost") or self.values.get("controlmachine")
-        return host.split("(")[0] if host else None
-
-
-def parse_conf(text: str) -> Conf:
-    """Raises Refused for a line of nodes that cannot be read, unless the file is not the kit's."""
-    ours = text.startswith(HEADER)
-    values: dict[str, str] = {}
-    nodes: dict[str, NodeLine] = {}
-    partitions: list[str] = []
-    kept: dict[str, str] = {}
-    for raw in text.splitlines():
-        line = raw.split("#", 1)[0].strip()
-        key, equals, value = line.partition("=")
-        if not equals:
-            continue
-        name = key.strip().lower()
-        if name == "nodename":
-            if ours:
-                lines, processors = _node_lines(line)
-                nodes |= lines
-                kept |= dict.fromkeys(lines, processors) if processors else {}
-        elif name == "partitionname":
-            partitions.append(value.split()[0])
-        else:
-            values.setdefault(name, value.strip())
-    return Conf(ours, values, nodes, tuple(partitions), kept)
-
-
-def _node_lines(line: str) -> tuple[dict[str, NodeLine], str]:
-    """The nodes of a line, and their CpuSpecList."""
-    words = dict(word.partition("=")[::2] for word in shlex.split(line))
-    try:
-        node = NodeLine(
-            int(words["Sockets"]), int(words["CoresPerSocket"]), int(words["ThreadsPerCore"]), int(words["RealMemory"])
-        )
-        names = NodeSet(words["NodeName"], resolver=RESOLVER_NOGROUP)
-        return dict.fromkeys(names, node), words.get("CpuSpecList", "")
-    except (KeyError, ValueError, NodeSetException) as error:
-        raise Refused(f"slurm.conf: unreadable line of nodes: {error}") from None
 
 
 def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
@@ -153,14 +92,14 @@ def _gpus(method: str, count: int, nvml: bool) -> list[str]:
     return [f"AutoDetect={method}", "Name=gpu"]
 
 
-def needs_restart(before: Conf | None, after: Conf) -> bool:
+def needs_restart(before: SlurmConf | None, after: SlurmConf) -> bool:
     """Whether daemons have to restart for a changed slurm.conf; otherwise they reread it."""
     if before is None or set(before.nodes) != set(after.nodes) or before.kept != after.kept:
         return True
     return any(before.values.get(key) != after.values.get(key) for key in RESTART_KEYS)
 
 
-def check_ours(node: str, before: Conf | None, cluster: Cluster) -> None:
+def check_ours(node: str, before: SlurmConf | None, cluster: Cluster) -> None:
     """Raises Refused: two independent controllers would give the same node to two jobs."""
     if before is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.configure.fact_prefetch import Timely
 from rackproof.configure.facts import Answer, complete
-from rackproof.configure.slurm import nodes, registration
+from rackproof.configure.slurm import nodes
 
 
 class SlurmNodeState(Answer[nodes.NodeState]):
@@ -17,11 +17,11 @@ class SlurmNodeState(Answer[nodes.NodeState]):
         return nodes.parse_state(lines)
 
 
-class SlurmRegistration(Answer[registration.Registration]):
-    """The controller's state of this node, where the kit changed its part of Slurm."""
+class SlurmChanged(Answer[bool]):
+    """Whether the kit changed this node's Slurm since it last registered."""
 
-    def command(self, node: str) -> str:
-        return complete(registration.state_command(node))
+    def command(self) -> str:
+        return complete(f"[ ! -e {nodes.CHANGED} ] || echo changed")
 
-    def parse(self, lines: list[str]) -> registration.Registration:
-        return registration.parse_state(lines)
+    def parse(self, lines: list[str]) -> bool:
+        return lines == ["changed"]

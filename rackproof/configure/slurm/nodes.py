@@ -13,6 +13,7 @@ from rackproof import shell
 from rackproof.configure.files import PENDING
 from rackproof.parse.sections import sections_of
 from rackproof.parse.slurm import NodeHardware, parse_slurmd_c
+from rackproof.parse.slurm_conf import NodeLine
 
 CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"
@@ -63,17 +64,6 @@ def _key(lines: Sequence[str]) -> tuple[str, str, str] | None:
         return None
     mode, owner = lines[0].split()
     return lines[1].split()[0], mode, owner
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLine:
-    """One node in slurm.conf."""
-
-    sockets: int
-    cores: int
-    """Per socket."""
-    threads: int
-    memory_mib: int
 
 
 def node_line(hardware: NodeHardware, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:

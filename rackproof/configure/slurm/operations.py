@@ -23,10 +23,11 @@ from rackproof.configure.rollback.journal import directory_line, file_line, late
 from rackproof.configure.rollback.run import journal_here
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
-from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeLine, NodeState, node_line, skew_s
+from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeState, node_line, skew_s
 from rackproof.core.plan import Change
 from rackproof.core.secret import Secret
 from rackproof.errors import Refused
+from rackproof.parse.slurm_conf import NodeLine, SlurmConf, parse_slurm_conf
 from rackproof.remote.pyinfra_recording import RecordingConnector
 
 GRES = "/etc/slurm/gres.conf"
@@ -174,7 +175,7 @@ def same_clock(controller: str, limit_s: float) -> None:
             host.noop("the clocks agree")
 
 
-def hardware(cluster: Cluster, before: conf.Conf | None) -> tuple[dict[str, NodeLine], list[str]]:
+def hardware(cluster: Cluster, before: SlurmConf | None) -> tuple[dict[str, NodeLine], list[str]]:
     """A line of slurm.conf for every node, and nodes without one. A node that does not answer keeps its line."""
     lines: dict[str, NodeLine] = {}
     unknown: list[str] = []
@@ -210,11 +211,11 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
         )
     """
     here = required(look(host.name), "the state of Slurm")
-    own = conf.parse_conf(here.state.conf) if here.state.conf is not None else None
+    own = parse_slurm_conf(here.state.conf) if here.state.conf is not None else None
     conf.check_ours(host.name, own, cluster)
     # All nodes start from the controller's file, so that they keep the same of it.
     seen_there = look(cluster.controller)
-    served = conf.parse_conf(seen_there.state.conf) if seen_there and seen_there.state.conf is not None else None
+    served = parse_slurm_conf(seen_there.state.conf) if seen_there and seen_there.state.conf is not None else None
     lines, unknown = hardware(cluster, served or own)
     conf.check_kept(cluster, lines)
     if not lines:
@@ -229,7 +230,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     except conf.NoPartitions as error:
         raise Refused(f"{host.name}: {error}") from None
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
-    anew = conf.needs_restart(own, conf.parse_conf(text))
+    anew = conf.needs_restart(own, parse_slurm_conf(text))
     yield from _written(_entries(cluster, text, anew, gres))
 
 
@@ -263,8 +264,7 @@ def registered(node: str) -> Commands:
 
         slurm.registered(name="Registered", node="gpu-01")
     """
-    registration_state = ask(facts.SlurmRegistration, "the node's state in Slurm", node=node)
-    if not registration_state.changed:
+    if not ask(facts.SlurmChanged, "the mark of a changed Slurm"):
         host.noop("nothing of Slurm was changed")
     else:
         record([Change(what=f"{node} in Slurm", why="its configuration changed; it registers again")])

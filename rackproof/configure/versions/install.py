@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.package_transaction.transaction import Package, Policy, Transaction, transaction_script
-from rackproof.configure.versions.state import PackageState, is_held, is_installed
+from rackproof.configure.versions.state import PackageState, is_installed
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import Refused
+from rackproof.parse.packages import held_packages
 
 FIRST: Final = "nvidia-driver-pinning"
 """Packages that are installed before the others: they pin the branch of what those depend on."""
@@ -69,7 +69,4 @@ def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Pol
 
 def holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
     """Whether a package is held, at whatever version."""
-    if family == "debian":
-        return is_held(package, state, family)
-    # What follows the name is a version and a release: libnccl is not held by libnccl-devel-0:2.28.3-1.
-    return any(re.fullmatch(rf"{re.escape(package.name)}-[^-]+-[^-]+", entry) for entry in state.held)
+    return bool(held_packages(state.held, {package.name: None}, family))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.core.versions import LockedPackage
+from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 
 ROOM: Final = ("/usr", "/var", "/boot")
@@ -65,13 +66,8 @@ def parse_state(lines: Sequence[str], family: str) -> PackageState:
         raise ValueError(f"apt-mark ended with exit status {statuses[1]}")
     if statuses[2] > 1 or statuses[3]:
         raise ValueError("the package database or df could not be read")
-    installed: dict[str, list[str]] = {}
-    for line in bodies[0]:
-        words = line.split()
-        if len(words) == 3 and words[0] == "installed":
-            installed.setdefault(words[1], []).append(words[2])
     return PackageState(
-        installed={name: tuple(dict.fromkeys(versions)) for name, versions in installed.items()},
+        installed=parse_package_list(bodies[0]),
         # Without its plugin dnf has no such command: nothing is held then, and ``held`` names the missing plugin.
         held=frozenset(bodies[1] if not statuses[1] else ()),
         broken=tuple(line.split()[1] for line in bodies[2]),
@@ -103,11 +99,7 @@ def is_installed(package: LockedPackage, state: PackageState, family: str) -> bo
 
 
 def is_held(package: LockedPackage, state: PackageState, family: str) -> bool:
-    if family == "debian":
-        return any(held.partition(":")[0] == package.name for held in state.held)
-    epoch = "" if ":" in package.version else r"\d+:"
-    version = epoch + re.escape(package.version)
-    return any(re.fullmatch(rf"{re.escape(package.name)}-{version}(\.\*|\.\w+)?", held) for held in state.held)
+    return bool(held_packages(state.held, {package.name: package.version}, family))
 
 
 def differences(packages: Iterable[LockedPackage], state: PackageState, family: str, held: bool) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from rackproof.configure.packages import declared_packages, install_script, parse_installed
+from rackproof.configure.packages import declared_packages, install_script
 from tests.unit.configure.rack import architecture, rack
 
 
@@ -14,11 +14,6 @@ def test_a_node_gets_what_its_roles_need_once_and_sorted() -> None:
     assert {"chrony", "rdma-core", "nfs-common", "ceph-common", "fio", "openmpi-bin"} <= set(gpu)
     assert {"nfs-kernel-server", "ceph-osd"} <= set(storage)
     assert not {"nfs-kernel-server", "ceph-osd"} & set(gpu)
-
-
-def test_half_installed_is_not_installed() -> None:
-    lines = ["installed fio", "half-configured chrony", "not-installed iperf3", "config-files perftest"]
-    assert parse_installed(lines) == {"fio"}
 
 
 STUB = """#!/bin/sh

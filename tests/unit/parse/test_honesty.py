@@ -40,8 +40,10 @@ from rackproof.parse import (
     nvidia_topology,
     nvlink_errors,
     nvme,
+    packages,
     perftest,
     rdma,
+    systemctl,
 )
 from rackproof.parse.text import whole_lines
 
@@ -92,6 +94,8 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "governors": (cpu.parse_governors, "governors.txt"),
     "aer": (aer.parse_aer, "aer.txt"),
     "link counters": (link_counters.parse_baseline, "link-baseline.txt"),
+    "packages": (lambda output: packages.parse_package_list(whole_lines("dpkg-query", output)), "package-list.txt"),
+    "systemctl show": (systemctl.parse_systemctl_show, "units.txt"),
     "kernel log": (kernel_log.parse_kernel_log, "kernel-log-*.txt"),
 }
 ERRORS = {"iperf3-3.12-refused.json"}

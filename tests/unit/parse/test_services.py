@@ -23,6 +23,7 @@ from rackproof.parse.answer import Answer
 from rackproof.parse.ceph import CephStatus
 from rackproof.parse.nfs_server import Export, Nfsd
 from rackproof.parse.ping import Ping
+from rackproof.parse.text import whole_lines
 
 PING = """\
 PING 10.77.0.11 (10.77.0.11) from 10.77.0.21 fabric0: 8972(9000) bytes of data.
@@ -42,6 +43,10 @@ CEPH = """\
 """
 
 
+def package_list(text: str) -> dict[str, tuple[str, ...]]:
+    return packages.parse_package_list(whole_lines("dpkg-query", text))
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "expected"),
     [
@@ -52,9 +57,10 @@ CEPH = """\
                                      {"Id": "b.timer", "UnitFileState": "", "Description": "x=y"})),
         (kernel.parse_sysctl, "net.ipv4.tcp_rmem = 4096\t131072\t6291456\nkernel.domainname = \n",
          {"net.ipv4.tcp_rmem": "4096 131072 6291456", "kernel.domainname": ""}),
-        (packages.parse_installed_packages,
-         "installed fio\nconfig-files nano\nhalf-configured vim\ninstalled libstdc++6\n",
-         frozenset({"fio", "libstdc++6"})),
+        (package_list, "installed fio\nconfig-files nano\nhalf-configured vim\ninstalled libstdc++6\n",
+         {"fio": (), "libstdc++6": ()}),
+        (package_list, "installed kernel 0:5.14-1\ninstalled kernel 0:5.14-2\nnot-installed awk \n"
+         "package nvlsm is not installed\n", {"kernel": ("0:5.14-1", "0:5.14-2")}),
         (packages.parse_apt_config, 'APT "";\nAPT::Periodic::Enable "0";\nA::B:: "x y";\n',
          {"APT": "", "APT::Periodic::Enable": "0", "A::B::": "x y"}),
         (sysfs.parse_choice, "always [madvise] never\n", "madvise"),
@@ -87,7 +93,7 @@ def test_what_an_answer_says(parse: Callable[[str], object], text: str, expected
         (systemctl.parse_systemctl_show, "Failed to connect to bus\n"),
         (kernel.parse_sysctl, "sysctl: cannot stat\n"),
         (kernel.parse_sysctl, "vm.swappiness = 1"),
-        (packages.parse_installed_packages, "dpkg-query: error\n"),
+        (package_list, "dpkg-query: error\n"),
         (packages.parse_apt_config, "E: Syntax error\n"),
         (sysfs.parse_choice, "always madvise never\n"),
         (sysfs.parse_choice, "[always] [madvise] never\n"),

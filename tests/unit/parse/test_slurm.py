@@ -18,6 +18,7 @@ from rackproof.parse.slurm import (
     parse_slurmd_c,
     parse_unmunge,
 )
+from rackproof.parse.slurm_conf import HEADER, parse_slurm_conf
 
 NODE = (
     "NodeName=gpu-01 Arch=x86_64 CoresPerSocket=56 CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.41"
@@ -170,3 +171,10 @@ def test_nothing_but_parse_errors(parse: Callable[[str], Any], output: str, data
     text = output[:at] + data.draw(st.text(max_size=20)) + output[data.draw(st.integers(at, len(output))) :]
     with suppress(ParseError):
         assert parse(text) is not None
+
+
+@pytest.mark.parametrize("line", ["NodeName=gpu-[01-", "NodeName=gpu-01 Sockets=2", "NodeName='gpu-01"])
+def test_unreadable_nodes_are_refused_in_a_file_of_the_kit_alone(line: str) -> None:
+    assert parse_slurm_conf(f"{line}\n").nodes == {}
+    with pytest.raises(ParseError, match=r"slurm\.conf: unreadable line of nodes"):
+        parse_slurm_conf(f"{HEADER}\n{line}\n")

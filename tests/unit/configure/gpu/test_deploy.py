@@ -67,7 +67,7 @@ def written(name: str, **data: object) -> tuple[Site, Machine, GpuState]:
         return lines[:-1]
 
     machine = parse_machine(ask(MACHINE_COMMAND))
-    state = parse_state(ask(state_command((), machine.family, smi=True)))
+    state = parse_state(ask(state_command((), machine.family, smi=True)), (), machine.family)
     return Site(Rack(name, nodes), architecture, nodes[0], node_settings(nodes[0], architecture.rails)), machine, state
 
 

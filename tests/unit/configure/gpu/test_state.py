@@ -23,7 +23,7 @@ def node(tmp_path: Path) -> FakeNode:
 def ask(node: FakeNode, packages: tuple[str, ...] = ("nvidia-utils-580",), family: str = "debian") -> GpuState:
     done = node.run(state_command(packages, family, smi=True))
     assert done.stderr == "" or "not found" in done.stderr
-    return parse_state(done.stdout.splitlines())
+    return parse_state(done.stdout.splitlines(), packages, family)
 
 
 def test_a_bare_node_has_nothing(node: FakeNode) -> None:
@@ -88,9 +88,9 @@ def test_the_key_of_dkms(node: FakeNode) -> None:
     node.file("/var/lib/dkms/mok.pub")
     command = state_command((), "debian", smi=False).replace("/var/lib/dkms", f"{node.root}/var/lib/dkms")
     node.program("mokutil", 'echo "$2 is not enrolled"; exit 1')
-    assert parse_state(node.run(command).stdout.splitlines()).key_enrolled is False
+    assert parse_state(node.run(command).stdout.splitlines(), (), "debian").key_enrolled is False
     node.program("mokutil", 'echo "$2 is already enrolled"')
-    assert parse_state(node.run(command).stdout.splitlines()).key_enrolled is True
+    assert parse_state(node.run(command).stdout.splitlines(), (), "debian").key_enrolled is True
 
 
 def test_a_node_of_the_other_family(node: FakeNode) -> None:
@@ -114,7 +114,7 @@ def test_nvidia_smi_that_cannot_talk_to_the_driver(node: FakeNode) -> None:
 @given(st.lists(st.text(max_size=30), max_size=40))
 def test_anything_else_is_no_answer(lines: list[str]) -> None:
     try:
-        actual = parse_state(lines)
+        actual = parse_state(lines, (), "debian")
     except (ValueError, KeyError, IndexError):
         return
     assert lines.count("--") == 15

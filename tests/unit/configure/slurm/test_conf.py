@@ -12,11 +12,12 @@ from rackproof.configure.repositories import dnf_repository, key_path
 from rackproof.configure.slurm import conf, plan
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.slurm.nodes import NodeLine, folded, node_line, parse_state, skew_s
+from rackproof.configure.slurm.nodes import folded, node_line, parse_state, skew_s
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
 from rackproof.errors import InventoryError, OtherCluster, Refused
 from rackproof.parse.slurm import NodeHardware
+from rackproof.parse.slurm_conf import HEADER, NodeLine, parse_slurm_conf
 from tests.unit.configure.rack import architecture, rack, site
 
 BIG = NodeLine(2, 56, 2, 2031616)
@@ -40,7 +41,7 @@ def text(found: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
 
 
 def test_what_is_written_reads_back() -> None:
-    read = conf.parse_conf(text(cluster()))
+    read = parse_slurm_conf(text(cluster()))
     assert read.ours
     assert read.controller == "storage-01"
     assert read.values["slurmctldhost"] == "storage-01(10.77.0.11)"
@@ -56,7 +57,7 @@ def test_a_controller_is_reached_by_name_where_a_node_of_the_cluster_has_no_rail
     found = cluster_of(arch(), Rack("test", nodes), SlurmInputs())
     assert found is not None
     assert found.controller_address is None
-    assert conf.parse_conf(text(found)).values["slurmctldhost"] == "storage-01"
+    assert parse_slurm_conf(text(found)).values["slurmctldhost"] == "storage-01"
 
 
 def test_nodes_that_are_alike_share_a_line() -> None:
@@ -71,13 +72,13 @@ def test_processors_that_are_kept_from_jobs_and_from_slurms_own_daemons() -> Non
     written = text(cluster({"cpu_spec_list": [8, 12]}))
     assert "RealMemory=2031616 CpuSpecList=8,12 Gres=gpu:8" in written
     assert "\nTaskPluginParam=SlurmdOffSpec\n" in written
-    read, plain = conf.parse_conf(written), conf.parse_conf(text(cluster()))
+    read, plain = parse_slurm_conf(written), parse_slurm_conf(text(cluster()))
     assert read.kept == {"gpu-01": "8,12", "gpu-02": "8,12"}
     assert read.nodes == plain.nodes
     assert "SlurmdOffSpec" not in text(cluster())
     # slurmd makes its control groups when it starts.
     assert conf.needs_restart(plain, read)
-    other = conf.parse_conf(text(cluster({"cpu_spec_list": [8]})))
+    other = parse_slurm_conf(text(cluster({"cpu_spec_list": [8]})))
     assert conf.needs_restart(read, other)
     assert not conf.needs_restart(read, read)
 
@@ -103,7 +104,7 @@ def test_processors_that_cannot_be_kept(kept: list[int], says: str) -> None:
 def test_a_name_with_two_numbers_has_one_pair_of_brackets() -> None:
     lines = {f"r{rack_}-gpu-{n:02}": BIG for rack_ in (1, 2) for n in (1, 2)}
     assert [names for names, _ in folded(lines)] == ["r1-gpu-[01-02],r2-gpu-[01-02]"]
-    read = conf.parse_conf("\n".join([conf.HEADER, *conf.node_text(cluster(), lines)]))
+    read = parse_slurm_conf("\n".join([HEADER, *conf.node_text(cluster(), lines)]))
     assert read.nodes == lines
 
 
@@ -279,12 +280,12 @@ def test_one_gpu_has_no_brackets() -> None:
 def test_restart_or_reconfigure(change: tuple[str, str], restart: bool) -> None:
     before = text(cluster())
     assert change[0] in before
-    after = conf.parse_conf(before.replace(*change))
-    assert conf.needs_restart(conf.parse_conf(before), after) is restart
+    after = parse_slurm_conf(before.replace(*change))
+    assert conf.needs_restart(parse_slurm_conf(before), after) is restart
 
 
 def test_the_first_configuration_is_a_restart() -> None:
-    assert conf.needs_restart(None, conf.parse_conf(text(cluster())))
+    assert conf.needs_restart(None, parse_slurm_conf(text(cluster())))
 
 
 @pytest.mark.parametrize(
@@ -292,12 +293,12 @@ def test_the_first_configuration_is_a_restart() -> None:
     [
         ("ClusterName=old\nSlurmctldHost=head-01\nNodeName=x Procs=4\n", "controller head-01 is not the kit's"),
         ("# by hand\n", "is not the kit's"),
-        (f"{conf.HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
+        (f"{HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
     ],
 )
 def test_two_controllers(present: str, complaint: str) -> None:
     with pytest.raises(OtherCluster, match=complaint):
-        conf.check_ours("gpu-01", conf.parse_conf(present), cluster())
+        conf.check_ours("gpu-01", parse_slurm_conf(present), cluster())
 
 
 @pytest.mark.parametrize(

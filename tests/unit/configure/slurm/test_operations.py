@@ -204,7 +204,7 @@ def test_somebody_elses_cluster_is_refused() -> None:
 
 
 def test_nothing_changed_asks_nothing() -> None:
-    node = StubHost({facts.SlurmRegistration: registration.Registration(False, None, None)})
+    node = StubHost({facts.SlurmChanged: False})
     assert run(operations.registered, node, node="gpu-01") == []
 
 
