@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from rackproof.core.rack import Rack
 from rackproof.inventory import load_rack
 from rackproof.lab.rack import Lab, UpOptions
 from rackproof.lab.state import lab_folder, private_folder
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.command import CommandResult
+from rackproof.remote.ssh import Connection, Fleet
 from rackproof.run.converge import Converged, converge
 from tests.lab.converged_disks import ConvergedDisks, fingerprint
 
@@ -61,6 +63,16 @@ def _in_the_checkout() -> Iterator[None]:
 
 def say(line: str) -> None:
     print(line, flush=True)
+
+
+def ask(connection: Connection, command: str) -> CommandResult:
+    """A node's answer. One that has just booted on a busy machine may need several connections."""
+    deadline = time.monotonic() + 900
+    while (result := connection.run(command, 300)).rc is None and time.monotonic() < deadline:
+        connection.forget()
+        time.sleep(1)
+    assert result.rc is not None, f"{connection.node.name}: {command}: {result.why}"
+    return result
 
 
 def deployed(rack: Rack) -> Converged:

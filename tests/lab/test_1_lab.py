@@ -13,21 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Rack
 from rackproof.errors import HostKeyRefused, LabError
 from rackproof.lab import keeper, state
 from rackproof.lab.rack import Lab, UpOptions
-from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Connection
-from tests.lab.conftest import Command
-
-
-def ask(node: Node, command: str) -> CommandResult:
-    """The answer of a node; one that has just booted on a busy machine may need several connections."""
-    deadline = time.monotonic() + 900
-    while (answer := Connection(node).run(command, 300)).rc is None and time.monotonic() < deadline:
-        time.sleep(1)
-    return answer
+from tests.lab.conftest import Command, ask
 
 
 def test_up_on_a_running_rack_says_so(lab: Lab, command: Command) -> None:
@@ -62,12 +53,12 @@ def test_the_private_key_is_private_and_stays_in_the_lab(lab: Lab, rack: Rack) -
     assert stat.S_IMODE(lab.folder.stat().st_mode) == 0o700
     secret = key.read_text().splitlines()[3]  # the first line of the body is the same in every key
     for node in rack.nodes:
-        answer = ask(node, f"grep -rlF -- {secret} /root /etc/ssh")
+        answer = ask(Connection(node), f"grep -rlF -- {secret} /root /etc/ssh")
         assert answer.rc == 1, answer.text
 
 
 def test_a_gpu_node_has_two_numa_nodes_and_its_data_drive(lab: Lab, rack: Rack) -> None:
-    answer = ask(rack.node("gpu-01"), "cat /sys/devices/system/node/online; ls /dev/disk/by-id")
+    answer = ask(Connection(rack.node("gpu-01")), "cat /sys/devices/system/node/online; ls /dev/disk/by-id")
     assert "0-1" in answer.text
     assert "nvme-QEMU_NVMe_Ctrl_rplocal" in answer.text
 

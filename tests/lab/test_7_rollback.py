@@ -8,7 +8,7 @@ import pytest
 
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
-from tests.lab.conftest import INVENTORY, Command
+from tests.lab.conftest import INVENTORY, Command, ask
 from tests.lab.test_2_deploy import KEPT, undoable
 
 NODE = "gpu-02"
@@ -18,24 +18,24 @@ DEPLOY = ("rackproof", "deploy", INVENTORY, "--limit", NODE, "--quiet")
 
 
 def content(fleet: Fleet) -> str:
-    answer = fleet[NODE].run(f"cat {CONF}", 300)
+    answer = ask(fleet[NODE], f"cat {CONF}")
     assert answer.ok, answer.why
     return answer.text.strip()
 
 
 def swappiness(fleet: Fleet) -> str:
-    return fleet[NODE].run("sysctl -n vm.swappiness", 300).text.strip()
+    return ask(fleet[NODE], "sysctl -n vm.swappiness").text.strip()
 
 
 def held(fleet: Fleet) -> set[str]:
-    answer = fleet[NODE].run("apt-mark showhold", 300)
+    answer = ask(fleet[NODE], "apt-mark showhold")
     assert answer.ok, answer.why
     return set(answer.text.split())
 
 
 def test_drift_is_planned_shown_and_healed(converged: Rack, fleet: Fleet, command: Command) -> None:
     damage = f"echo '{BY_HAND}' >{CONF} && chmod 600 {CONF} && sysctl -qw vm.swappiness=77"
-    assert fleet[NODE].run(damage, 300).ok
+    assert ask(fleet[NODE], damage).ok
     before = undoable(fleet)
 
     plan = command("rackproof", "deploy", INVENTORY, "--dry", "--diff", "--quiet")
@@ -63,7 +63,7 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
     undone = command("rackproof", "rollback", INVENTORY, "--quiet")
     assert undone.returncode == 0, undone.stdout + undone.stderr
     assert content(fleet) == BY_HAND
-    assert fleet[NODE].run(f"stat -c %a {CONF}", 300).text.strip() == "600"
+    assert ask(fleet[NODE], f"stat -c %a {CONF}").text.strip() == "600"
     assert swappiness(fleet) == "77"
     after = undoable(fleet)
     assert len(after.pop(NODE)) == len(before.pop(NODE)) + 1
@@ -79,10 +79,10 @@ def test_the_last_run_is_undone_shown_before_and_healed_after(converged: Rack, f
 def test_a_file_changed_after_the_run_is_not_rolled_back_without_force(
     converged: Rack, fleet: Fleet, command: Command
 ) -> None:
-    assert fleet[NODE].run(f"echo '{BY_HAND}' >{CONF}", 300).ok
+    assert ask(fleet[NODE], f"echo '{BY_HAND}' >{CONF}").ok
     healed = command(*DEPLOY)
     assert healed.returncode == 0, healed.stdout
-    assert fleet[NODE].run(f"echo '# twice' >>{CONF}", 300).ok
+    assert ask(fleet[NODE], f"echo '# twice' >>{CONF}").ok
     try:
         refused = command("rackproof", "rollback", INVENTORY)
         assert refused.returncode == 1, refused.stdout + refused.stderr
@@ -103,7 +103,7 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
     lock = tmp_path / "versions.lock.yaml"
     locked = command("rackproof", "versions", "lock", INVENTORY, "-o", str(lock))
     assert locked.returncode == 0, locked.stdout + locked.stderr
-    kernel = fleet[NODE].run("uname -r", 300).text.strip()
+    kernel = ask(fleet[NODE], "uname -r").text.strip()
     assert f"version: {kernel}" in lock.read_text()
     deploy_locked = (*DEPLOY, "--data", f"versions_lock={lock}")
     result = command(*deploy_locked)
@@ -125,6 +125,6 @@ def test_a_version_set_is_locked_from_the_nodes_held_and_undone(
 
 
 def test_kept_states_are_readable_by_root_only(converged: Rack, fleet: Fleet) -> None:
-    readable = fleet[NODE].run(f"find {KEPT} -perm /077", 300)
+    readable = ask(fleet[NODE], f"find {KEPT} -perm /077")
     assert readable.ok
     assert readable.text.strip() == ""

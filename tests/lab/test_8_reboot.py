@@ -9,7 +9,7 @@ import pytest
 
 from rackproof.core.rack import Rack
 from rackproof.remote.ssh import Fleet
-from tests.lab.conftest import INVENTORY, Command
+from tests.lab.conftest import INVENTORY, Command, ask
 from tests.lab.test_2_deploy import DEPLOY, changes
 
 NODE = "gpu-02"
@@ -25,14 +25,14 @@ CLIENT_MOUNTS = ("/mnt/local", "/mnt/nfs-tcp", "/mnt/nfs-rdma", "/mnt/cephfs")
 @pytest.mark.long
 def test_a_pending_reboot_is_reported_and_nothing_reboots(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run(BOOT_ID, 300).text
+        boot = ask(fleet[NODE], BOOT_ID).text
     result = command("rackproof", "deploy", INVENTORY, "--limit", NODE, "--data", WISH, "--quiet")
     assert result.returncode == 2, result.stdout + result.stderr
     assert f"{NODE} reboot required: kernel arguments" in result.stdout
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run(BOOT_ID, 300).text == boot
-        assert ARGUMENT in fleet[NODE].run("cat /boot/grub/grub.cfg", 300).text
-        assert ARGUMENT not in fleet[NODE].run("cat /proc/cmdline", 300).text
+        assert ask(fleet[NODE], BOOT_ID).text == boot
+        assert ARGUMENT in ask(fleet[NODE], "cat /boot/grub/grub.cfg").text
+        assert ARGUMENT not in ask(fleet[NODE], "cat /proc/cmdline").text
 
 
 ENDED = "/var/tmp/rackproof-job-ended"
@@ -43,7 +43,7 @@ JOB = f"rm -f {ENDED}; until scontrol -o show node {NODE} | grep -q DRAIN; do sl
 @pytest.mark.long
 def test_nodes_reboot_in_one_batch_after_their_jobs_have_ended(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boots = {name: fleet[name].run(BOOT_ID, 300).text for name in GPU}
+        boots = {name: ask(fleet[name], BOOT_ID).text for name in GPU}
         submitted = fleet[NODE].run(f"sbatch --parsable -w {NODE} -D /tmp -o /dev/null --wrap {shlex.quote(JOB)}", 300)
         assert submitted.ok, submitted.why
     deploy_argument = ("rackproof", "deploy", INVENTORY, "--limit", "gpu", "--data", WISH)
@@ -54,13 +54,13 @@ def test_nodes_reboot_in_one_batch_after_their_jobs_have_ended(converged: Rack, 
     with Fleet(converged) as fleet:
         assert fleet[NODE].run(f"rm {ENDED}", 300).ok, "the job was ended before its time"
         for name in GPU:
-            after = fleet[name].run(f"{BOOT_ID} && cat /proc/cmdline", 300).text
+            after = ask(fleet[name], f"{BOOT_ID} && cat /proc/cmdline").text
             assert ARGUMENT in after
             assert boots[name] not in after
-            state = fleet[name].run(f"scontrol --oneliner show node {name}", 300)
+            state = ask(fleet[name], f"scontrol --oneliner show node {name}")
             assert state.ok, state.why
             assert "DRAIN" not in state.text
-        mounted = fleet[NODE].run("findmnt -no SOURCE /scratch", 300).text
+        mounted = ask(fleet[NODE], "findmnt -no SOURCE /scratch").text
         assert mounted.startswith("/dev/md")
 
 
@@ -87,7 +87,7 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     assert not waiting, f"{waiting} not back with all mounts after {REBOOT_S} s"
     with Fleet(converged) as fleet:
         for name in GPU:
-            assert ARGUMENT not in fleet[name].run("cat /proc/cmdline /boot/grub/grub.cfg", 300).text
+            assert ARGUMENT not in ask(fleet[name], "cat /proc/cmdline /boot/grub/grub.cfg").text
     result = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
     assert result.returncode == 0, result.stderr[-3000:]
     assert changes(result.stdout) == {}
@@ -101,7 +101,7 @@ TRAP = f"until [ -e {EARLY} ]; do sleep 0.2; done; sync; echo b >/proc/sysrq-tri
 @pytest.mark.long
 def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(converged: Rack, command: Command) -> None:
     with Fleet(converged) as fleet:
-        boot = fleet[NODE].run(BOOT_ID, 300).text
+        boot = ask(fleet[NODE], BOOT_ID).text
         assert fleet[NODE].run(f"rm {EARLY} {LATE} && systemd-run -q sh -c '{TRAP}'", 300).ok
     result = command("rackproof", "deploy", INVENTORY, "--quiet", timeout=REBOOT_S)
     assert result.returncode == 1, result.stdout + result.stderr[-3000:]
@@ -120,8 +120,8 @@ def test_a_node_that_restarts_in_the_middle_is_named_and_the_next_run_heals(conv
     healed = command("rackproof", "deploy", INVENTORY, "--quiet")
     assert healed.returncode == 0, healed.stdout + healed.stderr[-3000:]
     with Fleet(converged) as fleet:
-        assert fleet[NODE].run(f"test -e {LATE} && systemctl is-active slurmd", 300).ok
-        left = fleet[NODE].run("find /etc /usr/local -xdev -name '*.rackproof-new'", 300)
+        assert ask(fleet[NODE], f"test -e {LATE} && systemctl is-active slurmd").ok
+        left = ask(fleet[NODE], "find /etc /usr/local -xdev -name '*.rackproof-new'")
         assert left.ok
         assert left.text.strip() == ""
     again = command("pyinfra", "-y", "--json", INVENTORY, DEPLOY)
