@@ -13,17 +13,21 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from rackproof import kit
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Drop, Metadata
 from rackproof.core.architecture.complaints import model_problems
 from rackproof.core.architecture.consistency import problems, unknown_checks
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.inheritance import Merged, parent_of
 from rackproof.core.architecture.overrides import overridden
+from rackproof.core.architecture.problem import Problem
+from rackproof.core.architecture.published import PUBLISHED
+from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
 
@@ -144,41 +148,117 @@ def _index(search: Sequence[Path] | None) -> dict[str, Path]:
 
 
 def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | None) -> LoadedArchitecture:
-    document, text, parents = _merged(path, search, ())
+    chain = _merged(path, search, ())
+    document, text = chain.document, chain.text
     model = _checked(document)
     if checks is not None and (wrong := list(unknown_checks(model, checks))):
         raise ArchitectureError(document.sentence(wrong))
-    if parents:
+    metadata: dict[str, Any] = {"derived_from": chain.parents} if chain.parents else {}
+    reference = _reference(path, model, chain)
+    if reference is not None:
+        metadata |= _weakened(reference, model, document)
+    if metadata:
         # A run stores one text: the file as it is with everything that it extends.
         data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
-        data["metadata"] = {**data["metadata"], "derived_from": parents}
+        data["metadata"] = {**data["metadata"], **metadata}
         text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+        told = Metadata.model_validate(model.metadata.model_dump() | metadata)
+        model = model.model_copy(update={"metadata": told})
     return LoadedArchitecture(model, path, text, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _merged(
-    path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]
-) -> tuple[Document | Merged, str, list[str]]:
-    """A file laid over everything that it extends, its own text, and the parents, nearest first."""
+def is_published(path: Path) -> bool:
+    """Whether a file is one that the kit publishes."""
+    return path.stem in PUBLISHED and path.resolve().parent == kit.folder("architectures").resolve()
+
+
+def _reference(path: Path, model: Architecture, chain: _Chain) -> Architecture | None:
+    """The published architecture that a file is compared with.
+
+    The nearest of its ancestors that the kit publishes, or, where none is, the topmost; for a file with the id of a
+    published one that one. None for the kit's own files, and for a file that extends nothing.
+    """
+    if is_published(path):
+        return None
+    if not chain.ancestors:
+        kits = kit.folder("architectures") / f"{model.metadata.id}.yaml"
+        return _checked(Document(_text(kits), str(kits))) if is_published(kits) and kits.is_file() else None
+    nearest = next((document for parent, document in chain.ancestors if is_published(parent)), None)
+    return _checked(nearest if nearest is not None else chain.ancestors[-1][1])
+
+
+def _weakened(reference: Architecture, model: Architecture, document: Document | Merged) -> dict[str, Any]:
+    """Metadata of a file that is compared with another. Raises ArchitectureError for a weakening without a reason."""
+    dropped = document.dropped if isinstance(document, Merged) else {}
+    found = weakenings(reference, model, {id_: Drop.model_validate(drop) for id_, drop in dropped.items()})
+    name = f"{reference.metadata.id} {reference.metadata.version}"
+    wrong = [
+        Problem(
+            key_path(document.data, weakening.path),
+            f"weakens {reference.metadata.id}: published {weakening.published}, here {weakening.here}; "
+            f"say why: overrides: {{{reason_key(weakening)}: {{reason: …, by: …}}}}",
+        )
+        for weakening in found
+        if weakening.reason is None
+    ]
+    wrong = wrong or [
+        Problem(("overrides", key), f"changes nothing, and {name} is not weakened there: remove it")
+        for key in unused_reasons(model, found)
+        if document.place(("overrides", key))[0] == document.name
+    ]
+    if wrong:
+        raise ArchitectureError(document.sentence(wrong))
+    return {"compared_with": name, "weakened": [weakening.model_dump(mode="json") for weakening in found]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A file laid over everything that it extends."""
+
+    document: Document | Merged
+    text: str
+    """The file's own."""
+    parents: list[str]
+    """As the files name them, nearest first."""
+    ancestors: list[tuple[Path, Document | Merged]]
+    """The same parents, each over what it extends."""
+
+
+def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) -> _Chain:
     text = _text(path)
     if path.resolve() in [other.resolve() for other in below]:
         circle = " → ".join(str(other) for other in (*below, path))
         raise ArchitectureError(f"{below[0]}: extends in a circle: {circle}")
     document = Document(text, str(path))
+    _refuse_told(document)
     wanted = parent_of(document)
     if wanted is None:
-        return document, text, []
+        return _Chain(document, text, [], [])
     try:
         parent_path = _find(wanted, search, path.parent)
-        parent, _, others = _merged(parent_path, search, (*below, path))
+        parent = _merged(parent_path, search, (*below, path))
     except ArchitectureError as error:
         line = document.place(("extends",))[1]
         if "in a circle" in str(error):
             raise
         raise ArchitectureError(f"{path}:{line}: extends {_shown(wanted)}: {error}") from None
-    if not isinstance(parent.data, dict):
+    if not isinstance(parent.document.data, dict):
         raise ArchitectureError(f"{parent_path}: expected a mapping, actual something else")
-    return Merged(parent, document), text, [wanted, *others]
+    merged = Merged(parent.document, document)
+    ancestors = [(parent_path, parent.document), *parent.ancestors]
+    return _Chain(merged, text, [wanted, *parent.parents], ancestors)
+
+
+def _refuse_told(document: Document) -> None:
+    """Raises ArchitectureError for metadata that only the kit sets."""
+    metadata = document.data.get("metadata") if isinstance(document.data, dict) else None
+    wrong = [
+        Problem(("metadata", key), "is set by the kit, never in a file")
+        for key in ("derived_from", "compared_with", "weakened")
+        if isinstance(metadata, dict) and key in metadata
+    ]
+    if wrong:
+        raise ArchitectureError(document.sentence(wrong))
 
 
 def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:

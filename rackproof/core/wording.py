@@ -36,3 +36,8 @@ def some(items: Sequence[str], most: int, separator: str = ", ") -> str:
 def and_more(count: int, of: str = "") -> str:
     """`` (and 3 more)`` behind the first of several; nothing for 0. ``of`` says what, or where they are."""
     return f" (and {count} more{of})" if count > 0 else ""
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """``1 criterion``, ``3 criteria``."""
+    return f"{count} {one if count == 1 else several}"

@@ -10,6 +10,7 @@ from rackproof.core.architecture.base import (
     Model,
     Source,
     SourceStatus,
+    Weakening,
 )
 from rackproof.core.architecture.criterion import (
     Alternative,
@@ -109,5 +110,6 @@ __all__ = [
     "TimeSync",
     "Tools",
     "User",
+    "Weakening",
     "Workload",
 ]

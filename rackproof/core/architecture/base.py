@@ -62,6 +62,23 @@ class Figure(Model):
     note: str | None = None
 
 
+class Weakening(Model):
+    """One key that demands less than the published architecture."""
+
+    id: str
+    """``criteria.gpu.d2h``, or the section: ``gpu``."""
+    key: str
+    """Below ``id``: ``pass.value``; empty where all of it is meant."""
+    published: str
+    here: str
+    reason: str | None = None
+    by: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.id}.{self.key}" if self.key else self.id
+
+
 class Metadata(Model):
     id: Identifier
     version: str
@@ -70,7 +87,11 @@ class Metadata(Model):
     """What a certificate against this file covers, and what not."""
     sources: dict[str, Source]
     derived_from: tuple[str, ...] = ()
-    """Parents, nearest first, of a merged file as stored with a run."""
+    """Parents, nearest first, of a merged file; set by the kit, never in a file."""
+    compared_with: str | None = None
+    """The published architecture that ``weakened`` refers to; set by the kit, never in a file."""
+    weakened: tuple[Weakening, ...] = ()
+    """What demands less than in ``compared_with``; set by the kit, never in a file."""
 
 
 class Claim(Model):

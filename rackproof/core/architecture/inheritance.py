@@ -36,6 +36,8 @@ class Merged:
         self._parent, self._child = parent, child
         self.ids: tuple[str, ...] = (*self._identity(), *_ids(parent))
         """Ids of the child and of its ancestors, nearest first."""
+        self.dropped: dict[str, Any] = {**_drops(parent), **_drops(child)}
+        """Entries of ``drop`` of the child and of its ancestors, by id."""
         self._refuse([*self._repeated(), *self._contradictions()])
         changed = dict(child.data)
         dropped = list(self._dropped(changed.get("drop")))
@@ -197,6 +199,13 @@ def _ids(document: Document | Merged) -> tuple[str, ...]:
         return document.ids
     metadata = document.data.get("metadata")
     return (str(metadata["id"]),) if isinstance(metadata, dict) and "id" in metadata else ()
+
+
+def _drops(document: Document | Merged) -> dict[str, Any]:
+    if isinstance(document, Merged):
+        return document.dropped
+    listed = document.data.get("drop") if isinstance(document.data, dict) else None
+    return {id_: entry for entry in (listed if isinstance(listed, list) else ()) if (id_ := _id(entry)) is not None}
 
 
 def _entries(data: dict[str, Any], section: str) -> list[Any]:

@@ -6,9 +6,9 @@ with file and line; these models define a valid file.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rackproof.core.architecture.base import Claim, ClaimId, Figure, Identifier, Metadata, Model, Sentence
 from rackproof.core.architecture.criterion import Criterion, Curve, Outlier, Severity
@@ -21,6 +21,8 @@ from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, Tools
 from rackproof.core.architecture.workloads import Sizing, Workload
 
+KeyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:-]*$")]
+
 
 class Link(Model):
     """Capacity of one kind of link in one direction: ``count`` lanes, ports or links of rate ``each``."""
@@ -32,7 +34,11 @@ class Link(Model):
 
 
 class Override(Model):
-    """A threshold that a site has changed. The certificate shows both bars and the reason."""
+    """What a site has changed, and why. The certificate shows the published value, the site's and the reason.
+
+    With thresholds it changes these. Without, it gives the reason for what the file weakens elsewhere: in the entry, or
+    below the key of the file, that it is named by.
+    """
 
     value: float | None = None
     low: float | None = None
@@ -47,12 +53,18 @@ class Override(Model):
     reason: Sentence
     by: str | None = None
 
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Thresholds that it changes, by key."""
+        return {key: value for key, value in self if isinstance(value, float)}
+
 
 class Drop(Model):
     """An entry of the parent that does not apply here."""
 
     id: Identifier
     reason: Sentence
+    by: str | None = None
 
 
 class Architecture(Model):
@@ -82,8 +94,8 @@ class Architecture(Model):
     criteria: tuple[Criterion, ...] = ()
     curves: tuple[Curve, ...] = ()
     outliers: tuple[Outlier, ...] = ()
-    overrides: dict[Identifier, Override] = Field(default_factory=dict)
-    """By id of the criterion, curve or outlier."""
+    overrides: dict[KeyName, Override] = Field(default_factory=dict)
+    """By id of the criterion, curve or outlier, or by a dotted key of the file: ``gpu.count``."""
     drop: tuple[Drop, ...] = ()
     checks: dict[str, Severity] = Field(default_factory=dict)
     """Severity of a check, where it differs from the validator's."""

@@ -15,21 +15,24 @@ _KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("r
 
 
 def override_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Overrides of unknown entries, or of thresholds that the entry does not have."""
+    """Overrides of unknown entries, or of thresholds that the entry does not have.
+
+    In a file that extends another an override without thresholds gives a reason; ``weakening`` says for what.
+    """
+    reasons = architecture.extends is not None or architecture.metadata.derived_from != ()
     entries = {entry.id: entry for listed in sections(architecture).values() for entry in listed}
     for id_, override in architecture.overrides.items():
         here: KeyPath = ("overrides", id_)
+        if reasons and not override.thresholds:
+            continue
         unknown = list(known(here, id_, entries, "criterion, curve or outlier"))
         yield from unknown
         if unknown:
             continue
         entry = entries[id_]
-        given = [
-            key for key in (*_BAR_KEYS, "efficiency_min", "r2_min", "rel_pct") if getattr(override, key) is not None
-        ]
-        if not given:
+        if not override.thresholds:
             yield Problem(here, "changes nothing")
-        for key in given:
+        for key in override.thresholds:
             if key not in _KEYS[type(entry)]:
                 yield Problem((*here, key), f"{id_} has no {key}; it has {', '.join(_KEYS[type(entry)])}")
         if isinstance(entry, Criterion) and entry.any_of:
@@ -48,7 +51,9 @@ def overridden(architecture: Architecture) -> Architecture:
         return architecture
     changed: dict[str, Any] = {
         section: tuple(
-            _applied(entry, architecture.overrides[entry.id]) if entry.id in architecture.overrides else entry
+            _applied(entry, override)
+            if (override := architecture.overrides.get(entry.id)) and override.thresholds
+            else entry
             for entry in listed
         )
         for section, listed in sections(architecture).items()

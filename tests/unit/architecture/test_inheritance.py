@@ -54,6 +54,10 @@ def test_mappings_merge_and_lists_replace(folder: Path) -> None:
         storage: {nfs: {mountpoint: /data, options: [ro]}}
         fabric: {mtu: 4200}
         tools: {packages: [iperf3]}
+        overrides:
+          storage.nfs: {reason: Nothing is written here.}
+          fabric.mtu: {reason: A switch of the old rack is on the way.}
+          tools.packages: {reason: fio is built here.}
     """,
     ).model
     assert model.storage["nfs"].mountpoint == "/data"
@@ -81,11 +85,13 @@ def test_entries_merge_by_id_new_ones_are_added_and_dropped_ones_go(folder: Path
 
 
 def test_null_takes_a_value_away(folder: Path) -> None:
-    assert child(folder, "fabric: null\n").model.fabric is None
+    reason = "overrides: {fabric: {reason: One node has none.}}\n"
+    assert child(folder, f"fabric: null\n{reason}").model.fabric is None
 
 
 def test_grandchildren_and_paths(folder: Path) -> None:
-    child(folder, "fabric: {mtu: 4200}\n", name="middle")
+    reason = "overrides: {fabric.mtu: {reason: A switch of the old rack is on the way.}}\n"
+    child(folder, f"fabric: {{mtu: 4200}}\n{reason}", name="middle")
     (folder / "deep").mkdir()
     path = folder / "deep" / "leaf.yaml"
     path.write_text(
@@ -254,7 +260,8 @@ class TestInheritedOverrides:
     def test_a_child_cannot_loosen_a_bar_beneath_its_parents_override(self, site: Path) -> None:
         message = refusal(site, "criteria: [{id: nfs.read, pass: {value: 5}}]\n", extends="site")
         assert message.startswith("child.yaml:4: criteria[nfs.read].pass: site.yaml overrides it; override it here too")
-        both = "criteria: [{id: nfs.read, pass: {value: 15}}]\noverrides: {nfs.read: null}\n"
+        reason = "criteria.nfs.read.pass: {reason: Old switches.}"
+        both = f"criteria: [{{id: nfs.read, pass: {{value: 15}}}}]\noverrides: {{nfs.read: null, {reason}}}\n"
         assert child(site, both, extends="site").model.criteria[0].pass_.value == 15
 
 
@@ -312,6 +319,7 @@ def test_a_severity_of_a_check_that_nobody_gives(folder: Path) -> None:
         "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
         "required_checks: {gpu: [site.badge]}\n"
         "checks: {gpu.count: advisory, site.badge: advisory, nic.mtus: advisory}\n"
+        "overrides: {checks: {reason: The badges are on their way.}}\n"
     )
     validators = ("gpu.count", "nic.mtu")
     with pytest.raises(ArchitectureError, match=r"site.yaml:5: checks.nic.mtus: unknown check.*did you mean 'nic.mtu'"):
