@@ -38,7 +38,9 @@ def show(id_: str, merged: bool) -> None:
 @click.argument("files", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
     """Check FILES (or ids); exit 3 when one cannot be used."""
+    from rackproof.core.architecture.weakening import weakens
     from rackproof.report.architecture import contents
+    from rackproof.report.statements import weakening_text
     from rackproof.validation.known import known_checks
     from rackproof.validation.run import validators_folder
 
@@ -53,6 +55,11 @@ def check(files: tuple[str, ...]) -> None:
         else:
             name = f"{loaded.model.metadata.id} {loaded.model.metadata.version}"
             click.echo(f"{loaded.path}: {name}, {contents(loaded.model)}")
+            metadata = loaded.model.metadata
+            if metadata.weakened:
+                click.echo(f"{loaded.path}: {weakens(metadata.weakened, metadata.compared_with or '')}")
+            for weakening in metadata.weakened:
+                click.echo(f"  {weakening_text(weakening)}")
     if wrong:
         raise click.exceptions.Exit(EXIT_USAGE)
 

@@ -179,6 +179,7 @@ def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) ->
         answer = {
             "run": certificate.run,
             "outcome": certificate.outcome,
+            "headline": certificate.headline,
             "exit_status": certificate.exit_status,
             "counts": certificate.counts.model_dump(mode="json"),
             "folder": str(folder),

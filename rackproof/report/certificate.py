@@ -40,7 +40,7 @@ from rackproof.report.schema import (
     StageTime,
     StorageSummary,
 )
-from rackproof.report.statements import CLASS_ORDER, outcome_statement, simulation_statements
+from rackproof.report.statements import CLASS_ORDER, headline, origin, outcome_statement, simulation_statements
 from rackproof.report.versions import versions_seen
 
 __all__ = ["Certificate", "StageTime", "build_certificate", "from_json", "json_schema", "stage_times", "to_json"]
@@ -87,6 +87,7 @@ def build_certificate(
         finished=finished,
         outcome=judgement.outcome,
         exit_status=judgement.outcome.exit_status,
+        headline=headline(judgement.outcome, architecture.metadata),
         statement=outcome_statement(judgement.outcome, verdicts),
         rack=RackSummary(inventory=run.inventory, nodes=run.nodes),
         architecture=_architecture(architecture, judgement.architecture_version, sha256),
@@ -166,6 +167,9 @@ def _architecture(architecture: Architecture, version: str, sha256: str | None) 
         sha256=sha256,
         sources=dict(sorted(meta.sources.items())),
         level=architecture.level,
+        origin=origin(meta),
+        compared_with=meta.compared_with,
+        weakened=meta.weakened,
         changed=tuple(
             ChangedBar(id=e.id, title=e.title, published=e.published, here=threshold_words(e), why=e.changed or "")
             for listed in sections(architecture).values()

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rackproof.core.architecture import Reduce, Source
+from rackproof.core.architecture import Reduce, Source, Weakening
 from rackproof.core.evidence import NodeChanges, NodeInfo, Scope
 from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve
 from rackproof.core.status import Outcome, Status, outcome_of
@@ -76,6 +76,12 @@ class ArchitectureSummary(Model):
     """Of the bars that have levels, the one that had to be reached."""
     changed: tuple[ChangedBar, ...] = ()
     """Thresholds that the site has changed."""
+    origin: str = ""
+    """``published with rackproof``, ``extends nvidia-dgx-h100 1.0.0`` or ``the site's own``."""
+    compared_with: str | None = None
+    """The published architecture that ``weakened`` refers to."""
+    weakened: tuple[Weakening, ...] = ()
+    """What demands less than in ``compared_with``."""
 
 
 class Counts(Model):
@@ -176,6 +182,8 @@ class Certificate(Model):
     """UTC, ISO 8601, both."""
     outcome: Outcome
     exit_status: int
+    headline: str = ""
+    """``CERTIFIED against our-pod, which weakens 3 criteria of nvidia-dgx-h100 1.0.0``."""
     statement: str
     """One or two sentences: why this outcome."""
     rack: RackSummary

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from ClusterShell.NodeSet import NodeSetException
 
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Metadata, Weakening
+from rackproof.core.architecture.published import PUBLISHED
+from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
@@ -17,6 +19,29 @@ CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
 PAIRS = 5
 """Pairs cannot be folded: of a rack of a thousand nodes there are half a million. So many are spelled out."""
+
+
+def headline(outcome: Outcome, architecture: Metadata) -> str:
+    """The outcome, and against which file: ``CERTIFIED against our-pod, which weakens 3 criteria of …``."""
+    weaker = weakens(architecture.weakened, architecture.compared_with or "")
+    return f"{outcome} against {architecture.id}{f', which {weaker}' if weaker else ''}"
+
+
+def origin(architecture: Metadata) -> str:
+    """Whether the kit publishes the architecture, and otherwise what it extends."""
+    if architecture.compared_with is not None:
+        changed_copy = architecture.compared_with.split()[0] == architecture.id
+        return f"{'a copy of' if changed_copy else 'extends'} {architecture.compared_with}"
+    return "published with rackproof" if architecture.id in PUBLISHED else "the site's own"
+
+
+def weakening_text(weakening: Weakening) -> str:
+    """One line: key, published value, value here, reason."""
+    by = f" ({weakening.by})" if weakening.by else ""
+    return (
+        f"{weakening.path}: published {weakening.published}, here {weakening.here}: "
+        f"{weakening.reason or 'without a reason'}{by}"
+    )
 
 
 def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from rackproof.core.status import Outcome, Status
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
-from rackproof.report.statements import area_of, area_order
+from rackproof.report.statements import area_of, area_order, weakening_text
 from rackproof.report.text import one_line
 
 FINDINGS = 10
@@ -109,10 +109,16 @@ def _messages(finding: Finding, encode: _Encoder, limit: int = 3) -> list[Text]:
 
 def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
-    text = Text.assemble((certificate.outcome.value, f"bold {style}"), "\n", encode(certificate.statement))
     arch = certificate.architecture
-    against = f"{arch.title}, {arch.id} {arch.version}, profile {certificate.profile}"
+    head = certificate.headline if arch.weakened else certificate.outcome.value
+    text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(certificate.statement))
+    origin = f", {arch.origin}" if arch.origin else ""
+    against = f"{arch.id} {arch.version} ({arch.title}){origin}, profile {certificate.profile}"
     text.append(f"\n{encode(against)}", style="dim")
+    for weakening in arch.weakened[:FINDINGS]:
+        text.append(f"\n{encode(weakening_text(weakening))}", style="yellow")
+    if len(arch.weakened) > FINDINGS:
+        text.append(f"\nand {len(arch.weakened) - FINDINGS} more that are weaker", style="yellow")
     if arch.changed:
         changed = f"The site's own bars: {', '.join(bar.id for bar in arch.changed)}"
         text.append(f"\n{encode(changed)}", style="yellow")

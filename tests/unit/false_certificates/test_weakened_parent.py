@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from rackproof import kit
@@ -114,7 +113,7 @@ def test_a_dropped_entry_is_listed_with_its_reason(tmp_path: Path) -> None:
 
 STRONGER = (
     "criteria: [{id: gpu.d2h, pass: {value: 50, warn: 52}}]",
-    "criteria: [{id: gpu.d2h, pass: {value: 46000, warn: 48000, unit: MB/s}}]",
+    "criteria: [{id: gpu.d2h, pass: {value: 48000, warn: 50000, unit: MB/s}}]",
     "criteria: [{id: gpu.d2h, max_cv_pct: 0.5, min_samples: 20, title: Another title}]",
     "gpu: {memory_tolerance_pct: 0.5, driver: '580.95.05', remapped_rows_max: 0}",
     "roles: {gpu: {count: {min: 8, max: 16}}, login: {count: {min: 1}}}",
@@ -164,7 +163,7 @@ def test_a_changed_copy_with_a_published_id_is_compared_with_the_original(
     monkeypatch.chdir(tmp_path)
     Path("architectures").mkdir()
     Path("architectures/h200-single.yaml").write_text(text.replace("value: 48, warn: 52", "value: 0.7, warn: 52"))
-    with pytest.raises(ArchitectureError, match=r"criteria\[gpu.d2h\].pass.value: weakens h200-single"):
+    with pytest.raises(ArchitectureError, match=r"criteria\[gpu.h2d\].pass.value: weakens h200-single"):
         load("h200-single")
     Path("architectures/h200-single.yaml").write_text(text)
     assert load("h200-single").model.metadata.weakened == ()
@@ -222,6 +221,8 @@ def test_no_key_can_be_left_out_in_silence(section: str) -> None:
             here = Architecture.model_validate(without(whole, path))
         except ValueError:
             continue
+        if path == ("storage", "hps", "managed"):
+            continue  # left out, the storage is managed, and more is asked of it
         if here != H100 and rule_of(path) is not free:
             assert weakenings(H100, here), path
 
@@ -259,7 +260,7 @@ class TestCertificate:
         first = page[: page.index("<main>")]
         for text in (told["headline"], "≥ 0.001 MB/s", "≥ 20 MB/s", "Until the spare parts are here.", "Ada"):
             assert text in first
-        printed = " ".join(judge("a", "--architecture", "our-pod").output.split())
+        printed = " ".join(judge("a", "--architecture", "our-pod").output.replace("│", " ").split())
         for text in ("weakens 1 criterion of small", "nfs.read", "Until the spare parts are here."):
             assert text in printed
 
@@ -274,7 +275,7 @@ class TestCertificate:
         page = (folder / "certificate.html").read_text()
         assert "<b>our-pod</b>" in page
         assert "extends <code>small 1.2.3</code>" in page
-        printed = " ".join(judge("a", "--architecture", "elsewhere/pod.yaml").output.split())
+        printed = " ".join(judge("a", "--architecture", "elsewhere/pod.yaml").output.replace("│", " ").split())
         assert "our-pod 1.0.0 (Small rack), extends small 1.2.3" in printed
 
 
@@ -290,4 +291,4 @@ def test_check_of_a_file_prints_what_it_weakens(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["arch", "check", str(tmp_path / "our-pod.yaml")])
     assert result.exit_code == 0
     assert "weakens 1 criterion of nvidia-dgx-h100" in result.output
-    assert "criteria.gpu.d2h: published ≥ 46 GB/s" in result.output
+    assert "criteria.gpu.d2h: published ≥ 48 GB/s (warns below 50), here dropped" in result.output
