@@ -30,6 +30,8 @@ class Row:
 def mpi_rows(op: str, text: str) -> list[Row]:
     """Raises ParseError."""
     result = mpi_collectives.parse_mpi_collectives(text)
+    if result.op != op:
+        raise ParseError("mpi", f"expected {op}, actual {result.op}")
     return [Row(p.bytes, p.busbw_gb_per_s, p.algbw_gb_per_s, p.wrong) for p in result.points]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from rackproof.architectures import LoadedArchitecture
 from rackproof.atomic_write import replace_file
 from rackproof.bench.step import Key, key_of
+from rackproof.cli.proof import prove, verdict_of
 from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
@@ -48,14 +49,22 @@ def judged(
     broken: str | None = None,
     cut_off: bool = False,
     folder: Path | None = None,
+    say: Callable[[str], object] = lambda line: None,
 ) -> Certificate:
     """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage.
 
     ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. So is one whose outputs
-    under ``folder`` are not what the records name. ``cut_off`` says that the last line was never finished.
+    under ``folder`` are not what the records name, or do not give the recorded results. ``cut_off`` says that the last
+    line was never finished. ``say`` gets a line about reading the outputs again.
     """
     own = architecture.sha256 == info_of(records).architecture_sha256
-    judgement = judge_records(architecture.model, records, own_architecture=own)
+    proof = prove(records, folder, architecture) if folder is not None else None
+    faults = proof.faults if proof is not None else {}
+    if proof is not None:
+        say(proof.line)
+    judgement = judge_records(architecture.model, records, own, faults)
+    if faults:
+        judgement = judgement.with_verdict(verdict_of(faults, records))
     if only is not None:
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence was never finished; it is left out."] if cut_off else []

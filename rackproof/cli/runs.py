@@ -90,7 +90,14 @@ def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> No
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info)
     if not architecture and (changed := changed_since(info)):
         click.echo(changed, err=True)
-    certificate = judged(trusted.records, reference, broken=trusted.broken, cut_off=trusted.cut_off, folder=folder)
+    certificate = judged(
+        trusted.records,
+        reference,
+        broken=trusted.broken,
+        cut_off=trusted.cut_off,
+        folder=folder,
+        say=lambda line: click.echo(line, err=True),
+    )
     write_outputs(folder, certificate, whole=True)
     _tell(folder, certificate, whole=True, as_json=as_json)
 

@@ -50,7 +50,7 @@ class Scope(StrEnum):
     RACK = "rack"
 
 
-PROOFS: Final = ("end", "identity")
+PROOFS: Final = ("end", "identity", "readers")
 """Proofs that this kit records in every run (``RunInfo.proofs``). Without one that it names, a run is not certified."""
 
 

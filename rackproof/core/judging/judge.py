@@ -7,8 +7,9 @@ The scope comes from the run's nodes and the architecture, never from the measur
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -25,7 +26,7 @@ from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.select import Index, WantedConditions
 from rackproof.core.status import Status, outcome_of
-from rackproof.core.verdict import Judgement, Verdict
+from rackproof.core.verdict import Judgement, Verdict, amended
 from rackproof.errors import RunError
 
 Body = TypeVar("Body", bound=Frozen)
@@ -46,17 +47,23 @@ def judge(
         return _judge(architecture, run, Index(measurements, _wanted(architecture)), checks)
 
 
-def judge_records(architecture: Architecture, records: Iterable[Record], own_architecture: bool = True) -> Judgement:
+def judge_records(
+    architecture: Architecture,
+    records: Iterable[Record],
+    own_architecture: bool = True,
+    disproven: Mapping[int, str] = MappingProxyType({}),
+) -> Judgement:
     """Judge the records of a run, in their order.
 
     Results of a repeated stage replace earlier ones, even with UNMEASURED; within one stage the worst counts. Raises
     RunError, one line, for records without a run, with runs of different architectures, or with invalid bodies; the
     hash chain is checked by ``evidence.verify_chain``. ``own_architecture`` is False where the run was made for another
-    text.
+    text. ``disproven`` says by ``seq`` why the raw outputs do not give a measurement or a check's result: INVALID.
     """
     with _no_search_for_cycles():
-        run, index, checks, stages = _sorted_out(records, Index(wanted=_wanted(architecture)))
-        return _judge(architecture, run, index, checks, stages, own_architecture)
+        run, index, checks, stages, faults = _sorted_out(records, Index(wanted=_wanted(architecture)), disproven)
+        judgement = _judge(architecture, run, index, checks, stages, own_architecture)
+        return _without_disproven(judgement, faults) if faults else judgement
 
 
 def _wanted(architecture: Architecture) -> WantedConditions:
@@ -75,8 +82,26 @@ def _wanted(architecture: Architecture) -> WantedConditions:
     )
 
 
-def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index, list[CheckResult], list[str]]:
-    """The run, its measurements (added to ``index``), the valid check results, and the stages that began."""
+def _without_disproven(judgement: Judgement, faults: Mapping[tuple[str, str], str]) -> Judgement:
+    """The judgement with INVALID for each check, by id and subject, whose answers do not give its result."""
+    verdicts = tuple(
+        amended(verdict, status=Status.INVALID, message=faults[verdict.id, verdict.subject])
+        if verdict.kind == "check" and (verdict.id, verdict.subject) in faults
+        else verdict
+        for verdict in judgement.verdicts
+    )
+    outcome = outcome_of(verdict.status for verdict in verdicts if verdict.required)
+    return judgement.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+
+
+def _sorted_out(
+    records: Iterable[Record], index: Index, disproven: Mapping[int, str]
+) -> tuple[RunInfo, Index, list[CheckResult], list[str], dict[tuple[str, str], str]]:
+    """The run, its measurements (added to ``index``), the valid check results, and the stages that began.
+
+    The last is why results of checks are disproven, by id and node of the verdict.
+    """
+    faults: dict[tuple[str, str, str], str] = {}
     run: RunInfo | None = None
     stage, begun = 0, []
     answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
@@ -95,16 +120,20 @@ def _sorted_out(records: Iterable[Record], index: Index) -> tuple[RunInfo, Index
                     stage += 1
                     begun.append(str(record.body.get("stage")))
             case Kind.MEASUREMENT:
-                index.add(_read(Measurement, record), record.seq)
+                index.add(_read(Measurement, record), record.seq, disproven.get(record.seq))
             case Kind.CHECK:
                 result = _read(CheckResult, record)
                 key = (result.check, result.item, result.node)
                 if key not in answers or answers[key][0] != stage:
                     answers[key] = (stage, [])
+                    faults.pop(key, None)
                 answers[key][1].append(result)
+                if record.seq in disproven:
+                    faults[key] = disproven[record.seq]
     if run is None:
         raise RunError("the evidence has no run record, so its architecture is unknown")
-    return run, index, [result for _, results in answers.values() for result in results], begun
+    by_id = {(f"{check}[{item}]" if item else check, node): why for (check, item, node), why in faults.items()}
+    return run, index, [result for _, results in answers.values() for result in results], begun, by_id
 
 
 def _judge(

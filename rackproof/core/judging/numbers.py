@@ -175,6 +175,8 @@ class Numbers:
 def _number(question: Question, answer: Answer) -> Number | NoNumber:
     metric = METRICS[question.metric]
     samples = answer.samples
+    if answer.disproven is not None:
+        return _refused(Status.INVALID, answer.disproven, answer)
     if not answer.raw:
         return _refused(Status.INVALID, "the measurement refers to no raw output", answer)
     try:

@@ -39,6 +39,8 @@ class Answer(NamedTuple):
     """Sequence numbers of its records in the evidence; empty where unknown."""
     later: str | None = None
     """Why a later attempt to measure the same quantity failed."""
+    disproven: str | None = None
+    """Why its raw outputs do not give it; None where they do, or were not read."""
 
 
 class Absent(NamedTuple):
@@ -70,8 +72,11 @@ class Index:
         for measurement in measurements:
             self.add(measurement)
 
-    def add(self, measurement: Measurement, seq: int | None = None) -> None:
-        """Add a measurement; the module's docstring has the rule for replacing. ``seq`` is the record's."""
+    def add(self, measurement: Measurement, seq: int | None = None, disproven: str | None = None) -> None:
+        """Add a measurement; the module's docstring has the rule for replacing. ``seq`` is the record's.
+
+        ``disproven`` says why its raw outputs do not give it.
+        """
         scope = measurement.scope
         # rack measurements on different nodes are different quantities
         members = frozenset(measurement.members) if scope is Scope.RACK else frozenset()
@@ -102,6 +107,8 @@ class Index:
             self._kept(measurement.conditions) if self._wanted.conditions else {},
             self._needed(measurement.companions) if self._wanted.companions else {},
             () if seq is None else (seq,),
+            None,
+            disproven,
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,7 +16,8 @@ from rackproof.cli.main import cli
 from rackproof.core.evidence import Kind
 from rackproof.errors import RackproofError
 from rackproof.evidence.store import EVIDENCE, EvidenceStore
-from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info
+from tests.unit.judging import GPU, NODES, check, criterion, document, run_info
+from tests.unit.recorded_reads import append_reads
 
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
 
@@ -31,16 +32,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def record(folder: Path, text: str = TEXT, read: float = 60.0) -> Path:
     """A finished run whose nodes all read at ``read`` MB/s."""
-    parse(text, "x")
+    architecture = parse(text, "x")
     run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(text.encode()).hexdigest()})
     with EvidenceStore(folder) as store:
         store.raw(text.encode())
-        output = store.raw(b"what the tool printed")
         store.append(Kind.RUN, run)
         for name in NODES:
             store.append(Kind.CHECK, check(name))
-        for name in GPU:
-            store.append(Kind.MEASUREMENT, measurement(name, read).model_copy(update={"raw": (output,)}))
+        append_reads(store, architecture, dict.fromkeys(GPU, read))
     return folder
 
 
@@ -113,7 +112,8 @@ def test_evidence_that_is_changed_from_the_start_is_an_error(here: Path) -> None
 
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: Path) -> None:
     folder = record(here / "reports/a")
-    (folder / EVIDENCE).write_bytes((folder / EVIDENCE).read_bytes()[:-30])
+    evidence = (folder / EVIDENCE).read_bytes()
+    (folder / EVIDENCE).write_bytes(evidence[: evidence.rindex(b"\n", 0, -1) - 30])  # in the last measurement
     assert answer("a")["outcome"] == "INCOMPLETE"
     notes = json.loads((folder / "certificate.json").read_text())["notes"]
     assert "The last line of the evidence was never finished; it is left out." in notes

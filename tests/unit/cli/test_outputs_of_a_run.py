@@ -9,27 +9,30 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rackproof.architectures import parse
 from rackproof.cli.main import cli
 from rackproof.core.evidence import Kind
 from rackproof.evidence.store import RAW, EvidenceStore
 from tests.unit.cli.test_judge import TEXT, here
 from tests.unit.judging import GPU, NODES, check, measurement, run_info
+from tests.unit.recorded_reads import append_reads
 
 __all__ = ["here"]
 
+ARCHITECTURE = parse(TEXT, "x")
+
 
 def record(folder: Path, *more: str) -> list[str]:
-    """A run whose numbers rest on an output each, and the first of them on ``more`` as well; the names of these."""
+    """A run with one output a number, whose names it returns; a further number of the first node refers to ``more``."""
     run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(TEXT.encode()).hexdigest()})
     with EvidenceStore(folder) as store:
         store.raw(TEXT.encode())
         store.append(Kind.RUN, run)
         for name in NODES:
             store.append(Kind.CHECK, check(name))
-        names = [store.raw(f"{name} read 60".encode()) for name in GPU]
-        for name, output in zip(GPU, names, strict=True):
-            raw = (output, *(more if name == GPU[0] else ()))
-            store.append(Kind.MEASUREMENT, measurement(name, 60.0).model_copy(update={"raw": raw}))
+        names = [append_reads(store, ARCHITECTURE, {name: 60.0})[0].raw[0] for name in GPU]
+        for output in more:
+            store.append(Kind.MEASUREMENT, measurement(GPU[0], 60.0).model_copy(update={"raw": (names[0], output)}))
     return names
 
 
@@ -60,7 +63,7 @@ def test_a_run_with_all_its_outputs_is_certified(here: Path) -> None:
 def test_an_output_that_is_gone_or_changed_makes_the_run_invalid(here: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]
     name, _ = record(here / "reports/a")
     change(here / "reports/a" / RAW / name)
-    assert judged(here) == ("INCOMPLETE", [f"output {name[:12]} {said}, of the measurement in record 4"])
+    assert judged(here) == ("INCOMPLETE", [f"output {name[:12]} {said}, of the command in record 4"])
 
 
 def test_several_are_counted(here: Path) -> None:

@@ -1,0 +1,159 @@
+"""Measurements read again: recorded numbers against what their raw outputs give, by the readers of this kit.
+
+Linear in the evidence; keeps the answers of one step at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rackproof.bench.readers import READERS, reader_of
+from rackproof.bench.reading import Read, Reading, outputs_of
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CommandRecord, Kind, Measurement, Record
+from rackproof.core.metrics import METRICS
+from rackproof.errors import RunError
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+
+PROOF: Final = "readers"
+"""Name of this proof in ``RunInfo.proofs``."""
+_TOLERANCE: Final = 1e-9
+"""Relative; sums of the same numbers may differ in their last digit between platforms."""
+
+Output = Callable[[str], bytes]
+"""A stored output by its sha256. Raises RunError where it is missing or was changed."""
+
+
+def disproven(
+    records: Iterable[Record], output: Output, architecture: Architecture, proofs: Sequence[str]
+) -> dict[int, str]:
+    """Why a measurement is not what its raw outputs give, by the ``seq`` of its record; empty where all are proven.
+
+    ``architecture`` is the run's own. ``proofs`` are those of its ``RunInfo``: a run that records its readers has one
+    for every measurement; for older runs the reader follows from the metric, and metrics without one are left out.
+    """
+    faults: dict[int, str] = {}
+    for step, commands, measurements in _steps(records):
+        answers: list[CommandResult] | None = None
+        reads: dict[str, Read] = {}
+        for seq, measurement in measurements:
+            name = measurement.reader or ("" if PROOF in proofs else reader_of(measurement.metric))
+            if not measurement.samples or (not name and PROOF not in proofs):
+                continue
+            try:
+                if answers is None:
+                    answers = [_answer(command, output) for command in commands]
+                if name in READERS and name not in reads:
+                    reads[name] = READERS[name](answers, architecture)
+                fault = _identity_fault(measurement, name, step)
+                fault = fault or difference(measurement, reads[name](measurement), PROOF in proofs)
+            except (ParseError, RunError) as error:
+                fault = f"its outputs do not give it: {error}"
+            except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+                fault = f"its outputs do not give it: {type(error).__name__}: {error}"
+            if fault:
+                faults[seq] = fault
+    return faults
+
+
+Step = tuple[str | None, list[CommandRecord], list[tuple[int, Measurement]]]
+
+
+def _steps(records: Iterable[Record]) -> Iterator[Step]:
+    """Commands and measurements of each step with the step's id; None where the run ended before the step did."""
+    commands: list[CommandRecord] = []
+    measurements: list[tuple[int, Measurement]] = []
+    for record in records:
+        match record.kind:
+            case Kind.COMMAND:
+                commands.append(CommandRecord.model_validate(record.body))
+            case Kind.MEASUREMENT:
+                measurements.append((record.seq, Measurement.model_validate(record.body)))
+            case Kind.STEP | Kind.STAGE:
+                if measurements:
+                    yield record.body.get("step"), commands, measurements
+                commands, measurements = [], []
+    if measurements:
+        yield None, commands, measurements
+
+
+def _answer(record: CommandRecord, output: Output) -> CommandResult:
+    return CommandResult(
+        record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
+        record.elapsed_s, record.timeout_s, record.error,
+    )  # fmt: skip
+
+
+def _identity_fault(measurement: Measurement, name: str, step: str | None) -> str | None:
+    """What a measurement says of itself that cannot be."""
+    metric = METRICS.get(measurement.metric)
+    if not name:
+        return "recorded without the name of its reader"
+    if name not in READERS:
+        return f"its reader {name[:40]!r} is unknown to this kit"
+    if name != reader_of(measurement.metric):
+        return f"its reader is {name}, expected {reader_of(measurement.metric) or 'none'}"
+    if metric is None or measurement.unit != metric.unit:
+        return f"expected unit {metric.unit if metric else 'none'}, actual {measurement.unit}"
+    if step is not None and measurement.step != step:
+        return f"recorded in step {step}, actual {measurement.step}"
+    parts, labels = measurement.step.split("/"), measurement.labels
+    named = [labels[key] for key in ("engine", "op", "storage") if key in labels]
+    named += [f"rail{labels['rail']}"] if "rail" in labels else []
+    if strange := [name for name in named if name not in parts]:
+        return f"its labels name {', '.join(strange)}, its step is {measurement.step}"
+    if measurement.reason is not None:
+        return "it has samples and a reason for their absence"
+    return None
+
+
+def difference(measurement: Measurement, reading: Reading, complete: bool) -> str | None:
+    """The first difference between a recorded measurement and its reading, with both values; None: equal.
+
+    Not ``complete``, for runs of older kits: companions and conditions that only one of them has are left out.
+    """
+    if not _close(measurement.samples, reading.samples):
+        return _both(measurement.samples, reading.samples, f" {measurement.unit}")
+    if set(measurement.raw) != set(outputs_of(reading.used)):
+        return "it names other outputs than those of its step that give it"
+    sides = (
+        ("", measurement.companions, reading.companions),
+        ("condition ", measurement.conditions, reading.conditions),
+    )
+    for what, recorded, read in sides:
+        for name in sorted(recorded.keys() | read.keys() if complete else recorded.keys() & read.keys()):
+            if not _same(recorded.get(name), read.get(name)):
+                return f"{what}{name}: {_both(recorded.get(name), read.get(name))}"
+    return None
+
+
+def _close(recorded: Sequence[float], read: Sequence[float]) -> bool:
+    return len(recorded) == len(read) and all(
+        math.isclose(one, other, rel_tol=_TOLERANCE) for one, other in zip(recorded, read, strict=True)
+    )
+
+
+def _same(recorded: Any, read: Any) -> bool:
+    """Equal as JSON; numbers within the tolerance."""
+    if isinstance(recorded, Mapping) and isinstance(read, Mapping):
+        return recorded.keys() == read.keys() and all(_same(recorded[key], read[key]) for key in recorded)
+    if isinstance(recorded, list | tuple) and isinstance(read, list | tuple):
+        return len(recorded) == len(read) and all(_same(*pair) for pair in zip(recorded, read, strict=True))
+    if isinstance(recorded, bool) or isinstance(read, bool):
+        return recorded is read
+    if isinstance(recorded, int | float) and isinstance(read, int | float):
+        return math.isclose(recorded, read, rel_tol=_TOLERANCE)
+    return bool(recorded == read)
+
+
+def _both(recorded: Any, read: Any, unit: str = "") -> str:
+    return f"recorded {_text(recorded)}{unit}, its raw output gives {_text(read)}{unit}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple | list) and value:
+        return ", ".join(f"{number:g}" if isinstance(number, int | float) else str(number) for number in value[:8])
+    return "nothing" if value is None or value == () else str(value)[:120]
