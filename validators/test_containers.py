@@ -55,8 +55,6 @@ CDI = f"{LIMIT} nvidia-ctk cdi list 2>&1{STATUS}"
 ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-container-cli{STATUS}"
 
 
-WARNING = re.compile(r'time="[^"]*" level=(?:warning|info|debug) ')
-
 # Runs as the unprivileged user of the inventory. A container takes seconds to start on an emulated node.
 CONTAINER = (
     "timeout -k 5 100 runuser -u {user} -- /usr/local/bin/rackproof-container {image} -- sh -c '{inside}' 2>&1{status}"
@@ -98,8 +96,7 @@ def state(host: Host, arch: Architecture) -> Runtime | Refusal:
     if reply.timed_out:
         return Refusal("none in time")
     if reply.status != 0 and "{" not in reply.body:
-        lines = reply.body.strip().splitlines()
-        return Refusal(lines[-1] if lines else f"exit status {reply.status}")
+        return Refusal(reply.reason)
     if runtime == "enroot":
         return Runtime(parse_enroot_version(reply.body), None, None, None, None, ())
     if runtime == "docker":
@@ -229,8 +226,7 @@ def test_cdi(host: Host, arch: Architecture) -> None:
         raise Unmeasured("the architecture says nothing about GPUs")
     reply = answer(host, "nvidia-ctk", CDI)
     if reply.status != 0:
-        lines = reply.body.strip().splitlines()
-        raise Unmeasured(f"nvidia-ctk: exit status {reply.status}" + (f": {lines[-1]}" if lines else ""))
+        raise Unmeasured(f"nvidia-ctk: {reply.failure}")
     devices = parse_cdi_list(reply.body)
     expected = [f"nvidia.com/gpu={name}" for name in (*range(arch.gpu.count), "all")]
     missing = [name for name in expected if name not in devices]
@@ -272,20 +268,16 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     number = f"id -u {shlex.quote(user)} 2>&1{STATUS}"
     announce(host, command, number)
     reply = answer(host, "rackproof-container", command)
-    lines = reply.body.strip().splitlines()
     if reply.timed_out:
         raise AssertionError("expected a container, actual none within 100 s")
     if reply.status == 64:
-        raise Unmeasured(lines[-1] if lines else "rackproof-container: no image")
+        raise Unmeasured(f"rackproof-container: {reply.reason}")
     if reply.status != 0:
-        raise AssertionError(f"expected a container, actual {lines[-1] if lines else f'exit status {reply.status}'}")
+        raise AssertionError(f"expected a container, actual {reply.reason}")
     uid = answer(host, "id", number)
     if uid.status != 0 or not uid.body.strip().isdecimal():
         raise Unmeasured(f"id: no user {user}")
-    # Warnings of the runtime surround the output of the process inside.
-    lines = [line for line in lines if not WARNING.match(line)]
-    start = next((i for i, line in enumerate(lines) if re.match(r"\d+ \d+ \d+:\d+ ", line)), 0)
-    return parse_inside("".join(f"{line}\n" for line in lines[start:])), int(uid.body)
+    return parse_inside(reply.body), int(uid.body)
 
 
 def bridged(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:

@@ -107,7 +107,7 @@ def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
     least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
     wrong = [
         f"{version} on {count} processors"
-        for version, count in parse_microcode(answer.body.splitlines()).items()
+        for version, count in parse_microcode(answer.lines).items()
         if (int(version, 16) < revision if least else int(version, 16) != revision)
     ]
     if wrong:

@@ -14,7 +14,7 @@ from rackproof.core.port_names import rail_alias
 from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import some
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.getent import parse_ahosts, parse_named_ahosts
 from rackproof.parse.kernel import parse_sysctl
 from rackproof.parse.netdev import NetDevice, parse_ip
@@ -225,7 +225,7 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
     for name, command in commands.items():
         answer = parse_answer("ping", read(host, command))
         if answer.status not in (0, 1):
-            raise Unmeasured(_last(answer))
+            raise Unmeasured(answer.reason)
         statistics = parse_ping(answer.body)
         if statistics.sent != MANY:
             raise ParseError("ping", f"sent {statistics.sent} of {MANY} packets")
@@ -265,18 +265,13 @@ def _ping(port: str, address: str, size: int) -> str:
 def _answers(host: Host, ping: str) -> bool:
     answer = parse_answer("ping", read(host, ping))
     if answer.status not in (0, 1):
-        raise Unmeasured(_last(answer))
+        raise Unmeasured(answer.reason)
     return "message too long" not in answer.body and parse_ping(answer.body).received > 0
 
 
 def _both_sizes(port: str, address: str, size: int) -> str:
     ping = f"ping -n -q -M do -c 2 -i 0.2 -W 2 -I {shlex.quote(port)} {shlex.quote(address)}"
     return f"{ping} -s {SMALL_BYTES} >/dev/null 2>&1; echo small $?; {ping} -s {size} >/dev/null 2>&1; echo large $?"
-
-
-def _last(answer: Answer) -> str:
-    lines = answer.body.strip().splitlines()
-    return lines[-1] if lines else f"exit status {answer.status}"
 
 
 @check(
@@ -333,9 +328,9 @@ def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     command = f"ssh -n -o BatchMode=yes -o ConnectTimeout=10 %s true 2>&1{STATUS}"
     answer = parse_answer("ssh", read(host, command, peer.name))
     if answer.not_run:
-        raise Unmeasured(f"ssh {peer.name}: {_last(answer)}")
+        raise Unmeasured(f"ssh {peer.name}: {answer.reason}")
     refused = re.search(r"(?i)permission denied|host key|REMOTE HOST IDENTIFICATION|resolve hostname", answer.body)
     if answer.status != 0 and not refused:
-        raise Unmeasured(f"{peer.name} does not answer: {_last(answer)}")
+        raise Unmeasured(f"{peer.name} does not answer: {answer.reason}")
     if answer.status != 0:
-        raise AssertionError(f"expected a login on {peer.name} without a prompt, actual {_last(answer)}")
+        raise AssertionError(f"expected a login on {peer.name} without a prompt, actual {answer.reason}")

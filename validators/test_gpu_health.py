@@ -181,7 +181,7 @@ def test_healthy(host: Host) -> None:
 def test_xid(host: Host, arch: Architecture) -> None:
     """Xids since boot, without those that applications cause (13, 31, 43, 45 …); see ``rackproof.parse.xid``."""
     answer = parse_answer("journalctl", host.run(DRIVER_LOG).stdout)
-    log = parse_driver_log(answer.body.splitlines())
+    log = parse_driver_log(answer.lines)
     allowed = promised(arch).xid_allowed
     xids = Counter(
         (xid.code, xid.bus_id, xid.text) for xid in log.xids if not xid.of_application and xid.code not in allowed

@@ -209,7 +209,7 @@ def test_gpudirect(host: Host, arch: Architecture) -> None:
         answer = parse_answer("/proc/modules", host.run(MODULES).stdout)
         if answer.status not in (0, 1):
             raise Unmeasured(f"grep: exit status {answer.status}")
-        modules = parse_loaded_modules(answer.body.splitlines())
+        modules = parse_loaded_modules(answer.lines)
         expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
         return
     announce(host, KERNEL_MODULE, DMABUF)

@@ -120,7 +120,7 @@ def test_modules_forbidden(host: Host, arch: Architecture) -> None:
 def test_dkms(host: Host, arch: Architecture) -> None:
     announce(host, RELEASE, DKMS)
     running = parse_release(read(host, RELEASE))
-    known = parse_dkms_status(successful_answer("dkms", read(host, DKMS)).body.splitlines())
+    known = parse_dkms_status(successful_answer("dkms", read(host, DKMS)).lines)
     problems = []
     for name in arch.system.dkms:
         of_name = [entry for entry in known if entry.name == name]

@@ -31,7 +31,7 @@ IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.s
 )
 def test_holds(host: Host, arch: Architecture) -> None:
     names = arch.system.holds
-    lines = successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
+    lines = successful_answer("apt-mark", read(host, HOLDS + STATUS)).lines
     held = parse_holds(lines, dict.fromkeys(names))
     missing = [name for name in names if name not in held]
     if missing:
@@ -74,7 +74,7 @@ def test_files(host: Host, arch: Architecture) -> None:
     answer = parse_answer("sha256sum", read(host, command))
     if answer.not_run or answer.timed_out:
         raise ParseError("sha256sum", f"exit status {answer.status}")
-    sums = parse_sha256sum(answer.body.splitlines(), tuple(promised))
+    sums = parse_sha256sum(answer.lines, tuple(promised))
     expect_all(
         f"{path}: expected sha256 {sha256[:12]}, actual {sums[path][:12] if len(sums[path]) == 64 else sums[path]}"
         for path, sha256 in promised.items()

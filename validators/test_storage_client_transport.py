@@ -45,8 +45,7 @@ def client_output(host: Host, tool: str, storage: Storage, command: str) -> str:
     mounts_of(host, storage)
     answer = parse_answer(tool, read(host, command))
     if answer.status != 0:
-        lines = answer.body.strip().splitlines()
-        raise Unmeasured(f"{tool}: exit status {answer.status}" + (f": {lines[-1]}" if lines else ""))
+        raise Unmeasured(f"{tool}: {answer.failure}")
     return answer.body
 
 

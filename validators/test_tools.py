@@ -58,10 +58,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     answer = parse_answer(item, read(host, start))
     # perftest programs print their version and exit with 1.
     if answer.status != 0 and not (answer.status == 1 and re.search(r"(?m)^Version: ", answer.body)):
-        lines = answer.body.strip().splitlines()
-        raise AssertionError(
-            f"expected {command} to succeed, actual exit status {answer.status}: {lines[-1] if lines else 'no output'}"
-        )
+        raise AssertionError(f"expected {command} to succeed, actual {answer.failure}")
     if not re.search(r"\d", answer.body):
         raise Unmeasured(f"{item}: no version in its output")
 
@@ -78,7 +75,6 @@ def test_mpi4py(host: Host) -> None:
     if answer.not_run:
         raise Unmeasured(f"python3: exit status {answer.status}")
     if answer.status != 0:
-        lines = answer.body.strip().splitlines()
-        raise AssertionError(f"expected mpi4py and numpy, actual {lines[-1] if lines else answer.status}")
+        raise AssertionError(f"expected mpi4py and numpy, actual {answer.reason}")
     if not re.fullmatch(r"\d\S* /\S+", answer.body.strip()):
         raise Unmeasured(f"python3: unexpected output {answer.body.strip()!r}")

@@ -98,8 +98,8 @@ def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Mac
 
 
 def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
-    body = successful_answer("apt-mark", read(host, HOLDS + STATUS)).body.splitlines()
-    held = parse_holds(body, {package.name: package.version for package in packages})
+    lines = successful_answer("apt-mark", read(host, HOLDS + STATUS)).lines
+    held = parse_holds(lines, {package.name: package.version for package in packages})
     loose = [package.name for package in packages if package.name not in held]
     return [f"expected on hold, actual not held: {', '.join(loose)}"] if loose else []
 

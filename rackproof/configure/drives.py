@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.errors import InventoryError, Refused
+from rackproof.parse.sections import keyed_lines
 
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
 _BLANK_BYTES = 1 << 20
@@ -72,12 +73,8 @@ def state_command(device: str) -> str:
 
 def parse_state(lines: Sequence[str]) -> DriveState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    values: dict[str, list[str]] = {}
-    for line in lines:
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise ValueError(f"not about a drive: {line!r}")
-        values.setdefault(key, []).append(value.strip())
+    keys = ("device", "name", "kind", "type", "label", "holder", "mounted", "signature", "zero")
+    values = keyed_lines("drive", (line.strip() for line in lines), keys, "=")
     return DriveState(
         devices=tuple(values.get("device", ())),
         name=_first(values, "name"),

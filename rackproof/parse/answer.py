@@ -26,6 +26,21 @@ class Answer:
     status: int
 
     @property
+    def lines(self) -> list[str]:
+        return self.body.splitlines()
+
+    @property
+    def reason(self) -> str:
+        """The last line, or the exit status where nothing was printed."""
+        return ["", *self.body.strip().splitlines()][-1] or f"exit status {self.status}"
+
+    @property
+    def failure(self) -> str:
+        """The exit status, and the last line."""
+        status = f"exit status {self.status}"
+        return status if self.reason == status else f"{status}: {self.reason}"
+
+    @property
     def timed_out(self) -> bool:
         return self.status in _TIMED_OUT
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_json
 from rackproof.parse.mounts import Mount, parse_mountinfo
+from rackproof.parse.sections import sections_of
 from rackproof.parse.text import excerpt, integer, whole_lines
 
 
@@ -170,6 +171,7 @@ class Inside:
     """By path: uid of the owner, and whether the process has read and write access."""
 
 
+_WARNING: Final = re.compile(r'time="[^"]*" level=(?:warning|info|debug) ')
 INSIDE = (
     'cat /proc/self/mountinfo; echo --; grep -E "^(Cap|NoNewPrivs)" /proc/self/status; echo --; id -u; echo --; '
     "ls /dev/infiniband 2>/dev/null; echo --; ulimit -l; echo --; "
@@ -180,17 +182,13 @@ INSIDE = (
 
 
 def parse_inside(output: str | bytes) -> Inside:
-    """Output of ``INSIDE``. Raises ParseError."""
+    """Output of ``INSIDE``; warnings of the runtime may surround it. Raises ParseError."""
     tool = "container"
-    sections: list[list[str]] = [[]]
-    for line in whole_lines(tool, output):
-        if line == "--":
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    if len(sections) not in (6, 7) or (len(sections) == 7 and sections[6]):
-        raise ParseError(tool, f"expected 6 sections, actual {len(sections)}")
-    mountinfo, status, uid, devices, memlock, folders = sections[:6]
+    lines = [line for line in whole_lines(tool, output) if not _WARNING.match(line)]
+    start = next((i for i, line in enumerate(lines) if re.match(r"\d+ \d+ \d+:\d+ ", line)), 0)
+    if lines[-1:] == ["--"]:
+        lines.pop()
+    mountinfo, status, uid, devices, memlock, folders = sections_of(lines[start:], 6)
     values = dict(line.split(":", 1) for line in status if ":" in line)
     capabilities = {key: int(value, 16) for key, value in values.items() if key.startswith("Cap")}
     if not {"CapEff", "CapPrm", "CapBnd"} <= set(capabilities) or "NoNewPrivs" not in values:

@@ -372,6 +372,19 @@ def _problems(element: ET.Element, path: str) -> Iterable[str]:
         yield from _problems(child, here)
 
 
+_NO_DRIVER: Final = re.compile(
+    r"No devices were found|couldn't communicate with the NVIDIA driver|Driver/library version mismatch"
+    r"|Failed to initialize NVML|GPU is lost|Unable to determine the device handle",
+    re.IGNORECASE,
+)
+
+
+def parse_refusal(output: str) -> str | None:
+    """nvidia-smi's error where the driver offers no GPU at all; None where it printed a report or something else."""
+    lines = [line for line in output.splitlines() if _NO_DRIVER.search(line)]
+    return last_words("\n".join(lines)) if lines and "<nvidia_smi_log" not in output else None
+
+
 def driver_numbers(version: str) -> tuple[int, ...]:
     """``580.95.05`` as numbers that can be compared. Raises ParseError for anything else."""
     parts = version.split(".")

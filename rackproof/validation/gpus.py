@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -12,20 +11,13 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture import Gpu as Promised
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS
-from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
-from rackproof.parse.text import last_words
+from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi, parse_refusal
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.checks import read
 
 QUERY: Final = "nvidia-smi -q -x"
 KERNEL_MODULE: Final = f"cat /proc/driver/nvidia/version{STATUS}"
 DEVICES: Final = f"lspci -Dn -d 10de:{STATUS}"
-
-_NO_DRIVER: Final = re.compile(
-    r"No devices were found|couldn't communicate with the NVIDIA driver|Driver/library version mismatch"
-    r"|Failed to initialize NVML|GPU is lost|Unable to determine the device handle",
-    re.IGNORECASE,
-)
 
 
 def has_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
@@ -64,10 +56,7 @@ def report(host: Host) -> NvidiaSmi:
 def refusal(host: Host) -> str | None:
     """nvidia-smi's error where the driver offers no GPU at all, whatever the exit status; None otherwise."""
     result = host.run(QUERY)
-    text = f"{result.stdout}\n{result.stderr}"
-    if "<nvidia_smi_log" in text or not _NO_DRIVER.search(text):
-        return None
-    return last_words("\n".join(line for line in text.splitlines() if _NO_DRIVER.search(line)))
+    return parse_refusal(f"{result.stdout}\n{result.stderr}")
 
 
 def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:

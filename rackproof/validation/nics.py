@@ -102,8 +102,7 @@ def answered(host: Host, command: str, tool: str, good: Collection[int] = (0,)) 
     if answer.timed_out:
         raise Unmeasured(f"{tool}: no answer in time")
     if answer.status not in good:
-        last = answer.body.strip().splitlines()[-1:] or [""]
-        raise Unmeasured(f"{tool}: exit status {answer.status}" + (f": {last[0]}" if last[0] else ""))
+        raise Unmeasured(f"{tool}: {answer.failure}")
     return answer
 
 

@@ -11,6 +11,7 @@ from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_bl
 from rackproof.configure.files import PENDING
 from rackproof.core.architecture import Ceph
 from rackproof.errors import OtherCluster
+from rackproof.parse.sections import keyed_lines
 
 _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
 
@@ -72,13 +73,8 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> CephState:
     """Raises ValueError on a line that is not an answer of ``state_command``."""
-    values: dict[str, str] = {}
-    for line in lines:
-        key, equals, value = line.partition("=")
-        if not equals or key not in ("done", "osd"):
-            raise ValueError(f"not about Ceph: {line!r}")
-        values[key] = value.strip()
-    return CephState(values.get("done"), values.get("osd"))
+    values = keyed_lines("Ceph", (line.strip() for line in lines), ("done", "osd"), "=")
+    return CephState(values.get("done", [None])[-1], values.get("osd", [None])[-1])
 
 
 def is_set_up(plan: CephPlan, state: CephState) -> bool:

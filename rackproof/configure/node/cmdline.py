@@ -16,6 +16,7 @@ from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_m
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.sections import keyed_lines
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
 """Sorts last: what packages and clouds put there is read before."""
@@ -142,12 +143,7 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> BootLoader:
     """Answer of ``state_command``. Raises ValueError on any other line."""
-    answers: dict[str, list[str]] = {}
-    for line in lines:
-        key, _, value = line.partition(" ")
-        if key not in ("running", "tool", "entry", "dropin", "note", "gone", "mark"):
-            raise ValueError(f"not about a boot loader: {line!r}")
-        answers.setdefault(key, []).append(value)
+    answers = keyed_lines("boot loader", lines, ("running", "tool", "entry", "dropin", "note", "gone", "mark"))
     if len(answers.get("running", ())) != 1:
         raise ValueError("no command line of the running kernel")
     # The recovery entry starts a single-user shell and is no choice for the next boot.

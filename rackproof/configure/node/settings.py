@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.sections import keyed_lines
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
@@ -84,12 +85,8 @@ def state_command(wanted: Settings) -> str:
 
 def parse_state(lines: Sequence[str]) -> SettingsState:
     """Answer of ``state_command``. Raises ValueError on any other line."""
-    answers: dict[str, list[str]] = {}
-    for line in lines:
-        key, _, value = line.partition(" ")
-        if key not in ("swap", "masked", "timezone", "tuned", "module", "blacklist", "huge", "irq", "mark"):
-            raise ValueError(f"not about a setting: {line!r}")
-        answers.setdefault(key, []).append(value)
+    keys = ("swap", "masked", "timezone", "tuned", "module", "blacklist", "huge", "irq", "mark")
+    answers = keyed_lines("settings", lines, keys)
     huge = {int(size): int(count) for size, count in (value.split() for value in answers.get("huge", ()))}
     return SettingsState(
         swap=tuple(answers.get("swap", ())),

@@ -13,6 +13,7 @@ from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT, pending_command
 from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.wording import some
+from rackproof.parse.sections import keyed_lines
 
 REQUIRED = REBOOT_REQUIRED
 SHOWN_PACKAGES = 6
@@ -50,12 +51,7 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> RebootState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    values: dict[str, list[str]] = {}
-    for line in lines:
-        key, _, value = line.partition(" ")
-        if key not in KEYS:
-            raise ValueError(f"not about a reboot: {line!r}")
-        values.setdefault(key, []).append(value.strip())
+    values = keyed_lines("reboot", (line.strip() for line in lines), KEYS)
     if len(values.get("boot", ())) != 1 or not values["boot"][0] or len(values.get("kernel", ())) != 1:
         raise ValueError("no boot id or no kernel")
     marks = [mark.removeprefix(REBOOT) for mark in values.get("mark", ()) if mark.startswith(REBOOT)]

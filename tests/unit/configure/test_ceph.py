@@ -66,5 +66,5 @@ def test_a_cluster_with_other_parameters_is_not_touched() -> None:
 def test_the_answer_is_read() -> None:
     assert parse_state(["done=fsid fs size=1", "osd=uuid"]) == CephState("fsid fs size=1", "uuid")
     assert parse_state([]) == CephState(None, None)
-    with pytest.raises(ValueError, match="not about Ceph"):
+    with pytest.raises(ValueError, match="Ceph: unexpected line"):
         parse_state(["sed: broken"])
