@@ -26,7 +26,7 @@ def parse_passwd_entry(line: str) -> PasswdEntry:
     """One line of ``getent passwd``. Raises ParseError."""
     fields = line.split(":")
     if len(fields) != 7 or not fields[0] or not fields[2].isdecimal():
-        raise ParseError("getent", f"no account: {excerpt(line)}")
+        raise ParseError("getent", f"expected an account entry, got {excerpt(line)}")
     return PasswdEntry(fields[0], int(fields[2]), fields[5], fields[6])
 
 
@@ -39,7 +39,7 @@ class Account:
     readable: str | None
     """Owner and mode for which sshd refuses the keys. None when sshd accepts them, or there are none."""
     sudo: tuple[str, ...]
-    """Rules in /etc/sudoers.d/rackproof-USER, each beginning with the user's name."""
+    """Rules in /etc/sudoers.d/rackproof-USER; each begins with the user's name."""
     may_sudo: bool | None
     """From ``sudo -l -U``; None without sudo."""
 
@@ -86,9 +86,9 @@ def parse_accounts(output: str, names: tuple[str, ...]) -> Accounts:
         elif key in ("groups", "path", "key", "rule", "sudo") and fields is not None:
             fields.setdefault(key, []).append(value)
         else:
-            raise ParseError("getent", f"not about an account: {excerpt(line)}")
+            raise ParseError("getent", f"expected a line about an account, got {excerpt(line)}")
     if tuple(blocks) != names:
-        raise ParseError("getent", f"answered for {len(blocks)} of {len(names)} accounts")
+        raise ParseError("getent", f"expected {len(names)} accounts, got {len(blocks)}")
     good = None if checked[1] == "absent" else checked[1] == "0"
     return Accounts({name: block and _account(*block) for name, block in blocks.items()}, good)
 
@@ -97,12 +97,12 @@ def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
     name = entry.name
     groups, sudo = fields.get("groups", []), fields.get("sudo", [])
     if len(groups) != 1 or not groups[0].split() or sudo not in (["yes"], ["no"], ["absent"]):
-        raise ParseError("getent", f"{name}: no groups, or no sudo line")
+        raise ParseError("getent", f"{name}: expected a line of groups and one about sudo")
     refused = None
     for path in fields.get("path", []):
         match = re.fullmatch(r"(\S+) ([0-7]{3,4}) (/.*)", path)
         if match is None:
-            raise ParseError("stat", f"{name}: no owner and mode: {excerpt(path)}")
+            raise ParseError("stat", f"{name}: expected owner and mode, got {excerpt(path)}")
         if match[1] not in (name, "root") or int(match[2], 8) & 0o022:
             refused = refused or f"{match[3]} of {match[1]}, mode {match[2]}"
     return Account(

@@ -43,7 +43,7 @@ def parse_aer(body: str | bytes) -> tuple[AerCounters, ...] | None:
     head, *lines = whole_lines("grep", body)
     match = re.fullmatch(r"files (\d{1,6})", head)
     if match is None:
-        raise ParseError("grep", f"no number of files: {excerpt(head)}")
+        raise ParseError("grep", f"expected the number of counter files, got {excerpt(head)}")
     if int(match[1]) == 0:
         return None
     return tuple(_counters(path, entries) for path, entries in files_of(text_from(lines)).items()) if lines else ()
@@ -52,6 +52,6 @@ def parse_aer(body: str | bytes) -> tuple[AerCounters, ...] | None:
 def _counters(path: str, entries: tuple[str, ...]) -> AerCounters:
     match = re.fullmatch(r"([^/]+)/aer_dev_(correctable|nonfatal|fatal)", path)
     if match is None:
-        raise ParseError("grep", f"no counters of a device: {excerpt(path)}")
+        raise ParseError("grep", f"expected counters of a device, got {excerpt(path)}")
     counts = {name: integer("grep", path, count) for name, _, count in (entry.rpartition(" ") for entry in entries)}
     return AerCounters(match[1], match[2], counts)

@@ -87,7 +87,7 @@ def _nvme(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
         if key == "namespace":
             match = re.fullmatch(r"nvme\S+ (\d{1,18})", value)
             if match is None:
-                raise ParseError(_TOOL, f"{name}: no size of a namespace: {excerpt(value)}")
+                raise ParseError(_TOOL, f"{name}: expected the size of a namespace, got {excerpt(value)}")
             sectors += int(match[1])
     return LocalDrive(
         name, "nvme", sectors * _SECTOR, known["model"], known["firmware_rev"], known["state"], known["slot"],
@@ -98,7 +98,7 @@ def _nvme(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
 def _disk(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
     known = _known(name, fields, ("path", "size", "rotational", "removable", "model", "rev"))
     if not known["path"].startswith("/sys/devices/"):
-        raise ParseError(_TOOL, f"{name}: no path: {excerpt(known['path'])}")
+        raise ParseError(_TOOL, f"{name}: expected a path below /sys/devices, got {excerpt(known['path'])}")
     flags = {key: integer(_TOOL, f"{name}: {key}", known[key]) for key in ("rotational", "removable")}
     elsewhere = re.search(r"/(usb\d+|session\d+|rport-[\d:-]+|nvme)/", known["path"])
     if flags["rotational"] or flags["removable"] or elsewhere:
@@ -111,7 +111,7 @@ def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) ->
     known = {key: value for key, value in fields if key != "namespace"}
     for key in needed:
         if not known.get(key):
-            raise ParseError(_TOOL, f"{name}: no {key}")
+            raise ParseError(_TOOL, f"{name}: has no {key}")
     return known
 
 
@@ -122,7 +122,7 @@ def _width(text: str | None) -> int | None:
 def read_ahead_command(device: str) -> str:
     """Read-ahead of a mounted device (``major:minor``): of a network file system, a drive, or a partition's drive."""
     if not re.fullmatch(r"\d+:\d+", device):
-        raise ParseError("mountinfo", f"no device: {excerpt(device)}")
+        raise ParseError("mountinfo", f"expected MAJOR:MINOR, got {excerpt(device)}")
     block = f"/sys/dev/block/{device}"
     folders = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
     return (
@@ -137,5 +137,5 @@ def parse_read_ahead(output: str) -> int | None:
     if lines == ["no read-ahead"]:
         return None
     if len(lines) != 1:
-        raise ParseError("bdi", f"no read-ahead: {excerpt(output)}")
+        raise ParseError("bdi", f"expected a read-ahead in KiB, got {excerpt(output)}")
     return integer("bdi", "read-ahead", lines[0])

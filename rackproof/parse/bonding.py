@@ -1,4 +1,4 @@
-"""``/proc/net/bonding/*``: bonds and their members, as the kernel's bonding driver reports them."""
+"""``/proc/net/bonding/*``: bonds and their members."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_bonds(output: str) -> tuple[Bond, ...]:
                 raise ParseError(TOOL, f"{name} is reported twice")
             reports[name] = []
         elif name is None:
-            raise ParseError(TOOL, f"no bond: {excerpt(line)}")
+            raise ParseError(TOOL, f"expected a bond, got {excerpt(line)}")
         else:
             reports[name].append(line)
     return tuple(_bond(name, lines) for name, lines in reports.items())
@@ -53,7 +53,7 @@ def _bond(name: str, lines: list[str]) -> Bond:
     starts = [index for index, line in enumerate(lines) if line.startswith("Slave Interface:")]
     head = _fields(lines[: starts[0] if starts else len(lines)])
     if not lines or not lines[0].startswith("Ethernet Channel Bonding Driver"):
-        raise ParseError(TOOL, f"{name}: no report of the bonding driver")
+        raise ParseError(TOOL, f"{name}: expected a report of the bonding driver")
     members = []
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         fields = _fields(lines[start:end])
@@ -62,19 +62,19 @@ def _bond(name: str, lines: list[str]) -> Bond:
             Member(fields["Slave Interface"], _up(name, fields), int(speed[1]) if speed else None),
         )
     if "Bonding Mode" not in head:
-        raise ParseError(TOOL, f"{name}: no mode")
+        raise ParseError(TOOL, f"{name}: has no Bonding Mode")
     return Bond(name, head["Bonding Mode"], _up(name, head), tuple(members), head)
 
 
 def _up(name: str, fields: dict[str, str]) -> bool:
     status = fields.get("MII Status")
     if status not in ("up", "down", "going down", "going back"):
-        raise ParseError(TOOL, f"{name}: MII Status {status!r}")
+        raise ParseError(TOOL, f"{name}: unknown MII Status {status!r}")
     return status == "up"
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    """First value of each key: LACP details of a member repeat some keys."""
+    """First value of each key: the LACP details of a member repeat some keys."""
     fields: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")

@@ -12,9 +12,9 @@ class CephStatus:
     health: str
     """HEALTH_OK, HEALTH_WARN or HEALTH_ERR."""
     checks: dict[str, str]
-    """All health checks that are raised, muted or not: code and summary."""
+    """Code and summary of all raised health checks, muted ones included."""
     muted: frozenset[str]
-    """Codes of muted health checks: they are still raised but do not lower the health status."""
+    """Codes of muted health checks, which are still raised but do not lower the status."""
     osds: int
     osds_up: int
     osds_in: int
@@ -50,7 +50,7 @@ def parse_ceph_status(body: str) -> CephStatus:
 
 
 def parse_ceph_pool_sizes(output: str) -> dict[str, int]:
-    """``ceph osd dump -f json``: copies that each pool keeps."""
+    """``ceph osd dump -f json``: number of copies by pool."""
     document = find_json("ceph", output, lambda value: isinstance(value, dict) and "pools" in value)
     pools = Json("ceph", "", document.value).children("pools")
     return {pool.string("pool_name"): pool.integer("size") for pool in pools}

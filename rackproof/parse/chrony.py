@@ -22,7 +22,7 @@ class Tracking:
     """Name or address of the source; empty for the local clock."""
     stratum: int
     system_offset_s: float
-    """How far the system clock is behind true time: positive is slow, negative is fast."""
+    """Seconds that the system clock is behind true time; negative: ahead."""
     last_offset_s: float
     rms_offset_s: float
     frequency_ppm: float
@@ -48,7 +48,7 @@ class Source:
     stratum: int
     poll_log2_s: int
     reach: int
-    """Register of the last eight polls, 255 when all were answered."""
+    """Register of the last eight polls; 255 when all succeeded."""
     last_rx_s: int | None
     """Since the last good sample; None when there was none."""
     offset_s: float
@@ -61,10 +61,10 @@ def parse_chrony_tracking(output: str | bytes) -> Tracking:
     """Read ``chronyc -c tracking``; if the daemon does not respond, the error quotes chronyc."""
     rows = _rows(output, 14, rf".*,(?:{'|'.join(_LEAP)})")
     if len(rows) != 1:
-        raise ParseError(TOOL, f"{len(rows)} lines of tracking")
+        raise ParseError(TOOL, f"expected one line of tracking, got {len(rows)}")
     row = rows[0]
     if not re.fullmatch(r"[0-9A-F]{8}", row[0]) or row[13] not in _LEAP:
-        raise ParseError(TOOL, f"no tracking line: {excerpt(','.join(row))}")
+        raise ParseError(TOOL, f"expected a line of tracking, got {excerpt(','.join(row))}")
     real(TOOL, "reference time", row[3])
     return Tracking(
         reference_id=row[0],
@@ -86,7 +86,7 @@ def parse_chrony_sources(output: str | bytes) -> tuple[Source, ...]:
     sources = []
     for row in _rows(output, 10, r".*\.\d{9}"):
         if row[0] not in "^=#" or row[1] not in "*+-?x~" or not all(row[:3]):
-            raise ParseError(TOOL, f"no source line: {excerpt(','.join(row))}")
+            raise ParseError(TOOL, f"expected a line about a source, got {excerpt(','.join(row))}")
         if not re.fullmatch(r"[0-7]{1,3}", row[5]):
             raise ParseError(TOOL, f"reach is not octal: {excerpt(row[5])}")
         last = integer(TOOL, "last reception", row[6])

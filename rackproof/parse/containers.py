@@ -35,7 +35,7 @@ class Refusal:
 
 
 def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
-    """``docker info`` as JSON: all of it, or the keys that are read here."""
+    """``docker info`` as JSON, whole or with only the keys that are read here."""
     document = _document("docker", output, "ServerVersion", "ServerErrors")
     errors = document.values.get("ServerErrors")
     if errors:
@@ -73,7 +73,7 @@ def parse_containerd_runtime(dump: Iterable[str], runtime: str) -> tuple[bool, b
 
 
 def parse_podman_info(output: str | bytes) -> Runtime:
-    """``podman info`` as JSON, all of it or the keys that are read here. It lists one OCI runtime, its default."""
+    """``podman info`` as JSON, whole or only the keys that are read here. It lists one OCI runtime, the default."""
     document = _document("podman", output, "host", "store")
     host, store = document.child("host"), document.child("store")
     rootless = host.child("security").values.get("rootless")
@@ -96,7 +96,7 @@ def parse_crictl_info(output: str | bytes) -> Runtime | Refusal:
     conditions = {c.string("type"): c.values.get("status") for c in document.child("status").children("conditions")}
     if conditions.get("RuntimeReady") is not True:
         if not isinstance(conditions.get("RuntimeReady"), bool):
-            raise ParseError("crictl", "no condition RuntimeReady")
+            raise ParseError("crictl", "the status has no condition RuntimeReady")
         return Refusal("RuntimeReady is false")
     config = document.child("config")
     containerd = config.child("containerd")
@@ -111,7 +111,7 @@ def parse_crictl_info(output: str | bytes) -> Runtime | Refusal:
 
 
 def parse_ctr_version(output: str | bytes) -> str:
-    """``ctr version``: containerd's own, not the client's."""
+    """``ctr version``: version of containerd, not of the client."""
     tool = "ctr"
     server = False
     for line in whole_lines(tool, output):
@@ -119,19 +119,19 @@ def parse_ctr_version(output: str | bytes) -> str:
             server = line == "Server:"
         elif server and (match := re.fullmatch(r"\s+Version:\s+v?(\d\S*)", line)):
             return match[1]
-    raise ParseError(tool, "no version of the server")
+    raise ParseError(tool, "the output has no version of the server")
 
 
 def parse_enroot_version(output: str | bytes) -> str:
     """``enroot version``."""
     lines = [line.strip() for line in whole_lines("enroot", output) if line.strip()]
     if len(lines) != 1 or not re.fullmatch(r"\d+(\.\d+)+\S*", lines[0]):
-        raise ParseError("enroot", f"no version: {excerpt(lines[-1] if lines else '')}")
+        raise ParseError("enroot", f"expected a version, got {excerpt(lines[-1] if lines else '')}")
     return lines[0]
 
 
 def parse_cdi_list(output: str | bytes) -> frozenset[str]:
-    """``nvidia-ctk cdi list``, stderr with stdout: device names, as many as announced."""
+    """Device names of ``nvidia-ctk cdi list``, stderr with stdout. Their number must equal the announced one."""
     tool = "nvidia-ctk"
     announced: int | None = None
     names = set()
@@ -141,7 +141,7 @@ def parse_cdi_list(output: str | bytes) -> frozenset[str]:
         elif re.fullmatch(r"[a-z0-9.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+", line.strip()):
             names.add(line.strip())
     if announced is None:
-        raise ParseError(tool, f"no number of devices: {excerpt(str(output))}")
+        raise ParseError(tool, f"expected the number of devices, got {excerpt(str(output))}")
     if len(names) != announced:
         raise ParseError(tool, f"{announced} devices found, {len(names)} listed")
     return frozenset(names)
@@ -160,7 +160,7 @@ class Inside:
 
     mounts: tuple[Mount, ...]
     capabilities: dict[str, int]
-    """``CapEff``, ``CapPrm``, ``CapBnd`` …: one bit a capability."""
+    """``CapEff``, ``CapPrm``, ``CapBnd`` …: one bit per capability."""
     no_new_privileges: bool
     uid: int
     devices: frozenset[str]
@@ -192,14 +192,14 @@ def parse_inside(output: str | bytes) -> Inside:
     values = dict(line.split(":", 1) for line in status if ":" in line)
     capabilities = {key: int(value, 16) for key, value in values.items() if key.startswith("Cap")}
     if not {"CapEff", "CapPrm", "CapBnd"} <= set(capabilities) or "NoNewPrivs" not in values:
-        raise ParseError(tool, "no capabilities in /proc/self/status")
+        raise ParseError(tool, "/proc/self/status has no capabilities")
     if len(uid) != 1 or len(memlock) != 1:
-        raise ParseError(tool, "no user, or no limit of pinned memory")
+        raise ParseError(tool, "expected a user id and a limit of locked memory")
     access: dict[str, tuple[int, bool]] = {}
     for line in folders:
         words = line.split(" ", 2)
         if len(words) != 3 or words[1] not in ("rw", "no"):
-            raise ParseError(tool, f"no folder: {excerpt(line)}")
+            raise ParseError(tool, f"expected a folder, got {excerpt(line)}")
         access[words[2]] = (integer(tool, "owner", words[0], minimum=-1), words[1] == "rw")
     return Inside(
         mounts=parse_mountinfo("".join(f"{line}\n" for line in mountinfo)),

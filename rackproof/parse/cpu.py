@@ -16,10 +16,10 @@ def parse_microcode(lines: list[str]) -> dict[str, int]:
     for line in lines:
         match = re.fullmatch(r" *(\d{1,6}) (0x[0-9a-f]{1,16})", line)
         if match is None:
-            raise ParseError("/proc/cpuinfo", f"no revision: {excerpt(line)}")
+            raise ParseError("/proc/cpuinfo", f"expected a microcode revision, got {excerpt(line)}")
         counts[match[2]] = int(match[1])
     if not counts:
-        raise ParseError("/proc/cpuinfo", "no revision of microcode")
+        raise ParseError("/proc/cpuinfo", "no processor has a microcode revision")
     return counts
 
 
@@ -47,15 +47,15 @@ def parse_idle_states(output: str) -> tuple[IdleState, ...]:
     driver, lines, last = all_lines[0], all_lines[1:-1], all_lines[-1]
     named = re.fullmatch(r"driver (\S+)", driver)
     if named is None or last != "end of idle states":
-        raise ParseError("cpuidle", f"no idle states: {excerpt(output)}")
+        raise ParseError("cpuidle", f"expected idle states, got {excerpt(output)}")
     states = []
     for line in lines:
         match = re.fullmatch(r" *(\d{1,6}) state (\d{1,9}) ([01]) (\S.*)", line)
         if match is None:
-            raise ParseError("cpuidle", f"no idle state: {excerpt(line)}")
+            raise ParseError("cpuidle", f"expected an idle state, got {excerpt(line)}")
         states.append(IdleState(match[4], int(match[1]), int(match[2]), match[3] == "1"))
     if bool(states) == (named[1] == "none"):
-        raise ParseError("cpuidle", f"{len(states)} idle states of the driver {named[1]}")
+        raise ParseError("cpuidle", f"the driver {named[1]} has {len(states)} idle states")
     return tuple(states)
 
 
@@ -72,7 +72,7 @@ def parse_governors(output: str | bytes) -> dict[str, str | None]:
     for line in whole_lines("cpufreq", output):
         match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:/cpufreq/scaling_governor (\w+))?", line)
         if match is None or (match[2] is None) == (match[1] in governors):
-            raise ParseError("cpufreq", f"no processor: {excerpt(line)}")
+            raise ParseError("cpufreq", f"expected a processor, got {excerpt(line)}")
         governors[match[1]] = match[2]
     return governors
 

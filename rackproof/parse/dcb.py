@@ -1,4 +1,4 @@
-"""``dcb`` of iproute2: traffic classes of a port with the in-tree driver, as the same record as ``mlnx_qos``.
+"""``dcb`` of iproute2: traffic classes of a port with the in-tree driver, in the record of ``mlnx_qos``.
 
 ``rackproof-port`` reads these two lines the same way: the driver trusts DSCP as soon as one entry exists.
 """
@@ -30,10 +30,10 @@ def parse_dcb(output: str | bytes) -> Qos:
     """
     first, *lines = whole_lines(TOOL, output)
     if first != BEGINNING or not lines:
-        raise ParseError(TOOL, f"no answer: {excerpt(first)}")
+        raise ParseError(TOOL, f"expected the output of dcb, got {excerpt(first)}")
     pfc = _pairs(lines[0], "prio-pfc", r"([0-7]):(on|off)")
     if [priority for priority, _ in pfc] != [str(n) for n in range(PRIORITIES)]:
-        raise ParseError(TOOL, f"no pauses of {PRIORITIES} priorities: {excerpt(lines[0])}")
+        raise ParseError(TOOL, f"expected pauses of {PRIORITIES} priorities, got {excerpt(lines[0])}")
     mapped: dict[int, int] = {}
     if len(lines) > 2:
         raise ParseError(TOOL, f"unexpected line {excerpt(lines[2])}")
@@ -48,5 +48,5 @@ def _pairs(line: str, name: str, pattern: str) -> list[tuple[str, str]]:
     words = line.split()
     matches = [re.fullmatch(pattern, word) for word in words[1:]]
     if words[:1] != [name] or not all(matches):
-        raise ParseError(TOOL, f"no {name}: {excerpt(line)}")
+        raise ParseError(TOOL, f"expected {name}, got {excerpt(line)}")
     return [(match[1], match[2]) for match in matches if match]

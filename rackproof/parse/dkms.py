@@ -43,7 +43,7 @@ def parse_dkms_status(lines: Iterable[str]) -> tuple[Dkms, ...]:
             continue
         match = _MODULE.fullmatch(line.strip())
         if match is None:
-            raise ParseError("dkms", f"no module: {excerpt(line)}")
+            raise ParseError("dkms", f"expected a module, got {excerpt(line)}")
         remark = match[5] or ""
         modules.append(Dkms(match[1], match[2], match[3] or "", match[4], remark if "WARNING" in remark else ""))
     return tuple(modules)

@@ -30,7 +30,7 @@ class MemoryModule:
 def parse_memory_modules(body: str | bytes) -> tuple[MemoryModule, ...]:
     """Every slot for DRAM, in the firmware's order.
 
-    The output has no end marker: the caller must know that it is complete.
+    The output has no end marker: the caller verifies that it is complete.
     """
     modules = []
     for record in _records(whole_lines(_TOOL, body)):
@@ -59,7 +59,7 @@ def _records(lines: list[str]) -> list[dict[str, str]]:
             inside = "DMI type 17," in line
             if inside:
                 if lines[number + 1 : number + 2] != ["Memory Device"]:
-                    raise ParseError(_TOOL, f"no memory device after {excerpt(line)}")
+                    raise ParseError(_TOOL, f"expected a memory device after {excerpt(line)}")
                 records.append({})
         elif inside and (match := re.fullmatch(r"\t([^\t:][^:]*):(?: (.*))?", line)):
             records[-1].setdefault(match[1], (match[2] or "").strip())
@@ -71,7 +71,7 @@ def _size(text: str) -> int:
         return 0
     match = re.fullmatch(r"(\d{1,9}) (kB|MB|GB|TB)", text)
     if match is None:
-        raise ParseError(_TOOL, f"no size: {excerpt(text)}")
+        raise ParseError(_TOOL, f"expected a size, got {excerpt(text)}")
     return int(int(match[1]) * _MIB[match[2]])
 
 
@@ -81,5 +81,5 @@ def _speed(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"(\d{1,6}) (?:MT/s|MHz)", text)
     if match is None:
-        raise ParseError(_TOOL, f"no speed: {excerpt(text)}")
+        raise ParseError(_TOOL, f"expected a speed, got {excerpt(text)}")
     return int(match[1])

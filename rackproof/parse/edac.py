@@ -35,7 +35,7 @@ def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
     for line in lines:
         match = re.fullmatch(r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})", line)
         if match is None:
-            raise ParseError("edac", f"no counters: {excerpt(line)}")
+            raise ParseError("edac", f"expected counters of a controller, got {excerpt(line)}")
         controllers.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
     if len({controller.name for controller in controllers}) != len(controllers):
         raise ParseError("edac", "a controller is listed twice")

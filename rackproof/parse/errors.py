@@ -12,7 +12,7 @@ _LONGEST_REASON: Final = 240
 class ParseError(RackproofError, ValueError):
     """The output of ``tool`` cannot be parsed; ``reason`` is one printable line of at most 240 characters.
 
-    Validators and benchmarks turn it into UNMEASURED.
+    Validators and benchmarks report UNMEASURED.
     """
 
     def __init__(self, tool: str, reason: str) -> None:

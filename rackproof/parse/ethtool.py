@@ -66,7 +66,7 @@ def parse_ethtool_statistics(output: str | bytes) -> dict[str, int]:
     values: dict[str, int] = {}
     header, *lines = whole_lines(TOOL, output)
     if header.strip() != "NIC statistics:":
-        raise ParseError(TOOL, f"no statistics: {excerpt(header)}")
+        raise ParseError(TOOL, f"expected statistics, got {excerpt(header)}")
     for line in lines:
         match = re.fullmatch(r"\s+(\S.*?): (\d{1,20})", line)
         if match is None or match[1] in values:

@@ -1,7 +1,7 @@
 """fio: JSON of versions 2 and 3, run locally (``jobs``) or as a client of fio servers (``client_stats``).
 
-A client whose server refuses a job drops it and still ends with status 0: its entry is absent, and its error message
-appears only in the text before the document (``FioResult.messages``). Compare ``clients`` with the requested clients.
+A client whose server refuses a job drops it and still ends with status 0: its entry is missing, and its error message
+is only in the text before the document (``FioResult.messages``). Compare ``clients`` with the requested clients.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _VERSION: Final = re.compile(r"fio-(\d+(?:\.\d+)*\S*)")
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Nanoseconds, whatever unit the version printed."""
+    """Latencies in nanoseconds, whatever unit the version prints."""
 
     mean_ns: float
     min_ns: float
     max_ns: float
     stddev_ns: float
     percentiles: tuple[tuple[float, float], ...] = ()
-    """(percent, ns), ascending; empty where fio was told to keep them for the other latency."""
+    """(percent, ns), ascending; empty where fio was told to record them for the other latency."""
 
     def percentile(self, percent: float) -> float | None:
         return dict(self.percentiles).get(percent)
@@ -35,7 +35,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What one job moved in one direction; all zeros where it had no I/O in that direction."""
+    """I/O of one job in one direction; all zeros without I/O in that direction."""
 
     bandwidth_bytes_per_s: float
     """Mean over the run time; exact from fio 3 on, rounded down to KiB by fio 2."""
@@ -45,25 +45,25 @@ class Direction:
     total_ios: int | None
     """None: fio 2.1 does not report it."""
     clat: Latency | None
-    """Completion latency; None when nothing completed or fio was told not to measure it (``gtod_reduce``)."""
+    """Completion latency; None when nothing completed or ``gtod_reduce`` turns it off."""
     lat: Latency | None
     """From submission to completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """One job of one client; with ``numjobs`` and no ``group_reporting`` there is one for each process."""
+    """One job of one client; with ``numjobs`` and no ``group_reporting``, one per process."""
 
     jobname: str
     client: str | None
-    """As given to ``--client``; None where fio ran the job itself."""
+    """The argument of ``--client``; None for a local job."""
     port: int | None
     error: int
-    """errno; anything but 0 makes the numbers worthless."""
+    """errno; the numbers are valid only if it is 0."""
     read: Direction | None
     write: Direction | None
     mixed: Direction | None
-    """Both directions in one, with ``unified_rw_reporting``."""
+    """Both directions together, with ``unified_rw_reporting``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _latency(entry: Json, kind: str) -> Latency | None:
     if not entry.has(key):
         return None
     values = entry.child(key)
-    if values.number("max") == 0:  # no I/O takes no time: it was not measured
+    if values.number("max") == 0:  # 0: not measured
         return None
     return Latency(
         mean_ns=values.number("mean") * scale,

@@ -18,7 +18,7 @@ class AdapterFirmware:
     """In flash: loaded at the next reset of the adapter."""
     running: str
     psid: str | None
-    """Parameter-set id: the board that an image is for."""
+    """Parameter-set id: the board of an image."""
 
 
 def parse_flint_query(output: str | bytes) -> AdapterFirmware:

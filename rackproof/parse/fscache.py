@@ -16,11 +16,11 @@ def parse_fscache(output: str) -> tuple[str, ...]:
     """/proc/fs/fscache/caches: the state of every cache; empty without one."""
     lines = whole_lines("fscache", output)
     if lines[0].split()[:1] != ["CACHE"] or len(lines) < 2 or not lines[1].startswith("==="):
-        raise ParseError("fscache", f"no table of caches: {excerpt(lines[0])}")
+        raise ParseError("fscache", f"expected a table of caches, got {excerpt(lines[0])}")
     states = []
     for line in lines[2:]:
         words = line.split()
         if len(words) < 6 or words[5] not in _STATES or not re.fullmatch(r"[0-9a-f]+", words[0]):
-            raise ParseError("fscache", f"no cache: {excerpt(line)}")
+            raise ParseError("fscache", f"expected a cache, got {excerpt(line)}")
         states.append(_STATES[words[5]])
     return tuple(states)

@@ -1,4 +1,4 @@
-"""gdscheck: ``-p``, which file systems GPUDirect Storage can use on a machine."""
+"""``gdscheck -p``: file systems that GPUDirect Storage can use on a machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Gds:
     gpus: Mapping[int, bool]
     """Index: supports GDS."""
     compat_mode: bool | None
-    """The library silently falls back to copies where GDS is not possible."""
+    """The library falls back to copies where GDS is not possible."""
     verified: bool | None
     """True: the output ends with "Platform verification succeeded", so it is complete. None: no verdict."""
 

@@ -9,12 +9,12 @@ from rackproof.parse.text import excerpt, whole_lines
 
 
 def parse_ahosts(output: str) -> tuple[str, ...]:
-    """First address of each name of ``getent ahostsv4 NAME…``: its line carries the canonical name, others do not."""
+    """First address of each name of ``getent ahostsv4 NAME…``, whose line has the canonical name; others have none."""
     return tuple(re.findall(r"(?m)^([\d.]+)\s+STREAM[ ]+\S+$", output))
 
 
 def parse_named_ahosts(output: str, names: tuple[str, ...]) -> dict[str, str | None]:
-    """Address by name, of lines ``NAME ADDRESS STREAM …``; None for ``NAME`` alone, which does not resolve."""
+    """Address by name, from lines ``NAME ADDRESS STREAM …``; None for a line ``NAME``, which does not resolve."""
     addresses: dict[str, str | None] = {}
     for line in whole_lines("getent", output):
         match = re.fullmatch(r"(\S+) (?:([\d.]+)\s.*)?", line)

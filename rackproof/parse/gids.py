@@ -59,7 +59,7 @@ def parse_gids(output: str) -> GidTable:
         try:
             address = IPv6Address(lines[0])
         except AddressValueError:
-            raise ParseError("grep", f"no GID: {excerpt(lines[0])}") from None
+            raise ParseError("grep", f"expected a GID, got {excerpt(lines[0])}") from None
         kind, interface = (files.get(f"{attributes}/{name}/{match[3]}", ("",))[0] for name in ("types", "ndevs"))
         table[match[1], int(match[2]), int(match[3])] = Gid(address, kind or None, interface or None)
     return table

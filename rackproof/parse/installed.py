@@ -22,11 +22,11 @@ CAPTURE_COMMAND: Final = (
     "if command -v dkms >/dev/null; then timeout 60 dkms status; fi; echo ==; "
     f"{_FIRMWARE}; echo ==; echo end of versions"
 )
-"""Read-only; one command a node."""
+"""One read-only command per node."""
 
 
 def parse_installed_versions(text: str) -> Captured:
-    """Raises ValueError for anything but a whole answer to ``CAPTURE_COMMAND``."""
+    """Output of ``CAPTURE_COMMAND``. Raises ValueError for anything else, and for incomplete output."""
     parts: list[list[str]] = [[]]
     for line in text.splitlines():
         if line == "==":
@@ -38,12 +38,12 @@ def parse_installed_versions(text: str) -> Captured:
     machine = parse_machine(parts[0])
     packages = parse_package_list(parts[1])
     if not packages:
-        raise ValueError("no list of installed packages")
+        raise ValueError("the answer has no list of installed packages")
     firmware: dict[str, set[str]] = {}
     for line in parts[3]:
         psid, _, version = line.strip().partition(" ")
         if not (psid and version):
-            raise ValueError(f"no firmware of an adapter: {line!r}")
+            raise ValueError(f"expected the firmware of an adapter, got {line!r}")
         firmware.setdefault(psid, set()).add(version)
     built = [
         module.name

@@ -50,5 +50,5 @@ def parse_interrupts(output: str) -> tuple[CardInterrupts, ...]:
         elif (match := re.fullmatch(r"irq (\d+) ([\d,-]+)", line)) and cards and int(match[1]) not in cards[-1][3]:
             cards[-1][3][int(match[1])] = processor_list("/proc/irq", match[2])
         else:
-            raise ParseError("/proc/irq", f"no interrupt: {excerpt(line)}")
+            raise ParseError("/proc/irq", f"expected an interrupt, got {excerpt(line)}")
     return tuple(CardInterrupts(*card) for card in cards)

@@ -1,4 +1,4 @@
-"""iperf3: the document that ``-J`` prints."""
+"""``iperf3 -J``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Iperf3Result:
     """TCP, UDP or SCTP."""
     streams: int
     reverse: bool
-    """The server sent and the client received."""
+    """The server sends and the client receives."""
     received_bits_per_s: float
-    """What arrived: the number to judge."""
+    """Received rate: the number to judge."""
     received_bytes: int
     received_seconds: float
     sent_bits_per_s: float
-    """What the sender handed to its socket; over a short run far above what arrived."""
+    """Rate at which the sender wrote to its socket; in a short run far above the received rate."""
     retransmits: int | None
     """None where the sender does not count them (UDP)."""
     received_back_bits_per_s: float | None
-    """With ``--bidir``: what arrived at the client, None otherwise."""
+    """With ``--bidir``: rate that the client received; None otherwise."""
 
 
 def parse_iperf3(output: str | bytes) -> Iperf3Result:
-    """Read one finished test; a document with an ``error`` raises with that error."""
+    """Read one finished test. A document with ``error`` raises ParseError with that text."""
     document = Json(TOOL, "", find_json(TOOL, output, _is_report).value)
     if "error" in document.values:
         raise ParseError(TOOL, str(document.values["error"]) or "unnamed error")

@@ -1,4 +1,4 @@
-"""JSON documents inside a tool's output, read with types checked."""
+"""JSON documents in a tool's output, read with type checks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Json:
         return value
 
     def string(self, key: str) -> str:
-        """Never empty."""
+        """A string, not empty."""
         value = self._get(key)
         if not isinstance(value, str) or not value.strip():
             self.refuse(key, "is not a string")
@@ -100,14 +100,14 @@ class EmbeddedDocument:
 def find_json(
     tool: str, output: str | bytes, accept: Callable[[Any], bool], *, start: re.Pattern[str] = LINE_BEGINS_OBJECT
 ) -> EmbeddedDocument:
-    """The one JSON document that ``accept`` recognises, beginning where a match of ``start`` ends.
+    """The only JSON document that ``accept`` recognises, beginning where a match of ``start`` ends.
 
-    No document, a truncated one or a second one raises ParseError.
+    Raises ParseError for no document, a truncated one, or a second one.
     """
     text = text_of(tool, output)
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     document: EmbeddedDocument | None = None
-    complaint = f"no JSON document; the output ends with {last_words(text)}"
+    complaint = f"the output has no JSON document; it ends with {last_words(text)}"
     position = 0
     while match := start.search(text, position):
         begin = match.end()

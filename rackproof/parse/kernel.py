@@ -15,7 +15,7 @@ def parse_release(output: str | bytes) -> str:
     """``uname -r``."""
     lines = whole_lines("uname", output)
     if len(lines) != 1 or not re.fullmatch(r"\d+\.\d+\S*", lines[0]):
-        raise ParseError("uname", f"no kernel release: {excerpt(lines[0])}")
+        raise ParseError("uname", f"expected a kernel release, got {excerpt(lines[0])}")
     return lines[0]
 
 
@@ -48,25 +48,25 @@ def parse_kernels(output: str | bytes) -> Kernels:
     for line in lines[: -2 if required else -1]:
         match = re.fullmatch(r"/lib/modules/([^/]+)/modules\.dep", line)
         if match is None:
-            raise ParseError("uname", f"no kernel: {excerpt(line)}")
+            raise ParseError("uname", f"expected an installed kernel, got {excerpt(line)}")
         installed.append(match[1])
     return Kernels(parse_release(running + "\n"), tuple(installed), required)
 
 
 def release_order(release: str) -> list[tuple[int, str]]:
-    """Sort key of a release, as package managers order it: a number is newer than a word (``427.13.1.el9`` over
+    """Sort key of a release, in the order of package managers: a number is newer than a word (``427.13.1.el9`` over
     ``427.el9``). Flavours of one release (``-generic``, ``+64k``, ``+debug``) are equal."""
     plain = re.sub(r"\+(?:\d+k|debug|rt)\b.*$|-[a-z][\w-]*$", "", release)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[A-Za-z]+", plain)]
 
 
 def parse_sysctl(output: str) -> dict[str, str]:
-    """``sysctl KEY…``; numbers of one key are separated by one blank."""
+    """``sysctl KEY…``; one space separates the numbers of a key."""
     values = {}
     for line in whole_lines("sysctl", output):
         match = re.fullmatch(r"([\w./*-]+) =(?: (.*))?", line)
         if match is None:
-            raise ParseError("sysctl", f"no value: {excerpt(line)}")
+            raise ParseError("sysctl", f"expected KEY = VALUE, got {excerpt(line)}")
         values[match[1]] = " ".join((match[2] or "").split())
     return values
 
@@ -81,7 +81,8 @@ def parse_cmdline(body: str) -> tuple[str, ...]:
 
 
 def in_cmdline(argument: str, cmdline: tuple[str, ...]) -> bool:
-    """The kernel treats dashes and underscores in names alike; a name without a value matches any value."""
+    """Whether the command line has an argument. Dashes and underscores in names are equal; a name alone matches any
+    value."""
     name, equals, value = _split(argument)
     return any(
         argument[0] == name and (not equals or argument[1:] == (equals, value)) for argument in map(_split, cmdline)
@@ -94,18 +95,18 @@ def _split(argument: str) -> tuple[str, str, str]:
 
 
 def parse_modules(body: str) -> dict[str, str]:
-    """``/proc/modules``, a line ``built in``, and names of modules in the kernel: name and state (``Live``)."""
+    """``/proc/modules``, a line ``built in``, and names of built-in modules: name and state (``Live``)."""
     lines = whole_lines("/proc/modules", body)
     if lines.count("built in") != 1:
-        raise ParseError("/proc/modules", "no list of modules")
+        raise ParseError("/proc/modules", "the answer has no list of loaded modules")
     loaded, inside = lines[: lines.index("built in")], lines[lines.index("built in") + 1 :]
     states = {}
     for name in inside:
         if not re.fullmatch(r"[\w-]+", name):
-            raise ParseError("modules.builtin", f"no module: {excerpt(name)}")
+            raise ParseError("modules.builtin", f"expected a module, got {excerpt(name)}")
         states[name.replace("-", "_")] = "built in"
     if not inside:
-        raise ParseError("modules.builtin", "no modules")
+        raise ParseError("modules.builtin", "the answer has no modules")
     return states | parse_loaded_modules(loaded)
 
 
@@ -115,7 +116,7 @@ def parse_loaded_modules(lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         match = re.fullmatch(r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?", line)
         if match is None:
-            raise ParseError("/proc/modules", f"no module: {excerpt(line)}")
+            raise ParseError("/proc/modules", f"expected a module, got {excerpt(line)}")
         states[match[1]] = match[2]
     return states
 
@@ -134,7 +135,7 @@ def parse_secure_boot(output: str) -> bool:
     words = lines[0].split() if len(lines) == 1 else []
     # Four bytes of attributes, then the value.
     if len(words) != 5 or words[4] not in ("0", "1") or not all(word.isdigit() for word in words):
-        raise ParseError("efivars", f"no SecureBoot variable: {excerpt(output)}")
+        raise ParseError("efivars", f"expected the variable SecureBoot, got {excerpt(output)}")
     return words[4] == "1"
 
 
@@ -148,13 +149,13 @@ def parse_vulnerabilities(output: str) -> dict[str, str]:
     """Output of ``VULNERABILITIES``: vulnerability and the kernel's mitigation."""
     *lines, last = whole_lines("sysfs", output)
     if last != "end of vulnerabilities" or not lines:
-        raise ParseError("sysfs", f"no vulnerabilities: {excerpt(output)}")
+        raise ParseError("sysfs", f"expected vulnerabilities, got {excerpt(output)}")
     vulnerabilities = {}
     for line in lines:
         match = re.fullmatch(
             r"([a-z0-9_]+): ((?:KVM: )?(?:Not affected|Vulnerable|Mitigation|Processor vulnerable|Unknown).*)", line
         )
         if match is None:
-            raise ParseError("sysfs", f"no vulnerability: {excerpt(line)}")
+            raise ParseError("sysfs", f"expected a vulnerability, got {excerpt(line)}")
         vulnerabilities[match[1]] = match[2]
     return vulnerabilities

@@ -14,7 +14,7 @@ from rackproof.parse.text import excerpt, whole_lines
 Pair = tuple[str, str]
 """A soft and a hard limit."""
 LOGIN_END: Final = "end of login"
-# A new login: the current connection may predate the limits.
+# In a new login: the current connection may predate the limits.
 LOGIN_LIMITS: Final = (
     "su -l root -c 'echo nofile $(ulimit -S -n) $(ulimit -H -n); echo nproc $(ulimit -S -u) $(ulimit -H -u);"
     f" echo stack $(ulimit -S -s) $(ulimit -H -s); echo {LOGIN_END}'"
@@ -30,10 +30,10 @@ def parse_login_limits(output: str) -> dict[str, Pair]:
     for line in lines[-3:]:
         match = re.fullmatch(r"(nofile|nproc|stack) (unlimited|\d+) (unlimited|\d+)", line)
         if match is None or match[1] in limits:
-            raise ParseError("ulimit", f"no limit: {excerpt(line)}")
+            raise ParseError("ulimit", f"expected a limit, got {excerpt(line)}")
         limits[match[1]] = (match[2], match[3])
     if len(limits) != 3:
-        raise ParseError("ulimit", "not all limits")
+        raise ParseError("ulimit", "the answer lacks a limit")
     return limits
 
 
@@ -44,13 +44,13 @@ def parse_login_memlock(output: str) -> str:
     """Output of ``LOGIN_MEMLOCK``, in KiB or ``unlimited``; lines that the login prints before it are ignored."""
     last = whole_lines("ulimit", output)[-1].strip()
     if not re.fullmatch(r"unlimited|\d+", last):
-        raise ParseError("ulimit", f"no limit: {excerpt(last)}")
+        raise ParseError("ulimit", f"expected a limit, got {excerpt(last)}")
     return last
 
 
 DAEMON_END: Final = "end of limits"
 PROCESS_LIMITS: Final = {
-    # name: (name in /proc/PID/limits, bytes or pieces for each of our units)
+    # name: (name in /proc/PID/limits, its units per unit of ours)
     "memlock": ("Max locked memory", 1024),
     "nofile": ("Max open files", 1),
     "nproc": ("Max processes", 1),
@@ -97,10 +97,10 @@ def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon
             if match[1] in names:
                 current[names[match[1]]] = (match[2], match[3])
         elif not line.startswith("Limit "):
-            raise ParseError("/proc/PID/limits", f"no limit: {excerpt(line)}")
+            raise ParseError("/proc/PID/limits", f"expected a limit, got {excerpt(line)}")
     for unit, (_, runs, limits) in daemons.items():
         if runs and limits.keys() != PROCESS_LIMITS.keys():
-            raise ParseError("/proc/PID/limits", f"not all limits of {unit}")
+            raise ParseError("/proc/PID/limits", f"{unit} lacks a limit")
     if tuple(daemons) != units:
-        raise ParseError("systemctl", f"answered for {len(daemons)} of {len(units)} units")
+        raise ParseError("systemctl", f"expected {len(units)} units, got {len(daemons)}")
     return {unit: Daemon(state, limits) for unit, (state, _, limits) in daemons.items()}

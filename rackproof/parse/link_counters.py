@@ -9,8 +9,8 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 BASELINE_FILE: Final = "/var/lib/rackproof/nic/link-counters"
-"""First line: the boot that it holds for. Then ``NAME NUMBER``: an interface and how often its link went down, or an
-RDMA device's port (``mlx5_0/1``) and its ``link_downed``."""
+"""First line: boot id for which it is valid. Then ``NAME NUMBER``: an interface and how often its link went down, or
+an RDMA device's port (``mlx5_0/1``) and its ``link_downed``."""
 BASELINE: Final = f"cat /proc/sys/kernel/random/boot_id {BASELINE_FILE} 2>/dev/null"
 
 
@@ -18,13 +18,13 @@ def parse_baseline(output: str | bytes) -> dict[str, int] | None:
     """Output of ``BASELINE``; None without a baseline of this boot."""
     boot, *lines = whole_lines("cat", output)
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", boot):
-        raise ParseError("cat", f"no boot id: {excerpt(boot)}")
+        raise ParseError("cat", f"expected a boot id, got {excerpt(boot)}")
     if lines[:1] != [boot]:
         return None
     counters = {}
     for line in lines[1:]:
         match = re.fullmatch(r"(\S+) (\d{1,9})", line)
         if match is None:
-            raise ParseError("cat", f"no baseline of link counters: {excerpt(line)}")
+            raise ParseError("cat", f"expected a link counter, got {excerpt(line)}")
         counters[match[1]] = int(match[2])
     return counters

@@ -33,7 +33,7 @@ class Processors:
 
 
 def parse_lscpu(output: str | bytes) -> Processors:
-    """Fields are one flat list, or nested (since util-linux 2.37)."""
+    """``lscpu -J``; fields are a flat list, or nested since util-linux 2.37."""
     document = find_json(_TOOL, output, lambda value: isinstance(value, dict) and "lscpu" in value).value
     fields: dict[str, str | None] = {}
     for name, data in _fields(document["lscpu"]):
@@ -79,7 +79,7 @@ def _fields(entries: Any) -> Iterator[tuple[str, str | None]]:
 def _text(fields: dict[str, str | None], name: str) -> str:
     value = fields.get(name)
     if not value:
-        raise ParseError(_TOOL, f"no {name}")
+        raise ParseError(_TOOL, f"has no field {name}")
     return value
 
 

@@ -51,7 +51,7 @@ class PciDevice:
     """Enabled ACS functions: ``{"ReqRedir": False, …}``; None where the device has none."""
     acs_can: dict[str, bool] | None = field(hash=False)
     hidden: bool | None
-    """lspci was not permitted to read the capabilities: None values may exist. None: no capabilities printed."""
+    """lspci was not permitted to read the capabilities, so None values may exist. None: no capabilities printed."""
 
 
 _DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")
@@ -88,7 +88,7 @@ def parse_lspci(output: str | bytes) -> tuple[PciDevice, ...]:
 def _device(block: list[str]) -> PciDevice:
     match = _DEVICE.fullmatch(block[0])
     if match is None:
-        raise ParseError(TOOL, f"no device: {excerpt(block[0])}")
+        raise ParseError(TOOL, f"expected a device, got {excerpt(block[0])}")
     slot, name, ids = f"{match[1] or '0000:'}{match[2]}", re.sub(r" \((?:rev|prog-if) .*", "", match[4]), None
     if with_ids := _IDS.fullmatch(match[4]):
         name, ids = with_ids[1], with_ids[2]
@@ -122,7 +122,7 @@ def _link(text: str, key: str) -> Link | None:
         return None
     match = _LINK.search(line[1])
     if match is None:
-        raise ParseError(TOOL, f"no link: {excerpt(line[0])}")
+        raise ParseError(TOOL, f"expected speed and width of a link, got {excerpt(line[0])}")
     speed = None if match[1] == "unknown" else real(TOOL, "speed", match[1].removesuffix("GT/s"))
     return Link(speed, int(match[2]))
 
@@ -133,5 +133,5 @@ def _flags(text: str, key: str) -> dict[str, bool] | None:
         return None
     flags = {name: sign == "+" for name, sign in _FLAG.findall(line[1])}
     if "SrcValid" not in flags or "ReqRedir" not in flags:
-        raise ParseError(TOOL, f"no access control: {excerpt(line[0])}")
+        raise ParseError(TOOL, f"expected ACS functions, got {excerpt(line[0])}")
     return flags

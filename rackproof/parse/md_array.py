@@ -46,7 +46,7 @@ def parse_md_array(output: str) -> MdArray | None:
     head, _, rest = answer.body.partition("\n")
     device = re.fullmatch(r"array (/dev/\S+)", head)
     if device is None or answer.status != 0:
-        raise ParseError("/sys/block", f"no array: {excerpt(answer.body)}")
+        raise ParseError("/sys/block", f"expected an array, got {excerpt(answer.body)}")
     values = {path: lines[0] if len(lines) == 1 else "" for path, lines in files_of(rest).items()} if rest else {}
     members = {
         path.removeprefix("md/dev-").removesuffix("/state"): state

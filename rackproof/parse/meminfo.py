@@ -15,11 +15,11 @@ def parse_meminfo(output: str) -> dict[str, int]:
     for line in whole_lines("/proc/meminfo", output):
         match = re.fullmatch(r"([\w()]+): +(\d{1,18})(?: kB)?", line)
         if match is None:
-            raise ParseError("/proc/meminfo", f"no size: {excerpt(line)}")
+            raise ParseError("/proc/meminfo", f"expected a size, got {excerpt(line)}")
         values[match[1]] = int(match[2])
     for key in ("MemTotal", "SwapTotal"):
         if key not in values:
-            raise ParseError("/proc/meminfo", f"no {key}")
+            raise ParseError("/proc/meminfo", f"has no field {key}")
     return values
 
 
@@ -38,6 +38,6 @@ def parse_hugepages(output: str) -> dict[int, int]:
     for line in lines:
         match = re.fullmatch(r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)", line)
         if match is None:
-            raise ParseError("sysfs", f"no huge pages: {excerpt(line)}")
+            raise ParseError("sysfs", f"expected a number of huge pages, got {excerpt(line)}")
         pages[int(match[1])] = integer("sysfs", "huge pages", match[2])
     return pages

@@ -26,7 +26,7 @@ class Qos:
 
 
 def parse_mlnx_qos(output: str | bytes) -> Qos:
-    """Read the whole output, or a part that contains the PFC configuration."""
+    """``mlnx_qos -i PORT``, whole or a part with the PFC configuration."""
     lines = whole_lines(TOOL, output)
     trust: str | None = None
     rows: dict[str, tuple[int, ...]] = {}

@@ -33,7 +33,7 @@ class LinkReport:
     effective_ber: float | None
     """After error correction."""
     link_down: int | None
-    """How often the link went down since the counters were cleared."""
+    """Number of times the link went down since the counters were cleared."""
 
 
 def parse_mlxlink(output: str | bytes) -> LinkReport:

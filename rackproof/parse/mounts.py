@@ -92,7 +92,7 @@ class NfsMount:
 
 
 def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
-    """The visible mount at a mount point: the last one stacked there."""
+    """The visible mount at a mount point: the last one, where several are stacked."""
     return next((mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint), None)
 
 
@@ -113,7 +113,7 @@ def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
         before, separator, after = line.partition(" - ")
         fields, tail = before.split(" "), after.split(" ")
         if not separator or len(fields) < 6 or len(tail) != 3 or not re.fullmatch(r"\d+:\d+", fields[2]):
-            raise ParseError(tool, f"no line of mountinfo: {excerpt(line)}")
+            raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
         integer(tool, "mount id", fields[0])
         integer(tool, "parent id", fields[1])
         mounts.append(
@@ -137,7 +137,7 @@ def parse_proc_mounts(output: str | bytes) -> tuple[Mount, ...]:
     for line in whole_lines(tool, output, closing=r".* 0 0"):
         fields = line.split(" ")
         if len(fields) != 6 or not all(re.fullmatch(r"\d{1,3}", field) for field in fields[4:]):
-            raise ParseError(tool, f"no line of /proc/mounts: {excerpt(line)}")
+            raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
         mounts.append(
             Mount(
                 source=_decode(fields[0]),
@@ -156,19 +156,19 @@ def _decode(field: str) -> str:
 
 def _absolute(tool: str, field: str, line: str) -> str:
     if not field.startswith("/"):
-        raise ParseError(tool, f"no mount point in {excerpt(line)}")
+        raise ParseError(tool, f"expected a mount point in {excerpt(line)}")
     return _decode(field)
 
 
 def _fstype(tool: str, field: str, line: str) -> str:
     if not field:
-        raise ParseError(tool, f"no file system type in {excerpt(line)}")
+        raise ParseError(tool, f"expected a file system type in {excerpt(line)}")
     return _decode(field)
 
 
 def _options(tool: str, field: str, line: str) -> tuple[str, ...]:
     if not field:
-        raise ParseError(tool, f"no options in {excerpt(line)}")
+        raise ParseError(tool, f"expected options in {excerpt(line)}")
     return tuple(_decode(option) for option in field.split(",") if option)
 
 
@@ -208,7 +208,7 @@ def parse_transports(output: str | bytes) -> dict[str, frozenset[str]]:
         elif mountpoint is not None and line.strip().startswith("xprt:"):
             protocols[mountpoint].add(_transport(line.strip(), mountpoint).protocol)
         else:
-            raise ParseError(_MOUNTSTATS, f"neither a mount nor its connection: {excerpt(line)}")
+            raise ParseError(_MOUNTSTATS, f"expected a mount or one of its connections, got {excerpt(line)}")
     return {mountpoint: frozenset(names) for mountpoint, names in protocols.items() if names}
 
 
@@ -237,7 +237,7 @@ def _operation(line: str, mountpoint: str) -> tuple[str, Operation]:
     name, colon, rest = line.partition(":")
     words = rest.split()
     if not colon or not re.fullmatch(r"[A-Z0-9_]+", name) or len(words) < 8:
-        raise ParseError(_MOUNTSTATS, f"no statistics of an operation on {mountpoint}: {excerpt(line)}")
+        raise ParseError(_MOUNTSTATS, f"{mountpoint}: expected statistics of an operation, got {excerpt(line)}")
     counters = [integer(_MOUNTSTATS, f"{name} of {mountpoint}", word) for word in words]
     return name, Operation(*counters[:3])
 

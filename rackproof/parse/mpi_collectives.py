@@ -1,4 +1,4 @@
-"""The kit's own MPI engine: one line of JSON, possibly between warnings of mpirun."""
+"""Output of the kit's MPI engine: one line of JSON, possibly between warnings of mpirun."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MpiCollectives:
 
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
-    """Read the engine's line and recompute both bandwidths from bytes and time; a contradiction raises."""
+    """Read the engine's line and compare both bandwidths with bytes and time. Raises ParseError where they differ."""
     document = Json(TOOL, "", find_json(TOOL, output, _is_ours, start=_BEGIN).value)
     if document.integer("rackproof_collectives") != FORMAT:
         document.refuse("rackproof_collectives", f"is not format {FORMAT}")
@@ -65,7 +65,7 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
         entry.refuse("time_us", "is 0")
     samples = _samples(entry)
     if not min(samples) * (1 - TOLERANCE) <= time <= max(samples) * (1 + TOLERANCE):
-        entry.refuse("time_us", "lies outside its samples")
+        entry.refuse("time_us", "is outside the range of its samples")
     algbw = size / time / 1e3  # B/µs = MB/s
     for key, expected in (("algbw_GBps", algbw), ("busbw_GBps", algbw * busbw_factor(op, ranks))):
         if abs(entry.number(key) - expected) > TOLERANCE * expected:

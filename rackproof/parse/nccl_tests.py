@@ -21,14 +21,14 @@ class Timing:
     algbw_gb_per_s: float
     busbw_gb_per_s: float
     wrong: int | None
-    """Wrong elements; None where results were not checked (``N/A``) or an old version prints a deviation instead."""
+    """Number of wrong elements; None where results were not checked (``N/A``) or an old version prints a deviation."""
     deviation: float | None
     """Largest deviation from the expected value, in the ``error`` column of versions before 2.13."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message size; sizes below one element for each rank are printed, and kept, as 0."""
+    """One message size; sizes below one element per rank are printed, and stored, as 0."""
 
     bytes: int
     count: int
@@ -59,12 +59,12 @@ class NcclTests:
 
     @property
     def complete(self) -> bool:
-        """The footer was printed: the test ran to its end."""
+        """The output has the footer, so the test finished."""
         return self.average_busbw_gb_per_s is not None
 
     @property
     def checked(self) -> bool:
-        """Every result was compared with the expected one."""
+        """The test compared every result with the expected one."""
         timings = [t for row in self.rows if row.bytes for t in (row.out_of_place, row.in_place)]
         return bool(timings) and all(t.wrong is not None or t.deviation is not None for t in timings)
 
@@ -137,7 +137,7 @@ def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:
 
 
 def _columns(titles: list[str]) -> list[str]:
-    """Unique column titles: those of the in-place half get a quote mark."""
+    """Unique column titles: those of the in-place half end with a quote mark."""
     columns: list[str] = []
     for title in titles:
         columns.append(title if title not in columns else title + "'")

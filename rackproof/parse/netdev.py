@@ -47,7 +47,7 @@ class NetDevice:
 
 
 def parse_ip(output: str | bytes) -> tuple[NetDevice, ...]:
-    """Read either command, in the order of interface indices; every namespace has at least its loopback."""
+    """Read either command; devices are in the order of their indices, at least the loopback."""
     document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
     entries = Json(TOOL, "", {"devices": document.value}).children("devices")
     devices = tuple(_device(entry) for entry in entries if entry.values)  # ip prints {} for devices that a filter hides

@@ -77,6 +77,6 @@ def parse_exports(output: str) -> tuple[Export, ...]:
     for line in lines:
         match = re.fullmatch(r"(/\S*)\s+(\S+?)\(([^()\s]+)\)", line)
         if match is None:
-            raise ParseError("exportfs", f"no export: {excerpt(line)}")
+            raise ParseError("exportfs", f"expected an export, got {excerpt(line)}")
         exports.append(Export(match[1], match[2], tuple(match[3].split(","))))
     return tuple(exports)

@@ -39,7 +39,7 @@ ETHERNET, INFINIBAND = "1", "32"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """None: not reported, neither good nor bad."""
+    """One port. A value of None is not reported."""
 
     device: str | None = None
     """RDMA device, ``mlx5_0``."""
@@ -90,7 +90,7 @@ class Port:
         return None
 
 
-@lru_cache(maxsize=8)  # some twenty checks of a node read the same two answers
+@lru_cache(maxsize=8)  # about twenty checks of a node read the same two outputs
 def parse_ports(rdma: str, interfaces: str) -> tuple[Port, ...]:
     """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
     devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)
@@ -152,7 +152,7 @@ def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
     event = dict(line.partition("=")[::2] for line in files.get("device/uevent", ()))
     slot = event.get("PCI_SLOT_NAME")
     if slot is not None and not re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", slot):
-        raise ParseError("grep", f"no PCI address: {excerpt(slot)}")
+        raise ParseError("grep", f"expected a PCI address, got {excerpt(slot)}")
     numa = _one(files, "device/numa_node")
     return replace(
         port,
@@ -202,7 +202,7 @@ def _rate(text: str | None) -> float | None:
         return None
     match = re.fullmatch(r"([\d.]+) Gb/sec.*", text)
     if match is None:
-        raise ParseError("grep", f"no rate: {excerpt(text)}")
+        raise ParseError("grep", f"expected a rate, got {excerpt(text)}")
     return real("grep", "rate", match[1])
 
 

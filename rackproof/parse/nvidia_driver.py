@@ -34,7 +34,8 @@ def parse_kernel_module(output: str | bytes) -> KernelModule:
     matches = [match for line in lines if (match := _MODULE.fullmatch(line))]
     if len(matches) != 1 or not any(line.startswith("GCC version:") for line in lines):
         raise ParseError(
-            "/proc/driver/nvidia/version", f"no version of the kernel module: {excerpt(' '.join(lines), 160)}"
+            "/proc/driver/nvidia/version",
+            f"expected a version of the kernel module, got {excerpt(' '.join(lines), 160)}",
         )
     return KernelModule(matches[0][2], matches[0][1] is not None)
 
@@ -44,7 +45,7 @@ def parse_fabric_manager_version(output: str | bytes) -> str:
     lines = whole_lines("nv-fabricmanager", output)
     versions = [match[1] for line in lines if (match := _FABRIC_MANAGER.fullmatch(line))]
     if len(versions) != 1:
-        raise ParseError("nv-fabricmanager", f"no version: {excerpt(' '.join(lines), 160)}")
+        raise ParseError("nv-fabricmanager", f"expected a version, got {excerpt(' '.join(lines), 160)}")
     return versions[0]
 
 
@@ -94,7 +95,7 @@ def parse_parameters(output: str | bytes) -> dict[str, str]:
             raise ParseError("/proc/driver/nvidia/params", f"unexpected line {excerpt(line, 160)}")
         options[match[1]] = match[2].strip('"')
     if not options:
-        raise ParseError("/proc/driver/nvidia/params", "no option")
+        raise ParseError("/proc/driver/nvidia/params", "lists no option")
     return options
 
 

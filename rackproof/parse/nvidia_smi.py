@@ -131,7 +131,7 @@ class NvidiaSmi:
     driver: str | None
     cuda: str | None
     attached_gpus: int | None
-    """Number reported by the driver."""
+    """Number of GPUs that the driver reports."""
     gpus: tuple[Gpu, ...]
     """GPUs in the report, in bus order."""
     messages: tuple[str, ...]
@@ -139,7 +139,7 @@ class NvidiaSmi:
 
     @property
     def missing(self) -> int:
-        """Attached GPUs that the report does not describe (a query of one GPU omits the others)."""
+        """Number of attached GPUs that the report does not describe; a query of one GPU omits the others."""
         return 0 if self.attached_gpus is None else self.attached_gpus - len(self.gpus)
 
 
@@ -389,19 +389,19 @@ def driver_numbers(version: str) -> tuple[int, ...]:
     """``580.95.05`` as numbers that can be compared. Raises ParseError for anything else."""
     parts = version.split(".")
     if not all(part.isdecimal() for part in parts):
-        raise ParseError(TOOL, f"{version!r} is no driver version")
+        raise ParseError(TOOL, f"expected a driver version, got {version!r}")
     return tuple(int(part) for part in parts)
 
 
 _FLAGS: Final = {
-    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than its maker allows",
-    "ecc_errors/channel_repair_pending": "a memory channel waits for its repair",
-    "ecc_errors/tpc_repair_pending": "a TPC waits for its repair",
+    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than the vendor's threshold",
+    "ecc_errors/channel_repair_pending": "a memory channel repair is pending",
+    "ecc_errors/tpc_repair_pending": "a TPC repair is pending",
     "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
     "gpu_reset_status/reset_required": "a reset is required",
 }
 
 
 def _flags(element: ET.Element) -> Iterable[str]:
-    """Absent in older drivers."""
+    """Flags that request a repair or a replacement; older drivers have none."""
     return (complaint for path, complaint in _FLAGS.items() if text_at(element, path) == "Yes")

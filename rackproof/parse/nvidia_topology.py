@@ -16,7 +16,7 @@ TOOL: Final = "nvidia-smi"
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Processors local to a device; None where the column is absent, empty or ``N/A``."""
+    """Processors local to a device; None where the column is missing, empty or ``N/A``."""
 
     cpus: str | None
     """Kernel list: ``0-51,104-155``."""
@@ -29,7 +29,7 @@ class Topology:
     devices: tuple[str, ...]
     """Columns in order: ``GPU0`` … ``NIC0`` …"""
     paths: Mapping[tuple[str, str], str]
-    """From row to column: X, NV18, PIX, PXB, PHB, NODE, SYS …"""
+    """Connection from row to column: X, NV18, PIX, PXB, PHB, NODE, SYS …"""
     affinity: Mapping[str, Affinity]
     nics: Mapping[str, str]
     """``NIC0`` to ``mlx5_0``, from the legend; empty without one."""

@@ -1,8 +1,8 @@
 """nvidia-smi: ``nvlink -e``, the error counters of every NVLink, as drivers before and since NVLink 5 print them.
 
-Until Hopper a link has three counters: Replay, Recovery and CRC. Since Blackwell it has some twenty, of which many are
-no faults: packets and bytes, corrected codewords by the number of corrected symbols (``FEC Errors - 0`` is in the
-billions on a good link), and what the lanes saw before correction (``Raw``).
+Until Hopper a link has three counters: Replay, Recovery and CRC. Since Blackwell it has about twenty, many of which
+count no faults: packets and bytes, corrected codewords by the number of corrected symbols (``FEC Errors - 0`` is in the
+billions on a good link), and bit errors before correction (``Raw``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FAULTS: Final = frozenset(
         "Symbol Errors",
     }
 )
-"""Counters of both generations that stay at 0 on a good link, spelled as in the tool."""
+"""Counters of both generations that stay 0 on a good link, as the tool spells them."""
 _FAULTS: Final = frozenset(kind.lower() for kind in FAULTS)
 
 
@@ -44,7 +44,7 @@ class LinkErrors:
 
     link: int
     counters: Mapping[str, int | None]
-    """By the tool's names, those of ``FAULTS`` only; None where the tool reports the counter as unavailable."""
+    """Counters of ``FAULTS`` by the tool's names; None where the tool reports the counter as unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GpuLinkErrors:
     name: str
     uuid: str
     links: tuple[LinkErrors, ...]
-    """Empty for a GPU that the tool reports without (active) NVLinks."""
+    """Empty for a GPU without active NVLinks."""
 
 
 _GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
@@ -63,7 +63,7 @@ _INACTIVE: Final = re.compile(r"\s*Link (\d{1,3}): <?[Ii]nactive>?\s*")
 
 
 def parse_nvlink_errors(output: str | bytes) -> tuple[GpuLinkErrors, ...]:
-    """Every link must have the same counters, or something is missing."""
+    """``nvidia-smi nvlink -e``. Raises ParseError where links have different counters: some are missing then."""
     gpus: list[tuple[int, str, str]] = []
     counters: dict[int, dict[int, dict[str, int | None]]] = {}
     silent: set[int] = set()

@@ -17,13 +17,13 @@ _MISSING: Final = re.compile(r"package \S+ is not installed")
 def parse_package_list(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Lines ``STATUS NAME[ VERSION]`` of dpkg-query or rpm: packages that are completely installed, and their versions.
 
-    Several versions: of several architectures, or of a package that RHEL keeps several versions of.
+    A package has several versions for several architectures, or where RHEL keeps several installed.
     """
     versions: dict[str, tuple[str, ...]] = {}
     for line in lines:
         match = _LISTED.fullmatch(line)
         if match is None and not _MISSING.fullmatch(line):
-            raise ParseError("dpkg-query", f"no package: {excerpt(line)}")
+            raise ParseError("dpkg-query", f"expected a package, got {excerpt(line)}")
         if match and match[1] == "installed":
             known = versions.setdefault(match[2], ())
             versions[match[2]] = tuple(dict.fromkeys((*known, match[3]))) if match[3] else known
@@ -34,7 +34,7 @@ NOT_INSTALLED: Final = "not installed"
 
 
 def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Installed versions of each name: more than one of several architectures, none where it is not installed."""
+    """Installed versions of each name: one per architecture, none where it is not installed."""
     versions: dict[str, list[str]] = {name: [] for name in names}
     covered = set()
     for line in whole_lines("dpkg-query", output):
@@ -44,13 +44,13 @@ def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tup
             if words[2] == "installed":
                 versions[words[1]].append(words[3])
         elif len(words) == 3 and words[0] == "package" and words[1] in versions and words[2] == "not-installed":
-            covered.add(words[1])  # dpkg knows the name from other packages' dependencies, without a version
+            covered.add(words[1])  # dpkg lists names from other packages' dependencies, without a version
         else:
             missing = re.fullmatch(
                 r"(?:dpkg-query: no packages found matching (\S+)|package (\S+) is not installed)", line
             )
             if missing is None or (missing[1] or missing[2]) not in versions:
-                raise ParseError("dpkg-query", f"no package: {excerpt(line)}")
+                raise ParseError("dpkg-query", f"expected a package, got {excerpt(line)}")
             covered.add(missing[1] or missing[2])
     silent = [name for name in names if name not in covered]
     if silent:
@@ -71,7 +71,7 @@ def parse_holds(lines: Sequence[str], wanted: Mapping[str, str | None]) -> froze
     """Output of ``HOLDS``: names in ``wanted`` that are held, as ``held_packages``."""
     families = {"apt": "debian", "dnf": "rhel"}
     if not lines or lines[0] not in families:
-        raise ParseError("apt-mark", f"no list of held packages: {excerpt(' '.join(lines[:1]))}")
+        raise ParseError("apt-mark", f"expected a list of held packages, got {excerpt(' '.join(lines[:1]))}")
     return held_packages(lines[1:], wanted, families[lines[0]])
 
 
@@ -91,7 +91,7 @@ def held_packages(entries: Collection[str], wanted: Mapping[str, str | None], fa
 def _locks(entry: str, name: str, version: str | None) -> bool:
     """``kernel-0:5.14.0-427.el9.*``, or ``Package name: kernel``; ``!`` before it excludes a version."""
     if version is None:
-        # Of ``cuda-12-4-0:12.4.1-1.*`` the name is cuda-12-4: versions and releases have no dash in them.
+        # The name in ``cuda-12-4-0:12.4.1-1.*`` is cuda-12-4: versions and releases contain no dash.
         pattern = r"(\d+:)?\d[^\s:-]*(-[^\s:-]+)?"
     else:
         pattern = ("" if ":" in version else r"\d+:") + re.escape(version) + r"(\.\*|\.\w+)?"
@@ -106,6 +106,6 @@ def parse_apt_config(output: str) -> dict[str, str]:
     for line in whole_lines("apt-config", output):
         match = re.fullmatch(r'(\S+) "(.*)";', line)
         if match is None:
-            raise ParseError("apt-config", f"no setting: {excerpt(line)}")
+            raise ParseError("apt-config", f"expected a setting, got {excerpt(line)}")
         values[match[1]] = match[2]
     return values

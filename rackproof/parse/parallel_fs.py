@@ -1,4 +1,4 @@
-"""State of clients of parallel file systems: Lustre, BeeGFS, GPFS, WEKA, DAOS."""
+"""Client state of parallel file systems: Lustre, BeeGFS, GPFS, WEKA, DAOS."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def parse_lustre_imports(output: str | bytes) -> tuple[Import, ...]:
             continue
         if not blocks:
             if line.strip():
-                raise ParseError(tool, f"no import: {excerpt(line)}")
+                raise ParseError(tool, f"expected an import, got {excerpt(line)}")
             continue
         key, colon, value = line.strip().partition(":")
         if colon and key in ("target", "state", "current_connection"):
             if key in blocks[-1][1]:
-                raise ParseError(tool, f"{key} of an import twice: {excerpt(line)}")
+                raise ParseError(tool, f"an import has {key} twice: {excerpt(line)}")
             blocks[-1][1][key] = value.strip().strip('"')
     if not blocks:
-        raise ParseError(tool, "no import")
+        raise ParseError(tool, "lists no import")
     return tuple(_import(tool, kind, values) for kind, values in blocks)
 
 
 def _import(tool: str, kind: str, values: dict[str, str]) -> Import:
     missing = [key for key in ("target", "state", "current_connection") if not values.get(key)]
     if missing:
-        raise ParseError(tool, f"an import without {', '.join(missing)}")
+        raise ParseError(tool, f"an import lacks {', '.join(missing)}")
     if not re.fullmatch(r"[A-Z_]+", values["state"]):
-        raise ParseError(tool, f"no state of an import: {excerpt(values['state'])}")
+        raise ParseError(tool, f"expected the state of an import, got {excerpt(values['state'])}")
     nid = values["current_connection"]
     if nid != "<none>" and not re.fullmatch(r"[^@\s]+@[a-z]\w*", nid):
-        raise ParseError(tool, f"no address of a server: {excerpt(nid)}")
+        raise ParseError(tool, f"expected the address of a server, got {excerpt(nid)}")
     return Import(kind, values["target"].removesuffix("_UUID"), values["state"], None if nid == "<none>" else nid)
 
 
@@ -88,7 +88,7 @@ def parse_beegfs_nodes(output: str | bytes) -> tuple[BeegfsNode, ...]:
                 raise ParseError(tool, f"connections before the first node: {excerpt(line)}")
             nodes[-1] = (nodes[-1][0], _connections(tool, words))
     if not nodes:
-        raise ParseError(tool, "no node")
+        raise ParseError(tool, "lists no node")
     servers = []
     for name, connections in nodes:
         if connections is None:
@@ -105,10 +105,10 @@ def _connections(tool: str, words: str) -> dict[str, int]:
     for part in filter(None, (part.strip() for part in rest.split(";"))):
         match = re.fullmatch(r"([A-Z]+): (\d+) \(.*\)", part)
         if match is None:
-            raise ParseError(tool, f"no connections: {excerpt(words)}")
+            raise ParseError(tool, f"expected connections, got {excerpt(words)}")
         counts[match[1]] = counts.get(match[1], 0) + int(match[2])
     if not counts:
-        raise ParseError(tool, f"no connections: {excerpt(words)}")
+        raise ParseError(tool, f"expected connections, got {excerpt(words)}")
     return counts
 
 
@@ -129,12 +129,12 @@ def parse_beegfs_targets(output: str | bytes) -> tuple[BeegfsTarget, ...]:
         index for index, line in enumerate(lines) if line.split()[:3] == ["TargetID", "Reachability", "Consistency"]
     ]
     if len(heads) != 1 or len(lines) < heads[0] + 3:
-        raise ParseError(tool, "no table of targets")
+        raise ParseError(tool, "expected a table of targets")
     targets = []
     for line in lines[heads[0] + 2 :]:
         words = line.split()
         if len(words) < 3 or not re.fullmatch(r"[A-Z][\w-]*", words[1]) or not re.fullmatch(r"[A-Z][\w-]*", words[2]):
-            raise ParseError(tool, f"no target: {excerpt(line)}")
+            raise ParseError(tool, f"expected a target, got {excerpt(line)}")
         targets.append(BeegfsTarget(integer(tool, "target", words[0]), words[1], words[2]))
     return tuple(targets)
 
@@ -166,7 +166,7 @@ def parse_gpfs_verbs(output: str | bytes) -> bool:
         re.fullmatch(r"VERBS RDMA status: (started|stopped|disabled|enabled)", lines[0]) if len(lines) == 1 else None
     )
     if match is None:
-        raise ParseError(tool, f"no status of RDMA: {excerpt(lines[-1] if lines else '')}")
+        raise ParseError(tool, f"expected the status of RDMA, got {excerpt(lines[-1] if lines else '')}")
     return match[1] == "started"
 
 
@@ -179,15 +179,15 @@ class WekaDriver:
 
 
 def parse_weka_networks(output: str | bytes) -> tuple[str, ...]:
-    """Network of each client process, one a line: ``DPDK / RDMA``, ``DPDK``, ``UDP``; never empty.
+    """Network of each client process, one per line: ``DPDK / RDMA``, ``DPDK``, ``UDP``; never empty.
 
-    Processes that move no data (management) have none or UDP beside DPDK ones; the query leaves them out.
+    Management processes have no network, or UDP beside DPDK ones; the query omits them.
     """
     tool = "weka"
     networks = [line.strip() for line in whole_lines(tool, output) if line.strip()]
     wrong = [line for line in networks if not re.fullmatch(r"(DPDK|UDP)( / RDMA)?", line)]
     if wrong or not networks:
-        raise ParseError(tool, f"no network of a process: {excerpt(wrong[0] if wrong else '')}")
+        raise ParseError(tool, f"expected the network of a process, got {excerpt(wrong[0] if wrong else '')}")
     return tuple(networks)
 
 
@@ -199,7 +199,7 @@ def parse_daos_providers(output: str | bytes) -> tuple[str, ...]:
     tool = "daos_agent"
     providers = [match[1] for line in whole_lines(tool, output) if (match := _PROVIDER.search(line))]
     if not providers or any("+" not in name for name in providers):
-        raise ParseError(tool, f"no provider: {excerpt(providers[0] if providers else '')}")
+        raise ParseError(tool, f"expected a provider, got {excerpt(providers[0] if providers else '')}")
     return tuple(providers)
 
 
@@ -208,13 +208,13 @@ def parse_weka_interface(output: str | bytes) -> WekaDriver:
     tool = "wekafs"
     lines = whole_lines(tool, output)
     if not any(line.startswith("IO node version ") or "not connected" in line for line in lines):
-        raise ParseError(tool, f"no state of the driver: {excerpt(lines[0])}")
+        raise ParseError(tool, f"expected the state of the driver, got {excerpt(lines[0])}")
     mounted = []
     for line in lines:
         if line.startswith("mount:"):
             match = re.fullmatch(r"mount:\[[^\]]*\] (\S+)(?: .*)?", line)
             if match is None:
-                raise ParseError(tool, f"no mount: {excerpt(line)}")
+                raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
             mounted.append(match[1])
     return WekaDriver(not any("not connected" in line for line in lines), tuple(mounted))
 
@@ -257,7 +257,7 @@ def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
         elif key == "argument" and processes:
             processes[-1].append(value)
         else:
-            raise ParseError(tool, f"no argument of a daemon: {excerpt(line)}")
+            raise ParseError(tool, f"expected an argument of a daemon, got {excerpt(line)}")
     # An exiting daemon has no arguments.
     return tuple(_dfuse(tool, words[1:]) for words in processes if words)
 
@@ -285,5 +285,5 @@ def _dfuse(tool: str, words: list[str]) -> Dfuse:
         if key not in options and plain:
             options[key] = plain.pop(0)
     if not options.get("mountpoint", "").startswith("/"):
-        raise ParseError(tool, f"a daemon without a mount point: {excerpt(' '.join(words))}")
+        raise ParseError(tool, f"the arguments of a daemon name no mount point: {excerpt(' '.join(words))}")
     return Dfuse(options["mountpoint"].rstrip("/") or "/", options.get("pool"), options.get("container"))

@@ -40,7 +40,7 @@ def parse_pci_links(output: str) -> dict[str, PciLink]:
     """Output of ``LINKS``, by PCI address."""
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE or not answer.body:
-        raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, no device")
+        raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, lists no device")
     devices: dict[str, dict[str, str]] = {}
     for path, lines in files_of(answer.body).items():
         slot, _, name = path.partition("/")
@@ -86,7 +86,7 @@ def parse_pci_tree(output: str) -> dict[str, str | None]:
     for line in whole_lines("readlink", answer.body):
         *_, parent, device = ["", *line.split("/")]
         if not line.startswith("../") or not _ADDRESS.fullmatch(device):
-            raise ParseError("readlink", f"no device: {excerpt(line)}")
+            raise ParseError("readlink", f"expected a device, got {excerpt(line)}")
         # Behind a volume management device another tree begins: pci0000:80/0000:80:05.5/pci10000:00/10000:00:02.0.
         above[device] = parent if _ADDRESS.fullmatch(parent) else None
     return above

@@ -1,6 +1,6 @@
 """perftest: ib_write_bw, ib_read_bw, ib_send_bw, their ``_lat`` siblings.
 
-Client and server may write into one stream: every result row after the first header counts, in print order.
+Client and server may write into one stream: all result rows after the first header count, in their order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TOOL: Final = "perftest"
 
 
 class BandwidthUnit(StrEnum):
-    """As printed in the header.
+    """Unit in the header.
 
-    Old versions print ``MB/sec`` and mean 2^20 bytes (perftest divides by 0x100000); newer ones print the same number
+    Old versions print ``MB/sec`` for 2^20 bytes (perftest divides by 0x100000); newer ones print the same number
     as ``MiB/sec``. ``Gb/sec`` (``--report_gbits``) is 10^9 bits.
     """
 
@@ -42,7 +42,7 @@ class BandwidthRow:
     unit: BandwidthUnit
     average: float
     peak: float | None
-    """None where the test keeps no peak (by duration, ``--noPeak``) and prints 0."""
+    """None where the test has no peak (by duration, ``--noPeak``) and prints 0."""
     msg_rate_mpps: float | None
     """Million messages a second."""
 
@@ -119,7 +119,7 @@ _PAIR: Final = re.compile(r"([A-Za-z][\w .*-]*?)\s*:\s*(\S+)(?=\s{2,}|\t|\s*$)")
 
 
 def _rows(lines: list[str], needed: str) -> Iterator[dict[str, str]]:
-    """Cells by column title. Only lines that begin with a number are rows: warnings appear between them."""
+    """Cells by column title. Only lines that begin with a number are rows; warnings may be between them."""
     columns: list[str] = []
     count = 0
     for line in lines:
@@ -168,7 +168,7 @@ def _bandwidth_row(cells: dict[str, str], unit: BandwidthUnit, *, bidirectional:
 
 
 def _check(row: BandwidthRow, average_error: float, rate_error: float, *, bidirectional: bool) -> None:
-    """Refuse a row whose bandwidth is not message size times message rate: a wrong unit or a damaged number."""
+    """Raises ParseError where the bandwidth is not message size times rate: a wrong unit or a damaged number."""
     if row.msg_rate_mpps is None:
         return
     # Old versions count both directions of a bidirectional test in the bandwidth but only one in the rate.

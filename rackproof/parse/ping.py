@@ -19,12 +19,12 @@ def parse_ping(output: str) -> Ping:
     """Statistics of ``ping -q``."""
     match = re.search(r"(?m)^(\d+) packets transmitted, (\d+) received", output)
     if match is None:
-        raise ParseError("ping", f"no statistics: {excerpt(output)}")
+        raise ParseError("ping", f"expected statistics, got {excerpt(output)}")
     return Ping(int(match[1]), int(match[2]))
 
 
 def parse_answered_sizes(output: str) -> tuple[str, ...]:
-    """Sizes that were answered, of the two lines ``small STATUS`` and ``large STATUS`` (ping's: 0 or 1)."""
+    """Answered sizes, from the lines ``small STATUS`` and ``large STATUS`` (ping's exit status, 0 or 1)."""
     match = re.fullmatch(r"small ([01])\nlarge ([01])\n", output)
     if match is None:
         raise ParseError("ping", f"unexpected answer {excerpt(output)}")

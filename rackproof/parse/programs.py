@@ -1,4 +1,4 @@
-"""``command -v``: where programs are."""
+"""``command -v``: paths of programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 
 def parse_programs(output: str, programs: tuple[str, ...]) -> dict[str, str | None]:
-    """One line ``name path`` for each program, without a path where it is not installed."""
+    """Path by program, from lines ``name path``; a program that is not installed has no path."""
     paths: dict[str, str | None] = {}
     for line in whole_lines("command -v", output):
         name, _, path = line.partition(" ")

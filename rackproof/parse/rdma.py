@@ -55,7 +55,7 @@ class Hca:
 
 
 def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
-    """Read ``rdma link`` or ``rdma -j link``. ``[]`` is a node without RDMA links; no output at all raises."""
+    """Read ``rdma link`` or ``rdma -j link``; ``[]`` is a node without RDMA links. Raises ParseError without output."""
     if text_of(_LINK, output).lstrip().startswith("["):
         return _links_of_json(output)
     links = []
@@ -68,7 +68,7 @@ def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
             raise ParseError(_LINK, f"unexpected line {excerpt(line)}")
         values = dict(zip(words[::2], words[1::2], strict=True))
         if "state" not in values or "physical_state" not in values:
-            raise ParseError(_LINK, f"no state in {excerpt(line)}")
+            raise ParseError(_LINK, f"expected a state in {excerpt(line)}")
         links.append(RdmaLink(match[1], int(match[2]), values["state"], values["physical_state"], values.get("netdev")))
     if not links:
         raise ParseError(_LINK, "no link listed")

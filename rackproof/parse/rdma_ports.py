@@ -16,7 +16,7 @@ Place = tuple[str, int]
 
 
 def parse_rdma_counters(files: Mapping[str, tuple[str, ...]]) -> dict[Place, dict[str, int]]:
-    """Counters by port, of the files of ``COUNTERS``. ``N/A (no PMA)`` is a counter that the device does not have."""
+    """Counters by port, from the files of ``COUNTERS``; without those that the device lacks (``N/A (no PMA)``)."""
     counters: dict[Place, dict[str, int]] = {}
     for path, lines in files.items():
         match = re.fullmatch(r"([^/]+)/ports/(\d+)/(?:hw_)?counters/(\w+)", path)
@@ -26,7 +26,7 @@ def parse_rdma_counters(files: Mapping[str, tuple[str, ...]]) -> dict[Place, dic
 
 
 def parse_pkeys(files: Mapping[str, tuple[str, ...]]) -> dict[Place, frozenset[int]]:
-    """Partition keys by port, of the files of ``PKEYS``, without empty entries."""
+    """Partition keys by port, from the files of ``PKEYS``, without empty entries."""
     keys: dict[Place, frozenset[int]] = {}
     for path, lines in files.items():
         if match := re.fullmatch(r"([^/]+)/ports/(\d+)/pkeys/\d+", path):

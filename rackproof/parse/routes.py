@@ -30,7 +30,7 @@ class Route:
 
 
 def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
-    """By priority. Raises ParseError when there is none: the kernel always has rules."""
+    """Rules by priority. Raises ParseError without rules, which the kernel always has."""
     rules = []
     for entry in _entries(output):
         source = entry.string("src")

@@ -9,7 +9,7 @@ from rackproof.parse.text import excerpt
 
 
 def parse_sha256sum(lines: list[str], paths: tuple[str, ...]) -> dict[str, str]:
-    """``sha256sum -- PATHS``: hash of each path, or why there is none."""
+    """``sha256sum -- PATHS``: hash or error of each path."""
     hashes = {}
     for line in lines:
         good = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)

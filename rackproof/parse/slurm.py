@@ -32,14 +32,14 @@ def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
         if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", line.strip()):
             controllers.append(Controller(match[1], match[2], match[3] == "UP"))
     if not controllers:
-        raise ParseError(SCONTROL, f"no controller: {excerpt(str(output))}")
+        raise ParseError(SCONTROL, f"expected a controller, got {excerpt(str(output))}")
     return tuple(controllers)
 
 
 def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, str], ...]:
-    """``scontrol -o show …``: one mapping a line, each of which begins with ``first``; never empty.
+    """``scontrol -o show …``: one mapping per line; each line begins with ``first``; never empty.
 
-    Values may contain blanks, a reason any text. The first value of a repeated key wins: free text comes last.
+    Values may contain spaces, a reason any text. The first value of a repeated key wins, as free text comes last.
     """
     records = []
     for line in whole_lines(SCONTROL, output):
@@ -50,7 +50,7 @@ def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, s
             line = line[: reason.start()] + line[reason.end() :]
         keys = list(_KEY.finditer(line))
         if not keys or keys[0].start() != 0 or keys[0][1] != first:
-            raise ParseError(SCONTROL, f"no line of {first}: {excerpt(line)}")
+            raise ParseError(SCONTROL, f"expected a line of {first}, got {excerpt(line)}")
         record: dict[str, str] = {}
         for match, following in zip(keys, [*keys[1:], None], strict=True):
             end = following.start() if following else len(line)
@@ -59,7 +59,7 @@ def parse_scontrol_records(output: str | bytes, first: str) -> tuple[dict[str, s
             record["Reason"] = reason[1]
         records.append(record)
     if not records:
-        raise ParseError(SCONTROL, f"no {first}")
+        raise ParseError(SCONTROL, f"lists no {first}")
     return tuple(records)
 
 
@@ -113,7 +113,7 @@ def parse_scontrol_node(output: str | bytes) -> SlurmNode:
 
 def _needed(record: Mapping[str, str], key: str) -> str:
     if not record.get(key):
-        raise ParseError(SCONTROL, f"no {key} of {record.get('NodeName') or record.get('PartitionName')}")
+        raise ParseError(SCONTROL, f"{record.get('NodeName') or record.get('PartitionName')} has no {key}")
     return record[key]
 
 
@@ -125,7 +125,7 @@ def node_states(record: Mapping[str, str]) -> tuple[str, ...]:
     for word in text.split("+"):
         match = re.fullmatch(r"([A-Z][A-Z_]*)([*~#!%$@^-]?)", word)
         if match is None:
-            raise ParseError(SCONTROL, f"no state: {excerpt(text)}")
+            raise ParseError(SCONTROL, f"expected a state, got {excerpt(text)}")
         states.append(match[1])
         silent |= match[2] == "*"
     if silent and "NOT_RESPONDING" not in states:
@@ -150,7 +150,7 @@ def parse_gres(text: str) -> dict[str, int]:
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         name, *rest = part.split(":")
         if not re.fullmatch(r"[A-Za-z]\w*", name):
-            raise ParseError(SCONTROL, f"no resource: {excerpt(text)}")
+            raise ParseError(SCONTROL, f"expected a resource, got {excerpt(text)}")
         count = re.fullmatch(r"(\d{1,18})([KMGT]?)", rest[-1]) if rest else None
         resources[name] = resources.get(name, 0) + (int(count[1]) * _SUFFIX[count[2]] if count else 1)
     return resources
@@ -167,7 +167,7 @@ class SlurmConfig:
     def value(self, key: str) -> str | None:
         """None where the key is not set. Raises ParseError for a key that Slurm does not have."""
         if key not in self.values:
-            raise ParseError(SCONTROL, f"no {key} in the configuration")
+            raise ParseError(SCONTROL, f"the configuration has no {key}")
         return None if self.values[key] in _NONE else self.values[key]
 
 
@@ -176,7 +176,7 @@ def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
     lines = whole_lines(SCONTROL, output)
     match = re.fullmatch(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", lines[0])
     if match is None:
-        raise ParseError(SCONTROL, f"no configuration: {excerpt(lines[0])}")
+        raise ParseError(SCONTROL, f"expected a configuration, got {excerpt(lines[0])}")
     values: dict[str, str] = {}
     for line in lines[1:]:
         if pair := re.fullmatch(r"(\S+)\s*= ?(.*)", line):
@@ -200,7 +200,7 @@ def parse_slurmd_c(output: str | bytes) -> NodeHardware:
     tool = "slurmd"
     lines = [line for line in whole_lines(tool, output) if line.startswith("NodeName=")]
     if len(lines) != 1:
-        raise ParseError(tool, f"no node: {excerpt(str(output))}")
+        raise ParseError(tool, f"expected a node, got {excerpt(str(output))}")
     values = {}
     for word in lines[0].split():
         key, equals, value = word.partition("=")
@@ -211,7 +211,7 @@ def parse_slurmd_c(output: str | bytes) -> NodeHardware:
         for key in keys:
             if key in values:
                 return integer(tool, key, values[key], minimum=1)
-        raise ParseError(tool, f"no {keys[0]}")
+        raise ParseError(tool, f"the node has no {keys[0]}")
 
     return NodeHardware(
         cpus=number("CPUs"),
@@ -228,7 +228,7 @@ def parse_unmunge(output: str | bytes) -> str:
     for line in whole_lines(tool, output):
         if match := re.fullmatch(r"STATUS:\s+(\S.*?) \(\d+\)", line):
             return match[1]
-    raise ParseError(tool, f"no status: {excerpt(str(output))}")
+    raise ParseError(tool, f"expected a status, got {excerpt(str(output))}")
 
 
 def job_of_step(title: str) -> str | None:

@@ -25,7 +25,7 @@ def parse_statfs(body: str) -> FileSystemSize:
     lines = whole_lines("stat", body)
     words = lines[0].split() if len(lines) == 1 else []
     if len(words) != 3:
-        raise ParseError("stat", f"no sizes: {excerpt(body)}")
+        raise ParseError("stat", f"expected sizes, got {excerpt(body)}")
     block, blocks, free = (integer("stat", "size", word) for word in words)
     return FileSystemSize(block * free, block * blocks)
 
@@ -35,7 +35,7 @@ def parse_inodes(body: str) -> tuple[int, int]:
     lines = whole_lines("stat", body)
     words = lines[0].split() if len(lines) == 1 else []
     if len(words) != 2:
-        raise ParseError("stat", f"no inodes: {excerpt(body)}")
+        raise ParseError("stat", f"expected numbers of inodes, got {excerpt(body)}")
     total, free = (integer("stat", "inodes", word) for word in words)
     return total, free
 
@@ -64,7 +64,7 @@ def parse_latency_ms(output: str) -> float | None:
     for line in lines:
         words = line.split(" ")
         if len(words) != 4:
-            raise ParseError("stat", f"no times: {excerpt(line)}")
+            raise ParseError("stat", f"expected times, got {excerpt(line)}")
         before, between, after, status = (integer("stat", "time", word) for word in words)
         if not before < between < after:
             raise ParseError("stat", f"the clock ran backwards: {excerpt(line)}")
@@ -73,7 +73,7 @@ def parse_latency_ms(output: str) -> float | None:
         starts.append(between - before)
         takes.append(after - between)
     if len(takes) != ROUNDS:
-        raise ParseError("stat", f"{len(takes)} rounds of {ROUNDS}")
+        raise ParseError("stat", f"expected {ROUNDS} rounds, got {len(takes)}")
     return max(0.0, statistics.median(takes) - min(starts)) / 1e6
 
 

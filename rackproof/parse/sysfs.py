@@ -1,4 +1,4 @@
-"""Many small files of /sys in one command: ``cd DIR && grep -sH '' */name */dir/name``."""
+"""Read many small files of /sys with one command: ``cd DIR && grep -sH '' */name */dir/name``."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ _LINE: Final = re.compile(r"(/?(?:[^/]+/)+?[\w.-]+):(.*)")
 def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
     """Lines of each file by its path, as grep was given it.
 
-    Empty files are left out. The caller verifies that the output is complete: the order of
-    files does not show it.
+    Empty files are left out. The caller verifies that the output is complete.
     """
     files: dict[str, list[str]] = {}
     for line in whole_lines("grep", output):
         match = _LINE.fullmatch(line)
         if match is None:
-            raise ParseError("grep", f"no line of a file: {excerpt(line)}")
+            raise ParseError("grep", f"expected PATH:LINE, got {excerpt(line)}")
         files.setdefault(match[1], []).append(match[2].rstrip())
     return {path: tuple(lines) for path, lines in files.items()}
 
 
 def parse_choice(output: str) -> str:
-    """The selected word, in brackets: ``always [madvise] never``."""
+    """The selected word, which is in brackets: ``always [madvise] never``."""
     words = re.findall(r"\[(\w+)\]", "\n".join(whole_lines("sysfs", output)))
     if len(words) != 1:
-        raise ParseError("sysfs", f"no choice in {excerpt(output)}")
+        raise ParseError("sysfs", f"expected a [selected] word in {excerpt(output)}")
     return str(words[0])
 
 
@@ -40,7 +39,7 @@ def parse_clock_source(output: str) -> str:
     """``current_clocksource``."""
     lines = whole_lines("sysfs", output)
     if len(lines) != 1 or not re.fullmatch(r"[\w-]+", lines[0]):
-        raise ParseError("sysfs", f"no clock source: {excerpt(lines[0])}")
+        raise ParseError("sysfs", f"expected a clock source, got {excerpt(lines[0])}")
     return lines[0]
 
 
@@ -50,5 +49,5 @@ GREP_DONE: Final = (0, 1, 2)
 
 
 def sysfs_command(folder: str, *files: str) -> str:
-    """The command that prints all lines of these files (patterns of the shell) below a folder of /sys."""
+    """Command that prints all lines of files (shell patterns) below a folder of /sys."""
     return f"cd {folder} 2>/dev/null && grep -sH '' {' '.join(files)}{STATUS}"

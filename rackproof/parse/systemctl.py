@@ -12,19 +12,19 @@ from rackproof.parse.text import excerpt, whole_lines
 
 
 def parse_systemctl_show(output: str | bytes) -> tuple[dict[str, str], ...]:
-    """``systemctl show``: one mapping a unit, in the order they were asked for."""
+    """``systemctl show``: one mapping per unit, in the order of the arguments."""
     return parse_unit_lines(whole_lines("systemctl", output))
 
 
 def parse_unit_lines(lines: Iterable[str]) -> tuple[dict[str, str], ...]:
-    """Lines of ``systemctl show``; empty where no unit was asked for."""
+    """Lines of ``systemctl show``; empty without units."""
     blocks: list[dict[str, str]] = [{}]
     for line in lines:
         key, equals, value = line.partition("=")
         if not line:
             blocks.append({})
         elif not equals or not re.fullmatch(r"[A-Z]\w*", key) or key in blocks[-1]:
-            raise ParseError("systemctl", f"no property: {excerpt(line)}")
+            raise ParseError("systemctl", f"expected PROPERTY=VALUE, got {excerpt(line)}")
         else:
             blocks[-1][key] = value
     return tuple(block for block in blocks if block)
@@ -53,12 +53,12 @@ def parse_at_boot(output: str, mountpoints: Sequence[str]) -> tuple[str, ...]:
         raise ParseError("systemctl", "the answer is cut off")
     units = lines[0].split()
     if len(units) != len(mountpoints) or not all(unit.endswith(".mount") for unit in units):
-        raise ParseError("systemctl", f"no units: {excerpt(lines[0])}")
+        raise ParseError("systemctl", f"expected mount units, got {excerpt(lines[0])}")
     words: list[str] = []
     rest = lines[1:]
     for _ in range(len(units) + 1):
         if not rest or not re.fullmatch(r"[a-z-]+", rest[0]):
-            raise ParseError("systemctl", f"no state of a unit: {excerpt(rest[0] if rest else '')}")
+            raise ParseError("systemctl", f"expected the state of a unit, got {excerpt(rest[0] if rest else '')}")
         words.append(rest.pop(0))
         if words[-1] != "no" and rest[:1] == ["no"]:
             rest.pop(0)

@@ -1,4 +1,4 @@
-"""Reading text strictly: decoding, whole lines, plain decimal numbers."""
+"""Strict reading of text: decoding, whole lines, plain decimal numbers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def text_from(lines: Iterable[str]) -> str:
 def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -> list[str]:
     """Lines without their ends.
 
-    A last line that no newline closes may have lost its tail (``vers=4`` instead of ``vers=4.2``), so it is refused,
-    unless it matches ``closing``, a regular expression of lines whose end proves that they are complete.
+    A last line without a newline may be cut off (``vers=4`` instead of ``vers=4.2``) and raises ParseError, unless it
+    matches ``closing``, a regular expression of lines whose end proves that they are complete.
     """
     text = text_of(tool, output)
     if text.endswith("\n"):
@@ -70,7 +70,7 @@ def real(tool: str, what: str, token: str, *, minimum: float | None = 0.0) -> fl
 
 
 def half_digit(token: str) -> float:
-    """Half a unit of the last digit that was printed: how far the printed number may be from the true one."""
+    """Half a unit of the last printed digit: the rounding error of the printed number."""
     mantissa, _, exponent = token.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     return float(0.5 * 10.0 ** (int(exponent or "0") - decimals))
@@ -83,7 +83,7 @@ def excerpt(text: str, limit: int = 80) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last readable line: usually why a tool printed nothing else."""
+    """The last readable line, which usually has the error."""
     lines = [line for line in text.splitlines() if any(c.isalnum() for c in line)]
     return excerpt(lines[-1], 140) if lines else "nothing readable"
 
@@ -94,6 +94,6 @@ def processor_list(tool: str, text: str) -> frozenset[int]:
     for part in text.split(",") if text.strip() else ():
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise ParseError(tool, f"no list of processors: {excerpt(text)}")
+            raise ParseError(tool, f"expected a list of processors, got {excerpt(text)}")
         numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(numbers)

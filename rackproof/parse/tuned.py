@@ -15,4 +15,4 @@ def parse_tuned_profile(output: str) -> str:
             return match[1]
         if line.startswith("No current active profile"):
             return ""
-    raise ParseError("tuned-adm", f"no profile: {excerpt(output)}")
+    raise ParseError("tuned-adm", f"expected a profile, got {excerpt(output)}")

@@ -1,9 +1,9 @@
 """NVIDIA's error reports in the kernel log: Xids of GPUs, SXids of NVSwitches.
 
-An Xid is a numbered error report of the driver. NVIDIA's catalogue of Xid errors gives the action for each
-(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), whose "immediate action" is to restart the
-application for application errors, and a reset, reboot, workflow or support call for the others.
-SXids are described in the Fabric Manager User Guide; the message itself says whether it is fatal.
+An Xid is a numbered error report of the driver. NVIDIA's catalogue of Xid errors gives an "immediate action" for each
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html): restart the application for application errors;
+a reset, reboot, workflow or support call for the others.
+The Fabric Manager User Guide describes SXids; the message itself says whether it is fatal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_APPLICATIONS: Final = frozenset(
         *(11, 25, 32, 80),  # invalid or corrupted push buffer
         13,  # exception in a kernel: index out of range, illegal instruction
         31,  # page fault: illegal address
-        *(37, 38, 43, 44, 66, 67, 141),  # catalogue: ignore; what the application sees is an error of its own
+        *(37, 38, 43, 44, 66, 67, 141),  # catalogue: ignore; the application gets an error of its own
         45,  # cleanup of channels after another error, or after the process was killed
         *(60, 68, 82, 83, 84, 86, 88, 89, 96, 97, 98, 139),  # video, JPEG and optical flow
         *range(99, 106),
@@ -32,12 +32,13 @@ OF_APPLICATIONS: Final = frozenset(
         *(106, 107),  # test messages of the management bus
     }
 )
-"""Xids after which NVIDIA's catalogue restarts the application, or ignores them. All others count as the machine's:
+"""Xids for which NVIDIA's catalogue says to restart the application, or to ignore them. All others are machine faults:
 
 48, 63, 64, 92, 94, 95, 140, 171, 172 memory; 62, 109, 119, 120 firmware and timeouts; 74, 136, 137, 144–150, 155
-NVLink; 79, 167 PCIe; 54 power; 154 the driver's own wish for a reset; and whatever is not in the catalogue yet.
-63 (a row was remapped, catalogue: ignore) and 94 (contained memory error) stay here: the application has lost its data,
-and the GPU waits for a reset. Exceptions of the copy engines (39 to 41, 70 to 72 …) have no cause in the catalogue.
+NVLink; 79, 167 PCIe; 54 power; 154 the driver requests a reset; and any that the catalogue does not have yet.
+63 (a row was remapped, catalogue: ignore) and 94 (contained memory error) are machine faults, too: the application has
+lost its data, and the GPU needs a reset. The catalogue has no cause for exceptions of the copy engines (39 to 41, 70 to
+72 …).
 """
 
 
@@ -93,5 +94,5 @@ def parse_driver_log(lines: Iterable[str]) -> DriverLog:
         elif match := _LOST.search(line):
             lost.append(match[1].lower())
         elif "NVRM: Xid" in line or ": SXid (" in line:
-            raise ParseError(TOOL, f"an Xid that cannot be read: {excerpt(line, 160)}")
+            raise ParseError(TOOL, f"expected an Xid or SXid, got {excerpt(line, 160)}")
     return DriverLog(loaded, tuple(xids), tuple(switch_errors), tuple(dict.fromkeys(lost)))

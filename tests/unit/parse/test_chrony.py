@@ -44,8 +44,8 @@ BAD_TRACKING: list[tuple[str, str, str]] = [
     ("sources", SOURCES, "unexpected line"),
     ("cut off", TRACKING[:-3], "cut off"),
     ("cut off at a comma", TRACKING[: TRACKING.rindex(",")] + "\n", "unexpected line"),
-    ("twice", TRACKING * 2, "2 lines of tracking"),
-    ("unknown leap status", TRACKING.replace("Normal", "Fine"), "no tracking line"),
+    ("twice", TRACKING * 2, "expected one line of tracking, got 2"),
+    ("unknown leap status", TRACKING.replace("Normal", "Fine"), "expected a line of tracking"),
     ("offset is nan", TRACKING.replace("-0.000002047", "nan"), "system time is not a number"),
 ]
 
@@ -63,8 +63,8 @@ def test_bad_tracking_raises_with_the_reason(output: str, reason: str) -> None:
     [
         ("", "no output"),
         (tool_output("chrony-no-daemon.txt"), "506 Cannot talk to daemon"),
-        (SOURCES.replace("^,*", "^*,x"), "no source line"),
-        (SOURCES.replace("^,*", ",*"), "no source line"),
+        (SOURCES.replace("^,*", "^*,x"), "expected a line about a source"),
+        (SOURCES.replace("^,*", ",*"), "expected a line about a source"),
         (SOURCES.replace("377", "399"), "reach is not octal"),
         (SOURCES.rstrip()[:-2], "cut off"),
     ],

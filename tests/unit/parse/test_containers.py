@@ -125,10 +125,10 @@ def test_devices(first: str) -> None:
         (parse_docker_info, "{}\n", "no JSON document"),
         (parse_podman_info, json.dumps(PODMAN | {"host": {"security": {}}}), "rootless is neither true nor false"),
         (parse_crictl_info, json.dumps(CRICTL | {"status": {"conditions": []}}), "no condition RuntimeReady"),
-        (parse_ctr_version, CTR.partition("Server:")[0], "no version of the server"),
-        (parse_enroot_version, "enroot: no such command\n", "no version"),
+        (parse_ctr_version, CTR.partition("Server:")[0], "has no version of the server"),
+        (parse_enroot_version, "enroot: no such command\n", "expected a version"),
         (parse_cdi_list, CDI.replace("nvidia.com/gpu=all\n", ""), "3 devices found, 2 listed"),
-        (parse_cdi_list, "nvidia.com/gpu=all\n", "no number of devices"),
+        (parse_cdi_list, "nvidia.com/gpu=all\n", "expected the number of devices"),
     ],
 )
 def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:

@@ -52,8 +52,8 @@ def test_lscpu_in_one_list() -> None:
     ("output", "reason"),
     [
         (NESTED.replace('"0-5"', '"0-4"'), "8 processors, 5 online, 2 offline"),
-        (NESTED.replace('"0-5"', '"5-0"'), "no list of processors"),
-        (NESTED.replace("Socket(s):", "Sockel:"), r"no Socket\(s\)"),
+        (NESTED.replace('"0-5"', '"5-0"'), "expected a list of processors"),
+        (NESTED.replace("Socket(s):", "Sockel:"), r"has no field Socket\(s\)"),
         (NESTED.replace('"NUMA node2 CPU(s):"', '"NUMA"'), "3 NUMA nodes, but processor lists of 2"),
         (FLAT.replace('"1"', '"one"'), "not an integer"),
         (FLAT.replace('"Architecture:"', '"CPU(s):"'), "twice"),
@@ -82,10 +82,10 @@ def test_memory_modules() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("64 GB", "Unknown", "no size"),
-        ("4400 MT/s", "fast", "no speed"),
+        ("64 GB", "Unknown", "expected a size"),
+        ("4400 MT/s", "fast", "expected a speed"),
         ("\tLocator: P1-DIMMA1\n", "", "no Locator"),
-        ("Memory Device", "Chassis", "no memory device"),
+        ("Memory Device", "Chassis", "expected a memory device"),
         ("type 17", "type 16", "no memory modules"),
     ],
 )
@@ -117,9 +117,9 @@ def test_drives_in_slots_and_solid_state_disks() -> None:
     ("old", "new", "reason"),
     [
         ("end of drives\n", "", "cut off"),
-        (" transport pcie\n", "", "nvme0: no transport"),
-        (" firmware_rev 10.0.2\n", "", "nvme1: no firmware_rev"),
-        ("nvme0c0n1 3750738264", "nvme0c0n1", "no size of a namespace"),
+        (" transport pcie\n", "", "nvme0: has no transport"),
+        (" firmware_rev 10.0.2\n", "", "nvme1: has no firmware_rev"),
+        ("nvme0c0n1 3750738264", "nvme0c0n1", "expected the size of a namespace"),
         ("nvme nvme1", "nvme nvme0", "twice"),
         (" size 937703088", " size many", "not an integer"),
         ("nvme nvme0\n", "cat: permission denied\nnvme nvme0\n", "unexpected line"),

@@ -60,14 +60,14 @@ def test_proc_mounts() -> None:
     ("output", "reason"),
     [
         ("", "no output"),
-        ("cat: /proc/self/mountinfo: Permission denied\n", "no line of mountinfo"),
+        ("cat: /proc/self/mountinfo: Permission denied\n", "expected a mount, got"),
         (MOUNTINFO[:-1], "cut off"),
-        (MOUNTINFO.replace(" - ext4", " ext4"), "no line of mountinfo"),
-        (MOUNTINFO.replace("254:1", "x:y"), "no line of mountinfo"),
+        (MOUNTINFO.replace(" - ext4", " ext4"), "expected a mount, got"),
+        (MOUNTINFO.replace("254:1", "x:y"), "expected a mount, got"),
         (MOUNTINFO.replace("24 1 ", "a 1 "), "mount id is not an integer"),
-        (MOUNTINFO.replace(" / / rw", " / root rw"), "no mount point"),
-        (MOUNTINFO.replace(" rw,errors=remount-ro", ""), "no line of mountinfo"),
-        (MOUNTINFO.replace("- ext4 ", "-  "), "no file system type"),
+        (MOUNTINFO.replace(" / / rw", " / root rw"), "expected a mount point"),
+        (MOUNTINFO.replace(" rw,errors=remount-ro", ""), "expected a mount, got"),
+        (MOUNTINFO.replace("- ext4 ", "-  "), "expected a file system type"),
     ],
 )
 def test_bad_mountinfo_raises_with_the_reason(output: str, reason: str) -> None:
@@ -79,9 +79,9 @@ def test_bad_mountinfo_raises_with_the_reason(output: str, reason: str) -> None:
     ("output", "reason"),
     [
         ("\n\n", "no output"),
-        ("/dev/vda1 / ext4 rw\n", "no line of /proc/mounts"),
-        ("/dev/vda1 / ext4 rw 0 0\n\n", "no line of /proc/mounts"),
-        ("/dev/vda1 / ext4  0 0\n", "no options"),
+        ("/dev/vda1 / ext4 rw\n", "expected a mount, got"),
+        ("/dev/vda1 / ext4 rw 0 0\n\n", "expected a mount, got"),
+        ("/dev/vda1 / ext4  0 0\n", "expected options"),
         ("/dev/vda1 / ext4 rw,nconnect=16", "cut off"),
     ],
 )

@@ -59,7 +59,11 @@ BAD: list[tuple[str, str, str]] = [
     ("no samples", edit(lambda d: first(d).update(samples_us=[])), "samples_us is empty"),
     ("sample of 0", edit(lambda d: first(d).update(samples_us=[0.0, 804.0])), "samples_us is empty or"),
     ("sample is text", edit(lambda d: first(d).update(samples_us=["1"])), r"samples_us\.0 is not a number"),
-    ("time outside its samples", edit(lambda d: first(d).update(samples_us=[1.0, 2.0])), "outside its samples"),
+    (
+        "time outside its samples",
+        edit(lambda d: first(d).update(samples_us=[1.0, 2.0])),
+        "outside the range of its samples",
+    ),
     ("algbw in MB/s", edit(lambda d: first(d).update(algbw_GBps=1.27)), "algbw_GBps is 1.27, but 1024 B"),
     ("busbw without factor", edit(lambda d: first(d).update(busbw_GBps=first(d)["algbw_GBps"])), "busbw_GBps is"),
     ("busbw of another number of ranks", edit(lambda d: d.update(ranks=64)), "busbw_GBps is"),

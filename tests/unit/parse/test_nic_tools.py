@@ -52,8 +52,8 @@ BAD_LSPCI = [
     ("another text", "pcilib: Cannot open /proc/bus/pci\n", "unexpected line"),
     ("cut off", FILTERED[:-2], "cut off"),
     ("twice", FILTERED.replace("devices 3\n", "") * 2, "twice"),
-    ("no speed", FILTERED.replace("Speed 32GT/s", "Speed fast"), "no link"),
-    ("flags gone", FILTERED.replace("ACSCtl:\tSrcValid-", "ACSCtl:\t"), "no access control"),
+    ("no speed", FILTERED.replace("Speed 32GT/s", "Speed fast"), "expected speed and width of a link"),
+    ("flags gone", FILTERED.replace("ACSCtl:\tSrcValid-", "ACSCtl:\t"), "expected ACS functions"),
 ]
 
 

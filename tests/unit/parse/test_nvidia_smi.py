@@ -157,7 +157,7 @@ def test_identity_and_settings_of_a_whole_report() -> None:
 
 def test_flags_that_ask_for_a_repair_are_problems() -> None:
     text = written("hgx-h200-roce/gpu-01/gpu/query.xml").replace("tpc_repair_pending>No", "tpc_repair_pending>Yes", 1)
-    assert parse_nvidia_smi(text).gpus[0].problems == ("a TPC waits for its repair",)
+    assert parse_nvidia_smi(text).gpus[0].problems == ("a TPC repair is pending",)
 
 
 def test_programs_on_gpus() -> None:

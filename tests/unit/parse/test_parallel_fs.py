@@ -90,23 +90,31 @@ def test_weka() -> None:
 @pytest.mark.parametrize(
     ("parse", "output", "reason"),
     [
-        (parse_lustre_imports, "error: get_param: param_path 'osc/*/import': No such file or directory\n", "no import"),
-        (parse_lustre_imports, LUSTRE.replace("    state: FULL\n", ""), "an import without state"),
+        (
+            parse_lustre_imports,
+            "error: get_param: param_path 'osc/*/import': No such file or directory\n",
+            "expected an import",
+        ),
+        (parse_lustre_imports, LUSTRE.replace("    state: FULL\n", ""), "an import lacks state"),
         (
             parse_lustre_imports,
             LUSTRE.replace("state: FULL", "state: FULL\n    state: IDLE"),
-            "state of an import twice",
+            "an import has state twice",
         ),
-        (parse_lustre_imports, LUSTRE.replace("10.60.66.11@o2ib1\nmdc", "10.60.66.11\nmdc"), "no address of a server"),
-        (parse_beegfs_nodes, "cat: '/proc/fs/beegfs/*/meta_nodes': No such file or directory\n", "no node"),
+        (
+            parse_lustre_imports,
+            LUSTRE.replace("10.60.66.11@o2ib1\nmdc", "10.60.66.11\nmdc"),
+            "expected the address of a server",
+        ),
+        (parse_beegfs_nodes, "cat: '/proc/fs/beegfs/*/meta_nodes': No such file or directory\n", "lists no node"),
         (parse_beegfs_nodes, BEEGFS.replace("   Connections: <none>\n", ""), "meta-01 has no line of connections"),
-        (parse_beegfs_nodes, BEEGFS.replace("RDMA: 8", "RDMA"), "no connections"),
-        (parse_beegfs_targets, "Unable to reach the management server\n", "no table of targets"),
-        (parse_beegfs_targets, TARGETS.replace("Online", "?"), "no target"),
+        (parse_beegfs_nodes, BEEGFS.replace("RDMA: 8", "RDMA"), "expected connections"),
+        (parse_beegfs_targets, "Unable to reach the management server\n", "expected a table of targets"),
+        (parse_beegfs_targets, TARGETS.replace("Online", "?"), "expected a target"),
         (parse_mmgetstate, GPFS.splitlines()[0] + "\n", "expected the state of one node"),
         (parse_mmgetstate, "mmgetstate: 6027-1639 Command failed\n", "unexpected line"),
-        (parse_gpfs_verbs, "mmfsadm: GPFS is down\n", "no status of RDMA"),
-        (parse_weka_interface, "wekafs\n", "no state of the driver"),
+        (parse_gpfs_verbs, "mmfsadm: GPFS is down\n", "expected the status of RDMA"),
+        (parse_weka_interface, "wekafs\n", "expected the state of the driver"),
     ],
 )
 def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:

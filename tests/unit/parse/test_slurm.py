@@ -100,7 +100,7 @@ def test_configuration_in_force() -> None:
     assert config.as_of == "2026-11-21T12:00:00"
     assert config.value("HASH_VAL") == "Match"
     assert (config.value("AccountingStorageHost"), config.value("SelectTypeParameters")) == (None, None)
-    with pytest.raises(ParseError, match="no HealthCheckProgram in the configuration"):
+    with pytest.raises(ParseError, match="the configuration has no HealthCheckProgram"):
         config.value("HealthCheckProgram")
 
 
@@ -125,19 +125,23 @@ def test_credentials() -> None:
     ("parse", "output", "reason"),
     [
         (parse_scontrol_node, NODE + NODE, "expected one node, actual 2"),
-        (parse_scontrol_node, NODE.replace(" CPUTot=224", ""), "no CPUTot of gpu-01"),
-        (parse_scontrol_node, NODE.replace("Gres=gpu:h200:8(S:0-1),lscratch:28T ", "Gres= "), "no Gres of gpu-01"),
-        (parse_scontrol_node, NODE.replace("DOWN*+DRAIN", "down"), "no state: 'down'"),
-        (parse_scontrol_node, "slurm_load_node error: Unable to contact slurm controller\n", "no line of NodeName"),
+        (parse_scontrol_node, NODE.replace(" CPUTot=224", ""), "gpu-01 has no CPUTot"),
+        (parse_scontrol_node, NODE.replace("Gres=gpu:h200:8(S:0-1),lscratch:28T ", "Gres= "), "gpu-01 has no Gres"),
+        (parse_scontrol_node, NODE.replace("DOWN*+DRAIN", "down"), "expected a state, got 'down'"),
+        (
+            parse_scontrol_node,
+            "slurm_load_node error: Unable to contact slurm controller\n",
+            "expected a line of NodeName",
+        ),
         (parse_scontrol_node, NODE.rstrip("\n"), "last line is cut off"),
-        (parse_gres, "8(S:0-1)", "no resource"),
-        (parse_scontrol_config, "HASH_VAL = Match\n", "no configuration"),
-        (parse_scontrol_config, CONFIG.replace("11-21T", "11-21 "), "no configuration"),
-        (parse_scontrol_ping, "slurm_ping: error\n", "no controller"),
-        (parse_slurmd_c, "UpTime=19-03:47:27\n", "no node"),
-        (parse_slurmd_c, SLURMD.replace("RealMemory=2063937", ""), "no RealMemory"),
+        (parse_gres, "8(S:0-1)", "expected a resource"),
+        (parse_scontrol_config, "HASH_VAL = Match\n", "expected a configuration"),
+        (parse_scontrol_config, CONFIG.replace("11-21T", "11-21 "), "expected a configuration"),
+        (parse_scontrol_ping, "slurm_ping: error\n", "expected a controller"),
+        (parse_slurmd_c, "UpTime=19-03:47:27\n", "expected a node"),
+        (parse_slurmd_c, SLURMD.replace("RealMemory=2063937", ""), "the node has no RealMemory"),
         (parse_slurmd_c, SLURMD.replace("CPUs=224", "CPUs=0"), "CPUs is 0, below 1"),
-        (parse_unmunge, "unmunge: Error: No credential specified\n", "no status"),
+        (parse_unmunge, "unmunge: Error: No credential specified\n", "expected a status"),
     ],
 )
 def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:

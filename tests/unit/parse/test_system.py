@@ -79,7 +79,7 @@ def test_holds_of_both_package_managers() -> None:
     assert packages.parse_holds(["dnf", "cuda-12-4-0:12.4.1-1.*", "cuda-12-0:12.0.*"], {"cuda": None}) == frozenset()
     assert packages.parse_holds(["dnf", "cuda-0:12.4.1-1.*"], {"cuda": None}) == {"cuda"}
     assert packages.parse_holds(["apt"], names) == frozenset()
-    with pytest.raises(ParseError, match="no list of held packages"):
+    with pytest.raises(ParseError, match="expected a list of held packages"):
         packages.parse_holds([], names)
 
 
@@ -94,7 +94,7 @@ def test_versions_of_packages() -> None:
     assert packages.parse_package_versions("package awk not-installed \n", ("awk",)) == {"awk": ()}
     with pytest.raises(ParseError, match="no output for fio"):
         packages.parse_package_versions("package libc6 installed 2.36-9\n", ("libc6", "fio"))
-    with pytest.raises(ParseError, match="no package"):
+    with pytest.raises(ParseError, match="expected a package"):
         packages.parse_package_versions("package libc6 installed 2.36-9\n", ("fio",))
 
 
@@ -129,13 +129,13 @@ def test_hashes_of_files() -> None:
 def test_memory_and_swap() -> None:
     values = meminfo.parse_meminfo(MEMINFO)
     assert (values["MemTotal"], values["SwapTotal"]) == (24684092, 0)
-    with pytest.raises(ParseError, match="no SwapTotal"):
+    with pytest.raises(ParseError, match="has no field SwapTotal"):
         meminfo.parse_meminfo("MemTotal:       24684092 kB\n")
 
 
 def test_microcode() -> None:
     assert cpu.parse_microcode(["    112 0x2b000461", "    112 0x2b000603"]) == {"0x2b000461": 112, "0x2b000603": 112}
-    with pytest.raises(ParseError, match="no revision"):
+    with pytest.raises(ParseError, match="no processor has a microcode revision"):
         cpu.parse_microcode([])
 
 
@@ -143,7 +143,7 @@ def test_idle_states() -> None:
     assert cpu.parse_idle_states(IDLE) == (IdleState("POLL", 224, 0, False), IdleState("C6 ACPI", 2, 290, True))
     assert cpu.parse_idle_states("driver none\nend of idle states\n") == ()
     for output in ("driver intel_idle\nend of idle states\n", IDLE.replace("intel_idle", "none")):
-        with pytest.raises(ParseError, match="idle states of the driver"):
+        with pytest.raises(ParseError, match=r"the driver .* has . idle states"):
             cpu.parse_idle_states(output)
 
 
