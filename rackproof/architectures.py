@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def json_schema() -> str:
     return json.dumps(head | {k: v for k, v in schema.items() if k != "title"}, indent=2, ensure_ascii=False) + "\n"
 
 
+@lru_cache(maxsize=64)
 def _checked(document: Document | Merged) -> Architecture:
     try:
         model = Architecture.model_validate(document.data)
@@ -158,10 +160,7 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     if reference is not None:
         metadata |= _weakened(reference, model, document)
     if metadata:
-        # A run stores one text: the file as it is with everything that it extends.
-        data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
-        data["metadata"] = {**data["metadata"], **metadata}
-        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+        text = _whole_text(document, json.dumps(metadata))
         told = Metadata.model_validate(model.metadata.model_dump() | metadata)
         model = model.model_copy(update={"metadata": told})
     return LoadedArchitecture(model, path, text, hashlib.sha256(text.encode()).hexdigest())
@@ -182,7 +181,7 @@ def _reference(path: Path, model: Architecture, chain: _Chain) -> Architecture |
         return None
     if not chain.ancestors:
         kits = kit.folder("architectures") / f"{model.metadata.id}.yaml"
-        return _checked(Document(_text(kits), str(kits))) if is_published(kits) and kits.is_file() else None
+        return _checked(_document(_text(kits), str(kits))) if is_published(kits) and kits.is_file() else None
     nearest = next((document for parent, document in chain.ancestors if is_published(parent)), None)
     return _checked(nearest if nearest is not None else chain.ancestors[-1][1])
 
@@ -229,7 +228,7 @@ def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) 
     if path.resolve() in [other.resolve() for other in below]:
         circle = " → ".join(str(other) for other in (*below, path))
         raise ArchitectureError(f"{below[0]}: extends in a circle: {circle}")
-    document = Document(text, str(path))
+    document = _document(text, str(path))
     _refuse_told(document)
     wanted = parent_of(document)
     if wanted is None:
@@ -244,9 +243,30 @@ def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) 
         raise ArchitectureError(f"{path}:{line}: extends {_shown(wanted)}: {error}") from None
     if not isinstance(parent.document.data, dict):
         raise ArchitectureError(f"{parent_path}: expected a mapping, actual something else")
-    merged = Merged(parent.document, document)
+    merged = _laid_over(parent.document, document)
     ancestors = [(parent_path, parent.document), *parent.ancestors]
     return _Chain(merged, text, [wanted, *parent.parents], ancestors)
+
+
+# A command reads the same few files several times; documents and models are not changed after they are made.
+
+
+@lru_cache(maxsize=64)
+def _document(text: str, name: str) -> Document:
+    return Document(text, name)
+
+
+@lru_cache(maxsize=64)
+def _laid_over(parent: Document | Merged, document: Document) -> Merged:
+    return Merged(parent, document)
+
+
+@lru_cache(maxsize=64)
+def _whole_text(document: Document | Merged, metadata: str) -> str:
+    """A run stores one text: the file as it is with everything that it extends. ``metadata``: what is added, as JSON."""
+    data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
+    data["metadata"] = {**data["metadata"], **json.loads(metadata)}
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _refuse_told(document: Document) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -22,6 +23,11 @@ settings.load_profile("rackproof")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more worker than processors: some tests wait for timeouts of real commands."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made stays until the end: the collector need not go through it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +29,12 @@ FORMATS = re.compile(
 def modules(*parts: str) -> Iterator[tuple[str, ast.Module]]:
     for part in parts:
         for path in sorted((ROOT / "rackproof" / part).rglob("*.py")):
-            yield str(path.relative_to(ROOT / "rackproof")), ast.parse(path.read_text())
+            yield str(path.relative_to(ROOT / "rackproof")), _parsed(path)
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def reads_text(function: ast.FunctionDef) -> bool:
@@ -71,12 +78,12 @@ def test_every_parser_is_used_by_the_kit() -> None:
         for part in ("rackproof", "validators", "deploys")
         for path in (ROOT / part).rglob("*.py")
     }
+    words = {path: Counter(re.findall(r"\w+", text)) for path, text in sources.items()}
     unused = set()
     for path in PARSERS.glob("*.py"):
         for node in ast.parse(sources[path]).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                word = re.compile(rf"\b{node.name}\b")
-                elsewhere = any(word.search(text) for other, text in sources.items() if other != path)
-                if not elsewhere and len(word.findall(sources[path])) < 2:
+                elsewhere = any(node.name in known for other, known in words.items() if other != path)
+                if not elsewhere and words[path][node.name] < 2:
                     unused.add(node.name)
     assert unused == set()

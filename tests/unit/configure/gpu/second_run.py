@@ -40,9 +40,15 @@ sed -n 's/^options nvidia //p' /etc/modprobe.d/rackproof-nvidia.conf | tr ' ' '\
 printf 'RegistryDwords: ""\nGpuBlacklist: ""\n' >>/proc/driver/nvidia/params
 """
 NVIDIA_SMI = r"""
-S=@root@/smi; mkdir -p $S
-get() { if [ -e $S/$1 ]; then cat $S/$1; else echo "$2"; fi; }
-partitions() { [ ! -e $S/parts ] || tr , '\n' <$S/parts | awk '{ printf "  MIG %-11s Device %2d: (UUID: MIG-%d)\n", $1, NR - 1, NR }'; }
+S=@root@/smi
+[ -d $S ] || mkdir -p $S
+get() { if [ -e $S/$1 ]; then read -r kept <$S/$1; echo "$kept"; else echo "$2"; fi; }
+partitions() {
+  [ -e $S/parts ] || return 0
+  read -r kept <$S/parts; i=0; IFS=,
+  for part in $kept; do printf '  MIG %-11s Device %2d: (UUID: MIG-%d)\n' "$part" $i $((i + 1)); i=$((i + 1)); done
+  unset IFS
+}
 case "$*" in
 "--query-gpu=index "*) seq 0 7;;
 *--query-gpu=ecc.mode.pending*) get ecc Enabled;;
