@@ -4,3 +4,8 @@ Planners are pure: they turn answers of a node into a plan. ``facts`` read, ``op
 neither decides anything. Every operation is idempotent, logs why it has nothing to do, compares with the actual state
 (not with that of the last run), and refuses a node that could not be read.
 """
+
+import sys
+
+# pyinfra's command turns bytecode off; every run would compile the modules of this package and of the deploys anew.
+sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)

@@ -13,11 +13,11 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
+
+from rackproof.configure.pyinfra_state import cause, loaded, new_state, one_line, start
 
 _PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -58,16 +58,8 @@ class Listener(logging.Handler):
 
 def main() -> None:
     request = json.loads(sys.stdin.read())
-    os.environ["PYINFRA_PROGRESS"] = "off"
-    import pyinfra
-
-    pyinfra.is_cli = True
-    sys.dont_write_bytecode = True
-    sys.path.append(".")
     listener = Listener()
-    pyinfra.logger.setLevel(logging.WARNING)
-    pyinfra.logger.addHandler(listener)
-    pyinfra.logger.propagate = False
+    start(listener)
     plans = [
         _planned(inventory, request["deploy"], request.get("limit", ()), request.get("data", ()), listener)
         for inventory in request["inventories"]
@@ -83,58 +75,22 @@ def _planned(
     try:
         answer["nodes"] = _nodes(inventory, deploy, limit, data, listener)
     except (Exception, SystemExit) as error:
-        answer["problems"] = [asdict(problem) for problem in getattr(_cause(error), "problems", ())]
-        answer["error"] = _one_line(error).removeprefix(f"{inventory}: ")
+        answer["problems"] = [asdict(problem) for problem in getattr(cause(error), "problems", ())]
+        answer["error"] = one_line(error).removeprefix(f"{inventory}: ")
     return answer
 
 
 def _nodes(
     source: str, deploy: str, limit: Sequence[str], data: Sequence[str], listener: Listener
 ) -> list[dict[str, Any]]:
-    from pyinfra.api.config import Config
-    from pyinfra.api.connect import connect_all, disconnect_all
-    from pyinfra.api.state import State, StateStage
-    from pyinfra.context import ctx_config, ctx_inventory, ctx_state
-    from pyinfra_cli.inventory import make_inventory
-    from pyinfra_cli.util import exec_file, load_deploy_file, parse_cli_arg
-
-    state = State(check_for_changes=False)
-    state.cwd = os.getcwd()
-    ctx_state.set(state)  # type: ignore[no-untyped-call]
-    config = Config()  # type: ignore[no-untyped-call]
-    ctx_config.set(config)  # type: ignore[no-untyped-call]
-    if Path("config.py").exists():
-        exec_file("config.py")
-    config.DIFF = True
-    config.lock_current_state()
-    override = {key: parse_cli_arg(value) for key, _, value in (pair.partition("=") for pair in data)}
-    inventory = make_inventory(source, cwd=state.cwd, override_data=override)
-    ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
-    chosen = _selected(source, inventory, limit)
-    listener.secrets = _secrets([host.data.dict() for host in inventory])
-    state.init(inventory, config, initial_limit=chosen if limit else None)
-    try:
-        with _all_lost():
-            state.set_stage(StateStage.Connect)
-            connect_all(state)
-            state.set_stage(StateStage.Prepare)
-            load_deploy_file(state, deploy)
+    state = new_state(source, data)
+    chosen = _selected(source, state.inventory, limit)
+    if limit:
+        state.limit_hosts = chosen
+    listener.secrets = _secrets([host.data.dict() for host in state.inventory])
+    with loaded(state, deploy):
         planned = _operations(state, chosen, listener)
-    finally:
-        disconnect_all(state)
     return [_node(source, state, host, planned.get(host.name, []), listener) for host in chosen]
-
-
-@contextmanager
-def _all_lost() -> Iterator[None]:
-    """Ignore pyinfra's error about the loss of the last node: every lost node has an error of its own."""
-    from pyinfra.api.exceptions import PyinfraError
-
-    try:
-        yield
-    except PyinfraError as error:
-        if str(error) != "No hosts remaining!":
-            raise
 
 
 def _selected(source: str, inventory: Any, limit: Sequence[str]) -> list[Any]:
@@ -211,7 +167,7 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
                 break  # refused, or it reads the effect of commands that have not run
             commands.append(shown(command))
     except PyinfraError as error:
-        refused = None if commands else _one_line(error)  # also "No hosts remaining!", replaced below
+        refused = None if commands else one_line(error)  # also "No hosts remaining!", replaced below
     report = report_of(state, host.name, op_hash)
     if not commands:
         refused = refused if report.refused is None else report.refused
@@ -239,24 +195,6 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
         "lost": lost,
         "identity": identity_of(host.name, host.data.dict()),
     }
-
-
-def _cause(error: BaseException) -> BaseException:
-    """pyinfra wraps what an inventory or a deploy raises."""
-    return getattr(error, "exception", error)
-
-
-def _one_line(error: BaseException) -> str:
-    from rackproof.remote.redaction import redact
-
-    error = _cause(error)
-    text = " ".join(str(error).split()) or type(error).__name__
-    from pyinfra.api.exceptions import PyinfraError
-
-    from rackproof.errors import RackproofError
-
-    known = isinstance(error, PyinfraError | RackproofError)
-    return redact(text if known else f"{type(error).__name__}: {text}")
 
 
 if __name__ == "__main__":
