@@ -263,7 +263,7 @@ def _laid_over(parent: Document | Merged, document: Document) -> Merged:
 
 @lru_cache(maxsize=64)
 def _whole_text(document: Document | Merged, metadata: str) -> str:
-    """A run stores one text: the file as it is with everything that it extends. ``metadata``: what is added, as JSON."""
+    """A run stores one text: the file with everything that it extends and with ``metadata`` (JSON)."""
     data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
     data["metadata"] = {**data["metadata"], **json.loads(metadata)}
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)

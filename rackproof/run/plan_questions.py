@@ -11,9 +11,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 
 from rackproof import kit
 from rackproof.remote.collect import fetch
@@ -25,8 +27,8 @@ from rackproof.validation.context import Context
 ROUNDS = 8
 """Maximum length of a chain of facts that depend on each other."""
 TIMEOUT_S = 600.0
-MODES = ((), ("--diff",))
-"""Options of pyinfra: a plan with ``--diff`` also reads the content of files; a recording serves both."""
+MODES = (False, True)
+"""Values of ``--diff``: a plan with differences also reads the content of files; a recording serves both."""
 
 
 def ask_plan(context: Context, deploy: str) -> str | None:
@@ -37,17 +39,17 @@ def ask_plan(context: Context, deploy: str) -> str | None:
     if context.fleet is None:
         return "no node is reachable"
     deploy = str(kit.deploy_file(deploy))
-    with TemporaryDirectory(prefix="rackproof-plan-") as name:
-        for options in MODES:
-            complaint = _ask(context, context.fleet, deploy, Path(name), options)
+    with TemporaryDirectory(prefix="rackproof-plan-") as name, _planner(context, deploy, Path(name)) as planner:
+        for diff in MODES:
+            complaint = _ask(context, context.fleet, planner, diff)
             if complaint:
                 return complaint
     return None
 
 
-def _ask(context: Context, fleet: Fleet, deploy: str, folder: Path, options: Sequence[str]) -> str | None:
+def _ask(context: Context, fleet: Fleet, planner: _Planner, diff: bool) -> str | None:
     for _ in range(ROUNDS):
-        missing, complaint = _plan(context, deploy, folder, options)
+        missing, complaint = planner.plan(context, diff)
         if not missing:
             return complaint
         fetch(fleet, context.readers, missing)
@@ -65,41 +67,76 @@ def _ask(context: Context, fleet: Fleet, deploy: str, folder: Path, options: Seq
     return f"the plan still misses facts after {ROUNDS} rounds"
 
 
-def _plan(
-    context: Context, deploy: str, folder: Path, options: Sequence[str]
-) -> tuple[dict[str, list[str]], str | None]:
-    """Missing commands by node, and why there is no plan."""
-    for node in context.rack.nodes:
-        if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
-            recording = Recording(node, context.readers[node.name].used)
-            (folder / f"{node.name}.json").write_text(recording.to_json(), encoding="utf-8")
+class _Planner:
+    """A process that plans the deploy on the recordings in ``folder`` as often as needed."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+
+    def plan(self, context: Context, diff: bool) -> tuple[dict[str, list[str]], str | None]:
+        """Missing commands by node, and why there is no plan."""
+        for node in context.rack.nodes:
+            if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
+                recording = Recording(node, context.readers[node.name].used)
+                (self._folder / f"{node.name}.json").write_text(recording.to_json(), encoding="utf-8")
+        missing_file = self._folder / "asked.jsonl"
+        missing_file.unlink(missing_ok=True)
+        complaint = self._answer({"diff": diff})
+        missing: dict[str, dict[str, None]] = {}
+        if missing_file.exists():
+            for line in missing_file.read_text(encoding="utf-8").splitlines():
+                question = json.loads(line)
+                missing.setdefault(question["node"], {})[question["command"]] = None
+        return {node: list(commands) for node, commands in missing.items()}, complaint
+
+    def send(self, message: Mapping[str, object]) -> None:
+        if self._process.stdin is None:
+            raise RuntimeError("Popen was asked for pipes and gave none")
+        self._process.stdin.write(f"{json.dumps(message)}\n")
+        self._process.stdin.flush()
+
+    def _answer(self, message: dict[str, object]) -> str | None:
+        if self._process.stdout is None:
+            raise RuntimeError("Popen was asked for pipes and gave none")
+        timer = Timer(TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            self.send(message)
+            answer: str | None = json.loads(self._process.stdout.readline())
+            return answer
+        except (OSError, ValueError):
+            if not timer.is_alive():
+                return f"not planned within {TIMEOUT_S:g} s"
+            lines = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            return f"pyinfra ended with exit status {self._process.wait()}: {''.join(lines[-1:])}"
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _planner(context: Context, deploy: str, folder: Path) -> Iterator[_Planner]:
     named = all("architecture" in node.data for node in context.rack.nodes)
-    missing_file = folder / "asked.jsonl"
-    missing_file.unlink(missing_ok=True)
-    try:
-        completed = subprocess.run(
-            [
-                *(sys.executable, "-m", "pyinfra", "--dry", *options),
-                *([] if named else ["--data", f"architecture={context.arch.metadata.id}"]),
-                *(f"@recording/{folder}", deploy),
-            ],
-            env={**os.environ, ASKED_FILE: str(missing_file), "PYINFRA_PROGRESS": "off"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+    request = {
+        "inventory": f"@recording/{folder}",
+        "deploy": deploy,
+        "data": [] if named else [f"architecture={context.arch.metadata.id}"],
+    }
+    with (
+        (folder / "stderr").open("w", encoding="utf-8") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "rackproof.configure.question_reader"],
+            env={**os.environ, ASKED_FILE: str(folder / "asked.jsonl"), "PYINFRA_PROGRESS": "off"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {}, f"not planned within {TIMEOUT_S:g} s"
-    missing: dict[str, dict[str, None]] = {}
-    if missing_file.exists():
-        for line in missing_file.read_text(encoding="utf-8").splitlines():
-            question = json.loads(line)
-            missing.setdefault(question["node"], {})[question["command"]] = None
-    last = [line.strip() for line in completed.stderr.splitlines() if line.strip()][-1:]
-    complaint = (
-        f"pyinfra ended with exit status {completed.returncode}: {''.join(last)}" if completed.returncode else None
-    )
-    return {node: list(commands) for node, commands in missing.items()}, complaint
+        ) as process,
+    ):
+        planner = _Planner(process, folder)
+        try:
+            planner.send(request)
+            yield planner
+        finally:
+            process.kill()

@@ -175,8 +175,10 @@ def test_a_node_that_does_not_answer_leaves_the_plan_incomplete(tmp_path: Path) 
 def test_a_deploy_that_cannot_be_planned_is_reported(tmp_path: Path) -> None:
     (tmp_path / "deploy.py").write_text("raise ValueError('no such colour')\n")
     complaint = ask_plan(context_of(Shell("gpu-01"), nodes=NODES[:1]), str(tmp_path / "deploy.py"))
-    assert complaint is not None
-    assert complaint.startswith("pyinfra ended with exit status ")
+    assert complaint == "ValueError: no such colour"
+    (tmp_path / "deploy.py").write_text("import os\nos._exit(7)\n")
+    complaint = ask_plan(context_of(Shell("gpu-01"), nodes=NODES[:1]), str(tmp_path / "deploy.py"))
+    assert complaint == "pyinfra ended with exit status 7: "
 
 
 def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
