@@ -44,7 +44,7 @@ _BLANK = ["device=/dev/nvme0n1", "kind=disk", "zero=yes"]
 
 def _units(count: int) -> list[str]:
     """For a question about so many units; what they are called does not matter to the answer's form."""
-    return ["--", *(_UNIT * count), "--", "--", "--", _END]
+    return ["--", *([*_UNIT, ""] * count), "--", "--", "--", _END]
 
 
 def _responses(node: _Node) -> dict[str, _Any]:
