@@ -37,7 +37,7 @@ def show(id_: str, merged: bool) -> None:
 @arch.command()
 @click.argument("files", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
-    """Check FILES (or ids); exit 3 when one cannot be used."""
+    """Check FILES (or ids); exit status 3 when one cannot be used."""
     from rackproof.core.architecture.weakening import weakens
     from rackproof.report.architecture import contents
     from rackproof.report.statements import weakening_text

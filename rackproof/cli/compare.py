@@ -25,12 +25,12 @@ from rackproof.report.comparison import show, to_json
     "--threshold",
     type=click.FloatRange(min=0, max=1000),
     metavar="PERCENT",
-    help="Ignore changes below this, whatever the scatter."
+    help="Ignore changes below this, even when they exceed the noise."
     f"  [default: {THRESHOLD_PCT:g}, or {ONE_SAMPLE_PCT:g} where a run has one sample only]",
 )
 @click.option("--all", "everything", is_flag=True, help="Print every number, not only one line for each criterion.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
-              help="Where runs are.")  # fmt: skip
+              help="Folder of the runs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON on stdout.")
 def compare(
     run_a: str,
@@ -41,12 +41,12 @@ def compare(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Show what is worse, better or gone in RUN_B since RUN_A (paths, names under reports/, or `latest`).
+    """Show what got worse, better or is missing in RUN_B since RUN_A (paths, names under reports/, or `latest`).
 
-    A number has changed when the medians differ by more than the samples scatter and by more than the threshold,
-    percent of the better of the two. Of a criterion that makes one value of several numbers (a share, a spread, a
-    curve) that value is compared. Exit status: 0 no regression, 1 a number is worse or a required verdict got
-    worse, 2 something required cannot be compared, 3 usage.
+    A number has changed when the medians differ by more than the noise of the samples and by more than the threshold,
+    a percentage of the better of the two. For a criterion that computes one value from several numbers (a share, a
+    spread, a curve), that value is compared. Exit status: 0 no regression, 1 a number or a required verdict got worse,
+    2 something required cannot be compared, 3 usage.
     """
     folder, other = find_run(output, run_a), find_run(output, run_b)
     (before, warnings), (after, more) = _read("A", folder), _read("B", other)
@@ -62,13 +62,13 @@ def compare(
 
 
 def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:
-    """The evidence of one run, and what is wrong with it. Raises RunError where it cannot be relied on."""
+    """The evidence of one run, with warnings. Raises RunError when it is damaged."""
     trusted = read_trusted(folder)
     if trusted.broken is not None:
         raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; damaged evidence cannot be compared")
     warnings = []
     if trusted.cut_off:
-        warnings.append(f"{side}: the last line of the evidence was never finished; it is left out")
+        warnings.append(f"{side}: the last line of the evidence is incomplete and was left out")
     if lost := lost_outputs(folder, trusted.records):
         warnings.append(f"{side}: {lost[0]}{and_more(len(lost) - 1)}")
     return trusted.records, warnings

@@ -1,4 +1,4 @@
-"""``rackproof deploy``: pyinfra's own command, with a truthful exit status and a record."""
+"""``rackproof deploy``: run a deploy with pyinfra, record it, and report its result in the exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rackproof.run.converge import INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Con
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--dry", is_flag=True, help="Show the plan, change nothing.")
 @click.option("--diff", is_flag=True, help="Show the differences of files.")
-@click.option("--reboot", is_flag=True, help="Allow the one reboot that changes need, drained and in batches.")
+@click.option("--reboot", is_flag=True, help="Reboot nodes that need it, once: drained and in batches.")
 @click.option(
     "--serial", type=click.IntRange(min=1), help="Nodes that reboot at a time.  [default: the inventory's, else 1]"
 )
@@ -50,15 +50,15 @@ def deploy(
 ) -> None:
     """Bring the nodes of INVENTORY into the state that DEPLOY_FILE declares.
 
-    With --reboot the deploy runs again after the reboots, applies what waited for them, and returns drained nodes to
+    With --reboot the deploy runs again after the reboots, applies what depended on them, and returns drained nodes to
     Slurm at the end.
 
-    Exit status 0: every expected node was reached and converged. 1: an operation failed. 2: a node was not
-    reached, the run was cut short, or a change waits for a reboot that was not allowed. 3: the deploy could not start.
+    Exit status: 0 every expected node was reached and converged, 1 an operation failed, 2 a node was not reached, the
+    run was interrupted, or a change needs a reboot that was not allowed, 3 the deploy could not start.
     """
     rack = load_rack(inventory)
     if serial is not None and not reboot:
-        raise click.UsageError("--serial is about reboots: add --reboot")
+        raise click.UsageError("--serial limits reboots: add --reboot")
 
     def run(*more: str) -> Converged:
         return converge(
@@ -73,11 +73,11 @@ def deploy(
         outcomes = [run(f"reboot_mode={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]
         _keep(store, outcomes[0])
         if outcomes[0].rebooted and outcomes[0].record.reason != INTERRUPTED:
-            _tell(outcomes[0], folder)
-            click.echo(f"running again: changes that waited for the reboot of {fold(outcomes[0].rebooted)}")
+            _print_outcome(outcomes[0], folder)
+            click.echo(f"second pass: changes that needed the reboot of {fold(outcomes[0].rebooted)}")
             outcomes.append(run(f"reboot_mode={Mode.FINISH.value}"))
             _keep(store, outcomes[1])
-    _tell(outcomes[-1], folder)
+    _print_outcome(outcomes[-1], folder)
     records = [outcome.record for outcome in outcomes]
     if all(record.ok for record in records):
         raise click.exceptions.Exit(EXIT_OK)
@@ -91,31 +91,31 @@ def _keep(store: EvidenceStore, outcome: Converged) -> None:
     store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
 
 
-def _tell(outcome: Converged, folder: Path) -> None:
-    """Nodes folded by what happened to them, then one line of outcome."""
+def _print_outcome(outcome: Converged, folder: Path) -> None:
+    """Print nodes folded by their result, then one line about the whole run."""
     record = outcome.record
     verb = "would change" if record.dry else "changed"
-    stories: dict[str, list[str]] = {}
+    nodes_by_result: dict[str, list[str]] = {}
     for node in record.nodes:
         if not node.reached:
-            story = f"not reached: {node.reason}"
+            result = f"not reached: {node.reason}"
         elif node.failed:
-            story = f"failed: {node.reason}"
+            result = f"failed: {node.reason}"
         elif node.reason:
-            story = node.reason
+            result = node.reason
         elif node.reboot and not record.dry:
-            story = f"{REBOOT_REQUIRED}{node.reboot}"
+            result = f"{REBOOT_REQUIRED}{node.reboot}"
         elif node.changed:
-            story = (
+            result = (
                 f"{verb} {len(node.changed)} of {len(node.changed) + node.unchanged}"
                 if not record.dry
                 else f"{verb} {len(node.changed)}"
             )
         else:
-            story = "no changes"
+            result = "no changes"
         if record.dry and node.reboot:
-            story += f"; {REBOOT_REQUIRED}{node.reboot}"
-        stories.setdefault(story, []).append(node.node)
-    for story, names in stories.items():
-        click.echo(f"{fold(names)}: {story}")
+            result += f"; {REBOOT_REQUIRED}{node.reboot}"
+        nodes_by_result.setdefault(result, []).append(node.node)
+    for result, names in nodes_by_result.items():
+        click.echo(f"{fold(names)}: {result}")
     click.echo(f"{'ok' if record.ok else f'not ok: {record.reason}'} ({record.elapsed_s:.1f} s, evidence in {folder})")

@@ -1,4 +1,4 @@
-"""``rackproof diff``: what differs between nodes, or between dates."""
+"""``rackproof diff``: compare recordings of nodes, or of dates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path), required=False)
-@click.option("--peers", is_flag=True, help="Compare the nodes of each group with the first of them.")
+@click.option("--peers", is_flag=True, help="Compare the nodes of each group with one typical node of it.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Also show what changes by itself: temperatures, counters, times."
+    "--all", "everything", is_flag=True, help="Also show values that always vary: temperatures, counters, times."
 )
 @click.pass_context
 def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, everything: bool) -> None:
     """Show what differs between BEFORE and AFTER: two folders of recordings, two files, or two runs.
 
-    Folders are compared node by node. Two nodes are compared without what always differs: own names, addresses,
-    hardware addresses, serial numbers. Nodes that differ in the same way are shown once. With --peers, a node whose
-    kernel, BIOS, firmware, MTU, sysctl or packages are not those of most of its peers is named in one line first;
-    `rackproof record --drift` asks for all of these. Exit status: 0 the same, 1 something differs, 3 usage.
+    Folders are compared node by node. Between two nodes, values that always differ are ignored: host names, addresses,
+    hardware addresses, serial numbers. Nodes that differ in the same way are shown once. With --peers, nodes whose
+    kernel, BIOS, firmware, MTU, sysctl or packages differ from those of most peers are listed first, one line each;
+    `rackproof record --drift` records all of these. Exit status: 0 no difference, 1 something differs, 3 usage.
     """
     if peers == (after is not None):
         raise click.UsageError("give two folders or files, or one folder with --peers")
@@ -74,7 +74,7 @@ def _read(path: Path) -> list[Recording]:
 
 
 def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair], list[str]]:
-    """Pairs of one node each, and a line for every node that only one side knows."""
+    """Pairs of recordings of the same node, and a line about the nodes that only one side has."""
     left, right = ({r.node.name: r for r in side} for side in (before, after))
     pairs: list[Pair] = [(left[name], right[name], ()) for name in left if name in right]
     alone = [f"{fold(only)}: recorded {when} only" for only, when in (
@@ -85,12 +85,12 @@ def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair
 
 
 def _peers(recordings: list[Recording], drifted: Set[str]) -> list[Pair]:
-    """Every node with the first one that has the same groups and is like most of them."""
+    """Every node paired with the first node of the same groups that has not drifted."""
     groups: dict[tuple[str, ...], list[Recording]] = {}
     for recording in recordings:
         groups.setdefault(recording.node.groups, []).append(recording)
     pairs: list[Pair] = []
     for same in groups.values():
-        rule = next((recording for recording in same if recording.node.name not in drifted), same[0])
-        pairs += [(rule, other, tuple(same)) for other in same if other is not rule]
+        reference = next((recording for recording in same if recording.node.name not in drifted), same[0])
+        pairs += [(reference, other, tuple(same)) for other in same if other is not reference]
     return pairs

@@ -50,14 +50,14 @@ def up(
     rails: int | None,
     accel: str,
 ) -> None:
-    """Start the rack; nodes that run already are left alone."""
+    """Start the rack; nodes that already run are not touched."""
     _lab().up(UpOptions(gpu_nodes, storage_nodes, memory, storage_memory, rails, accel))
 
 
 @lab.command()
-@click.option("--now", is_flag=True, help="Pull the plugs instead of shutting down.")
+@click.option("--now", is_flag=True, help="Power off at once instead of shutting down.")
 def down(now: bool) -> None:
-    """Shut the rack down; the disks stay."""
+    """Shut the rack down; keep the disks."""
     _lab().down(now)
 
 
@@ -116,9 +116,7 @@ def console(node: str) -> None:
     lab_ = _lab()
     lab_.require_node(node)
     if not sys.stdin.isatty():
-        raise LabError(
-            f"console needs a terminal; what was printed so far is in {lab_.node_folder(node) / 'console.log'}"
-        )
+        raise LabError(f"console needs a terminal; its output so far is in {lab_.node_folder(node) / 'console.log'}")
     with socket.socket(socket.AF_UNIX) as sock:
         try:
             keeper.connect_in(sock, lab_.node_folder(node), "console.sock")
@@ -131,7 +129,7 @@ def console(node: str) -> None:
 
 
 def _attach(sock: socket.socket) -> None:
-    """Both directions until Ctrl-] or the end of the machine."""
+    """Copy both directions until Ctrl-] or until the machine ends."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
@@ -157,11 +155,11 @@ def _attach(sock: socket.socket) -> None:
 @lab.command()
 @click.argument("name")
 @click.argument("state", type=click.Choice(["on", "off"]), required=False)
-@click.option("--node", help="Another node than the fault's own.")
+@click.option("--node", help="Node to put the fault on.  [default: the fault's own]")
 def fault(name: str, state: str | None, node: str | None) -> None:
-    """Inject fault NAME into the running rack, or remove it; `fault list` names them, `fault all off` removes all.
+    """Inject fault NAME into the running rack, or remove it; `fault list` lists them, `fault all off` removes all.
 
-    Nothing of a fault outlives a boot of its node.
+    A reboot of the node removes the fault.
     """
     lab_ = _lab()
     if name == "list":
@@ -175,12 +173,12 @@ def fault(name: str, state: str | None, node: str | None) -> None:
         for row in rows:
             click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
     elif state is None:
-        raise click.UsageError(f"say what: rackproof lab fault {name} on, or off")
+        raise click.UsageError(f"on or off is missing: rackproof lab fault {name} on")
     elif name == faults.ALL:
         if state == "on":
-            raise click.UsageError("faults are put on one by one")
-        gone = faults.take_all_off(lab_)
-        click.echo(f"off: {', '.join(gone)}" if gone else "no fault is on")
+            raise click.UsageError("faults are injected one at a time: give the name of one")
+        removed = faults.take_all_off(lab_)
+        click.echo(f"off: {', '.join(removed)}" if removed else "no fault is on")
     elif state == "on":
         where = faults.put_on(lab_, name, node)
         click.echo(f"{name} is on, on {where}; noticed by {_noticed_by(faults.live_fault(name))}")

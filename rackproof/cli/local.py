@@ -1,4 +1,4 @@
-"""``rackproof validate --local``: the machine that this runs on, as a health check runs it."""
+"""``rackproof validate --local``: check this machine, as a health check of a scheduler does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def local_run(
     rack_file: Path | None, role: str | None, architecture: str | None, tags: str | None, expression: str | None,
     time_limit: float | None, unmeasured_ok: str | None, brief: bool, junit: Path | None, as_json: bool,
 ) -> NoReturn:  # fmt: skip
-    """Check, say what came out, and leave with its exit status. Raises RackproofError."""
+    """Run the checks, print the result and exit with its status. Raises RackproofError."""
     context, node = local_context(rack_file, role, architecture, time_limit)
     selection = only(node, selected(context.rack, (), tags, expression))
     context.selection = selection
@@ -46,11 +46,11 @@ def local_run(
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{node.name} ({', '.join(node.groups)}) against {arch.id} {arch.version}")
-    tell(results, selection.description, "this machine; nothing was kept", as_json)
+    tell(results, selection.description, "this machine; no evidence was stored", as_json)
 
 
 def tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -> NoReturn:
-    """Say what came out, and leave with its exit status."""
+    """Print the result and exit with its status."""
     status = exit_status(results)
     if as_json:
         counts: dict[str, int] = {}

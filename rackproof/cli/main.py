@@ -1,4 +1,4 @@
-"""``rackproof``: the command. Subcommands are imported when they are used, so that help comes at once."""
+"""The ``rackproof`` command. Subcommands are imported when they run, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
-    "preflight": ("rackproof.cli.preflight", "preflight", "Check whether a deploy can begin; change nothing."),
+    "preflight": ("rackproof.cli.preflight", "preflight", "Check whether a deploy can start; change nothing."),
     "plan": ("rackproof.cli.plan", "plan", "Show what a deploy would change; change nothing."),
     "versions": ("rackproof.cli.versions", "versions", "Version sets: check a file, lock what is installed."),
-    "mirror": ("rackproof.cli.mirror", "mirror", "What a rack downloads, for a site without Internet access."),
+    "mirror": ("rackproof.cli.mirror", "mirror", "List what a rack downloads, for a site without Internet access."),
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
     "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
-    "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure, judge: a certificate."),
+    "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure and judge; write a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
-    "compare": ("rackproof.cli.compare", "compare", "Show what is worse, better or gone between two runs."),
-    "selftest": ("rackproof.cli.selftest", "selftest", "Test the checks: each catches its faults, no false alarms."),
+    "compare": ("rackproof.cli.compare", "compare", "Show what got worse, better or is missing between two runs."),
+    "selftest": (
+        "rackproof.cli.selftest",
+        "selftest",
+        "Test the checks: each finds its faults and raises no false alarm.",
+    ),
     "record": ("rackproof.cli.record", "record", "Record what nodes answer to the validators."),
     "diff": ("rackproof.cli.diff", "diff", "Compare recordings of nodes, or of dates."),
     "arch": ("rackproof.cli.arch", "arch", "Reference architectures: list, show, check, claims, metrics, schema."),
     "inputs": ("rackproof.cli.inputs", "inputs", "List the inputs of an inventory, with defaults and their sources."),
     "paths": ("rackproof.cli.paths", "paths", "Show where deploys, validators, templates and architectures are."),
-    "size": ("rackproof.cli.size", "size", "Plan capacity: which stage binds, and what it takes."),
+    "size": ("rackproof.cli.size", "size", "Plan capacity: the bottleneck, and the storage and network needed."),
 }
 
 
 class LazyGroup(click.Group):
-    """Subcommands by name with a line of help each; a module is imported when its command runs."""
+    """Subcommands with one line of help each; a module is imported when its command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,7 +63,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="rackproof")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 def cli(debug: bool) -> None:
-    """Build a rack of GPU servers, measure it, and prove that it is the one that was ordered.
+    """Deploy, validate and benchmark a rack of GPU servers, and certify it against a reference architecture.
 
     Exit status of validate, bench, certify and judge: 0 certified or all passed, 1 something failed,
     2 incomplete, 3 usage or infrastructure error.
@@ -68,7 +72,7 @@ def cli(debug: bool) -> None:
 
 def main() -> None:
     debug = "--debug" in sys.argv[1:]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as on Ctrl-C: servers stopped, evidence kept
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: stop the servers, keep the evidence
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Exit as error:

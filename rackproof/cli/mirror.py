@@ -1,4 +1,4 @@
-"""``rackproof mirror``: what a rack downloads."""
+"""``rackproof mirror``: list what a rack downloads."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def mirror() -> None:
-    """What a rack downloads, for a site whose nodes have no Internet access."""
+    """List what a rack downloads, for a site whose nodes have no Internet access."""
 
 
 @mirror.command("list")
 @click.argument("inventory", required=False)
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
-              help="Recordings of the nodes, or of others in the same groups, or a written rack: operating system,"
-                   " kernel and PCI devices are theirs. Without INVENTORY the nodes, too: as @recording/DIR.",
+              help="Recordings of the nodes or of nodes in the same groups, or a written rack: source of operating"
+                   " system, kernel and PCI devices, and without INVENTORY of the nodes, as @recording/DIR.",
 )  # fmt: skip
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @click.option("--platform", help="Only this operating system: ubuntu-24.04.")
@@ -34,14 +34,14 @@ def mirror() -> None:
 def list_(
     inventory: str | None, source: Path | None, architecture: str | None, platform: str | None, as_json: bool
 ) -> None:
-    """Every package, repository, key, file and image that the nodes of INVENTORY will ask for.
+    """List every package, repository, key, file and image that a deploy on INVENTORY downloads.
 
-    From the version set (versions_lock in the inventory), the deploys' packages, and every URL of the inventory's
-    inputs. No node is asked: what depends on hardware or kernel is listed by what was recorded (--from), and else named
-    as not listed, with the reason. A package without a version is whichever its repository has; a file without sha256
-    is not pinned yet.
+    The sources are the version set (versions_lock in the inventory), the deploys' packages and every URL among the
+    inventory's inputs. No node is contacted: items that depend on hardware or kernel need recordings (--from), and
+    are reported as not listed without them. For a package without a version the repository's current one is
+    installed; a file without sha256 is not pinned yet.
 
-    Exit status: 0, or 3 where inventory, architecture or version set cannot be used.
+    Exit status: 0, or 3 when inventory, architecture or version set cannot be used.
     """
     from rackproof import architectures
     from rackproof.configure.mirror import items_of_rack
@@ -67,13 +67,13 @@ def list_(
             raise InventoryError(f"--platform {platform}: {suggestion(platform, platforms)}")
         items = tuple(item for item in items if item.platform in ("", platform))
     listed = [item for item in items if item.kind != "unlisted"]
-    open_ = [item for item in items if item.kind == "unlisted"]
+    unlisted = [item for item in items if item.kind == "unlisted"]
     if as_json:
         document = {
             "schema": SCHEMA,
             "inventory": inventory,
             "items": [item.as_json() for item in listed],
-            "unlisted": [item.as_json() for item in open_],
+            "unlisted": [item.as_json() for item in unlisted],
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
@@ -84,16 +84,16 @@ def list_(
             click.echo(f"{kind}:")
         words = (item.name, item.version, item.platform, item.repository, item.url, _digest(item.sha256, item.kind))
         click.echo(f"  {'  '.join(word for word in words if word)}  ({item.needed_by})")
-    if open_:
+    if unlisted:
         click.echo("not listed:")
-    for item in open_:
+    for item in unlisted:
         click.echo(f"  {item.name}{f'  {item.platform}' if item.platform else ''}  ({item.needed_by})")
     unpinned = sum(item.kind in ("key", "file") and not item.sha256 for item in listed)
-    click.echo(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(open_)}")
+    click.echo(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(unlisted)}")
 
 
 def _racks(inventory: str | None, source: Path | None) -> tuple[Rack, Callable[[Node], Machine | None]]:
-    """The rack, and what is known of its machines."""
+    """The rack, and a function that returns the recorded machine of a node."""
     from rackproof.configure.recorded_machines import PREFIX, machine_like, recorded_rack
     from rackproof.inventory import load_rack
 

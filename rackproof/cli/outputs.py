@@ -1,4 +1,4 @@
-"""From evidence to files: verdicts, certificate, page, JUnit, metrics. Composes judge and report."""
+"""Judge a run's evidence and write its files: verdicts, certificate, page, JUnit, metrics."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def judged(
 ) -> Certificate:
     """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage.
 
-    ``broken`` says from where on the evidence cannot be relied on: the run is INVALID then. So is one whose outputs
-    under ``folder`` are not what the records name, or do not give the recorded results. ``cut_off`` says that the last
-    line was never finished. ``say`` gets a line about reading the outputs again.
+    ``broken`` is the reason why the evidence is damaged: the run is INVALID then, as when outputs under ``folder``
+    are missing, changed, or do not give the recorded results. ``cut_off`` means that the last line is incomplete.
+    ``say`` gets a line about the second reading of the outputs.
     """
     own = architecture.sha256 == info_of(records).architecture_sha256
     proof = prove(records, folder, architecture) if folder is not None else None
@@ -67,7 +67,7 @@ def judged(
         judgement = judgement.with_verdict(verdict_of(faults, records))
     if only is not None:
         judgement = judgement.restricted_to(only)
-    notes = ["The last line of the evidence was never finished; it is left out."] if cut_off else []
+    notes = ["The last line of the evidence is incomplete and was left out."] if cut_off else []
     lost = lost_outputs(folder, records) if folder is not None else []
     if broken is not None or lost:
         judgement = judgement.with_verdict(_broken(broken, lost))
@@ -75,21 +75,21 @@ def judged(
 
 
 def _broken(why: str | None, lost: Sequence[str]) -> Verdict:
-    problems = [f"{why}; everything from there on is left out"] if why is not None else []
+    problems = [f"{why}; all records from there on were left out"] if why is not None else []
     if lost:
-        count = f"{len(lost)} outputs do not stand as they were recorded, the first: " if len(lost) > 1 else ""
+        count = f"{len(lost)} outputs are missing or changed, the first: " if len(lost) > 1 else ""
         problems.append(f"{count}{lost[0]}")
     return Verdict(
         id="run.evidence",
         kind="check",
-        title="Evidence as it was written",
+        title="Evidence is unchanged",
         subject="rack",
         status=Status.INVALID,
         required=True,
         message="; ".join(problems),
-        reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it;"
-        " a number whose output is gone cannot be checked.",
-        hint="Find out who changed the files; restore them from a copy, or measure again.",
+        reason="A changed, removed or inserted record proves nothing, nor do the records after it;"
+        " a number without its output cannot be checked.",
+        hint="Find out what changed the files; restore them from a copy, or measure again.",
     )
 
 
@@ -117,7 +117,7 @@ def _certificate(
 
 
 def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """What the page shows of a resumed run: a later number replaces an earlier one, a later gap does not."""
+    """Measurements of a resumed run: a later number replaces an earlier one, a later UNMEASURED does not."""
     kept: dict[Key, Measurement] = {}
     for m in measurements:
         key = key_of(m)
@@ -127,7 +127,7 @@ def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
-    """What the page shows; an output that is lost or was changed is not shown, and ``judged`` says so."""
+    """Outputs for the page, without missing or changed ones, which ``judged`` reports."""
     texts = {}
     for entry in certificate.evidence.raw:
         with contextlib.suppress(RunError):
@@ -136,7 +136,7 @@ def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
 
 
 def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
-    """Write the renderings beside the evidence. ``whole`` is False for a run of one stage: no certificate then."""
+    """Write the output files beside the evidence. ``whole`` is False for a run of one stage: no certificate then."""
     verdicts = Judgement(
         architecture=certificate.architecture.id,
         architecture_version=certificate.architecture.version,

@@ -1,4 +1,4 @@
-"""``rackproof paths``: where the kit's own files are."""
+"""``rackproof paths``: print the folders of the kit's files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackproof import kit
 @click.command()
 @click.argument("name", required=False, type=click.Choice(kit.FOLDERS))
 def paths(name: str | None) -> None:
-    """Print the folder NAME of the kit, or all of them: to read, to copy, and for pyinfra and pytest.
+    """Print the folder NAME of the kit, or all folders, to read, to copy or to pass to pyinfra and pytest.
 
     \b
     pyinfra rack.py $(rackproof paths deploys)/cluster.py

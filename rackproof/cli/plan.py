@@ -1,4 +1,4 @@
-"""``rackproof plan``: what a deploy would change, folded over nodes."""
+"""``rackproof plan``: show what a deploy would change, folded over nodes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 @click.argument("inventory", required=False)
 @click.argument("deploy_file", default=CLUSTER)
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
-              help="Recordings, or a written rack, instead of nodes: the same as @recording/DIR.")  # fmt: skip
+              help="Plan on recordings or a written rack instead of nodes, as @recording/DIR.")  # fmt: skip
 @limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option("--diff", "differences", is_flag=True, help="Show the differences of files.")
 @click.option(
     "--commands",
     is_flag=True,
-    help="Show the exact shell commands, but not the functions that keep what they change for a rollback.",
+    help="Show the exact shell commands, without the functions that keep the previous state for a rollback.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Every node's plan as JSON, not folded.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when something would change, as git diff does.")
@@ -45,11 +45,11 @@ def plan(
 ) -> None:
     """Show what DEPLOY_FILE would change on the nodes of INVENTORY; change nothing.
 
-    INVENTORY is a pyinfra inventory, or @recording/DIR. Nodes with the same plan but for their names and addresses are
-    one paragraph; nodes that stand out are compared with their peers. Secrets are never shown.
+    INVENTORY is a pyinfra inventory, or @recording/DIR. Nodes whose plans are the same except for names and addresses
+    are shown together; for other nodes the deviations from their peers are shown. Secrets are never shown.
 
-    Exit status 0: every node was planned, whether or not it would change (1 with --exit-code when one would). 2: a
-    node was not reached, or would refuse an operation. 3: nothing could be planned.
+    Exit status: 0 every node was planned, whether or not it would change (1 with --exit-code when one would), 2 a
+    node was not reached, or would refuse an operation, 3 nothing could be planned.
     """
     from rackproof.report.plan import document, overview
     from rackproof.run.plan import plan_deploys
@@ -62,21 +62,21 @@ def plan(
         inventory = f"@recording/{source}"
     if inventory is None:
         raise click.UsageError("give an inventory, @recording/DIR or --from DIR")
-    found = plan_deploys([inventory], deploy_file, limit=limit, data=data)[0]
-    if found.error is not None:
-        raise InventoryError(f"{inventory}: {found.error}")
+    rack_plan = plan_deploys([inventory], deploy_file, limit=limit, data=data)[0]
+    if rack_plan.error is not None:
+        raise InventoryError(f"{inventory}: {rack_plan.error}")
     if as_json:
-        click.echo(json.dumps(document(found), indent=1))
+        click.echo(json.dumps(document(rack_plan), indent=1))
     else:
-        for line in overview(found, differences=differences, commands=commands):
-            _say(line)
-    if found.incomplete:
-        click.echo(f"rackproof: not planned to the end: {fold(found.incomplete)}", err=True)
+        for line in overview(rack_plan, differences=differences, commands=commands):
+            _print(line)
+    if rack_plan.incomplete:
+        click.echo(f"rackproof: plan is incomplete on {fold(rack_plan.incomplete)}", err=True)
         ctx.exit(EXIT_INCOMPLETE)
-    ctx.exit(EXIT_FAILED if exit_code and found.changes else EXIT_OK)
+    ctx.exit(EXIT_FAILED if exit_code and rack_plan.changes else EXIT_OK)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     word = line.strip().removeprefix("| ")[:1]
     indented = line.startswith(" ")
     click.secho(line, bold=not indented, fg=_COLOURS.get(word) if indented else None)

@@ -1,4 +1,4 @@
-"""``rackproof preflight``: what prevents a deploy, folded over nodes."""
+"""``rackproof preflight``: show the problems that prevent a deploy, folded over nodes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rackproof.kit import PREFLIGHT
 @limit_option
 @click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="By node, as JSON: problems, accepted problems, and why it was not checked."
+    "--json", "as_json", is_flag=True, help="As JSON, by node: problems, accepted problems, reason if not checked."
 )
 @click.pass_context
 def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: tuple[str, ...], as_json: bool) -> None:
-    """Check on the nodes of INVENTORY (or of @recording/DIR) whether a deploy can begin; change nothing.
+    """Check on the nodes of INVENTORY (or of @recording/DIR) whether a deploy can start; change nothing.
 
     Each problem is one line: expected and actual state, the remedy, and the id with which the inventory accepts it:
-    preflight: {accept: {ID: reason}}. Exit status 0: no problem. 1: a problem. 2: a node was not reached. 3: no node
+    preflight: {accept: {ID: reason}}. Exit status: 0 no problem, 1 a problem, 2 a node was not reached, 3 no node
     could be checked.
     """
     from rackproof.run.plan import plan_deploys
@@ -44,7 +44,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
 
 
 def problems_of(plan: RackPlan) -> dict[str, list[str]]:
-    """Nodes by what stops them: a problem of theirs, or another refusal."""
+    """Nodes by problem or other refusal."""
     nodes: dict[str, list[str]] = {}
     for node in plan.nodes:
         for line in _stopping(node):

@@ -1,4 +1,4 @@
-"""Faces of a run at work: a live display, plain lines, JSON lines, silence."""
+"""Progress displays of a run: live on a terminal, plain lines, JSON lines, or none."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ def clock(seconds: float) -> str:
 
 
 SIGN_OF_LIFE_S = 30.0
-"""A log says at least that often what is going on, while there is anything new to say."""
+"""Shortest time between two log lines about steps without a count."""
 
 
 class Plain:
-    """One line an event, for logs and pipes. Steps without a count are printed at intervals only."""
+    """One line an event, for logs and pipes; steps without a count every ``SIGN_OF_LIFE_S`` at most."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = self._last_sign = time.monotonic()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._last_sign = time.monotonic()
         self._console.print(
             f"[{clock(time.monotonic() - self._began):>5}] {text}", markup=False, highlight=False, soft_wrap=True
         )
 
     def stage(self, name: str, estimate_s: float | None) -> None:
-        self._say(f"{name}" + (f" (about {clock(estimate_s)})" if estimate_s else ""))
+        self._print(f"{name}" + (f" (about {clock(estimate_s)})" if estimate_s else ""))
 
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         if total:
-            self._say(f"  {index}/{total} {title}" + (f", about {clock(left_s)} left" if left_s is not None else ""))
+            self._print(f"  {index}/{total} {title}" + (f", about {clock(left_s)} left" if left_s is not None else ""))
         elif time.monotonic() - self._last_sign >= SIGN_OF_LIFE_S:
-            self._say(f"  {title}")
+            self._print(f"  {title}")
 
     def line(self, text: str) -> None:
-        self._say(f"  {text}")
+        self._print(f"  {text}")
 
 
 class JsonLines:
-    """One JSON object an event on standard error; the result comes on standard output."""
+    """One JSON object an event on standard error; the result goes to standard output."""
 
     def _put(self, **event: Any) -> None:
         print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)
@@ -72,7 +72,7 @@ class JsonLines:
 
 
 class Rich:
-    """Finished stages scroll up as lines; the present one stays at the bottom with its clock."""
+    """Finished stages scroll up as lines; the current one stays at the bottom with its clock."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -102,14 +102,16 @@ class Rich:
             left = self._left - (now - self._step_began)
         elif self._estimate is not None:
             left = self._estimate - (now - self._stage_began)
-        told = "" if left is None else f", about {clock(left)} left" if left > 0 else ", longer than expected"
+        remaining = "" if left is None else f", about {clock(left)} left" if left > 0 else ", longer than expected"
         row = Table.grid(padding=(0, 1))
         row.add_row(
             self._spinner,
             Text(self._stage, style="bold cyan"),
             Text(f"{self._position}{self._title}", overflow="ellipsis", no_wrap=True),
             Text(
-                f"{clock(now - self._stage_began)}{told}, {clock(now - self._began)} in all", style="dim", no_wrap=True
+                f"{clock(now - self._stage_began)}{remaining}, {clock(now - self._began)} in total",
+                style="dim",
+                no_wrap=True,
             ),
         )
         yield row
@@ -117,7 +119,7 @@ class Rich:
 
 @contextmanager
 def display(quiet: bool, as_json: bool) -> Iterator[Display]:
-    """The face that fits: JSON lines, silence, a live display on a terminal, plain lines otherwise."""
+    """The display for the options: JSON lines, none, live on a terminal, plain lines otherwise."""
     console = Console(stderr=True)
     if as_json:
         yield JsonLines()

@@ -1,4 +1,4 @@
-"""``rackproof record``: what nodes answer to the validators, written down."""
+"""``rackproof record``: record what nodes answer to the validators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAB = INVENTORIES / "lab.py"
 @click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @click.option("--deploy", metavar="FILE", help="Also record what a plan of this deploy reads: deploys/cluster.py.")
-@click.option("--drift", is_flag=True, help="Also kernel, BIOS, all packages and sysctl: for `diff --peers`.")
+@click.option("--drift", is_flag=True, help="Also record kernel, BIOS, all packages and sysctl, for `diff --peers`.")
 @click.pass_context
 def record(
     ctx: click.Context,
@@ -42,11 +42,12 @@ def record(
     deploy: str | None,
     drift: bool,
 ) -> None:
-    """Record what the nodes of NODESET (`all`, gpu-[01-16], as of --limit elsewhere) answer to the validators.
+    """Record what the nodes of NODESET (`all`, gpu-[01-16], as --limit elsewhere) answer to the validators.
 
-    One connection a node; everything that the checks of the architecture ask, and nothing else; secrets are redacted.
-    One file a node, to be read by `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`.
-    Exit status: 0 every node was asked everything, 2 a node did not answer, or not to the end, 3 usage.
+    Records the commands of the architecture's checks and nothing else, over one connection a node; secrets are
+    redacted. Writes one file a node, for `rackproof validate --from DIR`, `rackproof diff` and
+    `pyinfra @recording/DIR`. Exit status: 0 every node is recorded completely, 2 a node did not answer everything, 3
+    usage.
     """
     if deploy is not None:
         kit.deploy_file(deploy)
@@ -73,14 +74,14 @@ def record(
     click.echo(f"{len(written)} recordings in {output}")
     lost = [node for node, reason in losses(context).items() if reason]
     if lost:
-        click.echo(f"not, or not completely, recorded: {fold(lost)}", err=True)
+        click.echo(f"not recorded completely: {fold(lost)}", err=True)
     if unplanned:
-        click.echo(f"{deploy}: not, or not completely, recorded: {unplanned}", err=True)
+        click.echo(f"{deploy}: not recorded completely: {unplanned}", err=True)
     ctx.exit(EXIT_INCOMPLETE if lost or unplanned else EXIT_OK)
 
 
 def ask(context: Context, questions: Sequence[str]) -> None:
-    """Put the same questions to all selected nodes, in one round trip each."""
+    """Run the same commands on all selected nodes, in one round trip a node."""
     if context.fleet is None:
         return
     chosen = [node.name for node in context.rack.nodes if context.selection.has_node(node.name)]
@@ -91,7 +92,7 @@ def ask(context: Context, questions: Sequence[str]) -> None:
 
 
 def recordings_of(context: Context) -> list[Recording]:
-    """What was read of the selected nodes."""
+    """Recordings of the selected nodes."""
     return [
         Recording(node, context.readers[node.name].used)
         for node in context.rack.nodes
@@ -100,13 +101,13 @@ def recordings_of(context: Context) -> list[Recording]:
 
 
 def losses(context: Context) -> dict[str, str | None]:
-    """Why a selected node could not be asked to the end, by node; None where it could."""
-    recordings = {}
+    """By selected node the reason why its recording is incomplete; None when it is complete."""
+    reasons = {}
     for recording in recordings_of(context):
         name = recording.node.name
-        nothing = None if recording.results else "no check of the architecture asks it anything"
-        recordings[name] = context.readers[name].lost or nothing
-    return recordings
+        nothing = None if recording.results else "no check of the architecture reads anything from it"
+        reasons[name] = context.readers[name].lost or nothing
+    return reasons
 
 
 def report(context: Context) -> list[str]:
@@ -114,11 +115,11 @@ def report(context: Context) -> list[str]:
     lines = []
     for name, reason in losses(context).items():
         reader = context.readers[name]
-        unended = sum(result.rc is None for result in reader.used.values())
+        unfinished = sum(result.rc is None for result in reader.used.values())
         parts = [
             f"{len(reader.used)} commands",
-            *([f"{reader.misses} asked one by one"] if reader.misses else []),
-            *([f"{unended} without an end"] if unended else []),
+            *([f"{reader.misses} run one by one"] if reader.misses else []),
+            *([f"{unfinished} unfinished"] if unfinished else []),
             *([reason] if reason else []),
         ]
         lines.append(f"{name}: {', '.join(parts)}")

@@ -36,7 +36,7 @@ def rollback(
     """Restore the nodes of INVENTORY to their state before the last run that changed any of them.
 
     Restores files, unit states, kernel values, package holds and kernel arguments; packages stay installed.
-    A second rollback undoes the first. Exit status as of deploy.
+    A second rollback undoes the first. Exit status as for deploy.
     """
     data = [f"run={run}"] if run else []
     data += [f"force={','.join(force)}"] if force else []

@@ -1,4 +1,4 @@
-"""``rackproof bench | certify | judge``; ``validate`` shares its way of running."""
+"""``rackproof bench | certify | judge``; ``validate`` uses the same functions to run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.argument("inventory"),
             click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
-            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go."),
+            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs."),
             click.option("--quiet", is_flag=True, help="Print only the result."),
             click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON."),
         )
@@ -123,7 +123,7 @@ def prepare(
 
 
 def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:
-    """The one asked for, else the one that the inventory's data name."""
+    """The requested architecture, otherwise the one that the inventory names."""
     if wanted:
         return architectures.load(wanted)
     named = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
@@ -141,7 +141,7 @@ def finish(
     whole: bool = False,
     on_records: Callable[[list[Record]], object] = lambda records: None,
 ) -> None:
-    """Execute, judge, write, tell, and leave with the outcome's exit status."""
+    """Execute and judge the run, write and print the result, and exit with the outcome's status."""
     try:
         with executed(run, quiet, as_json) as records:
             run.display.stage("judge", None)
@@ -157,7 +157,7 @@ def finish(
 
 @contextmanager
 def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
-    """A run's evidence once its stages are done, with its log written and its progress shown through the block."""
+    """Execute a run and yield its evidence; log and progress display stay open during the block."""
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(run.folder / RUN_LOG)
@@ -168,8 +168,7 @@ def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        with display(quiet, as_json) as face:
-            run.display = face
+        with display(quiet, as_json) as run.display:
             yield run.execute()
     finally:
         logger.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""``rackproof selftest``: can every check fail, and does none fail without a reason?"""
+"""``rackproof selftest``: prove that every check can fail, and that none fails without a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 @click.command()
-@click.option("--faults", type=FOLDER, help="The catalogue; data/ beside it has the racks.  [default: tests/faults]")
+@click.option("--faults", type=FOLDER, help="Catalogue; its racks are in ../data.  [default: tests/faults]")
 @click.option("--check", metavar="ID", help="Only this check.")
 @click.option(
     "--healthy",
@@ -26,18 +26,19 @@ FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
     default=HEALTHY_RUNS,
     show_default=True,
     metavar="N",
-    help="Runs over every healthy rack with values that vary in time.",
+    help="Runs over every healthy rack with varied values (temperatures, counters, times).",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table to FILE.")
-@click.option("--list", "list_only", is_flag=True, help="List the faults; try none.")
+@click.option("--list", "list_only", is_flag=True, help="List the faults without trying them.")
 @click.pass_context
 def selftest(
     ctx: click.Context, faults: Path | None, check: str | None, healthy: int, json_file: Path | None, list_only: bool
 ) -> None:
-    """Prove that every check in validators/ catches its faults and raises no false alarm.
+    """Prove that every check in validators/ finds its faults and raises no false alarm.
 
-    Faults and damaged answers are put on recordings of healthy racks; no node is asked. Exit status: 0 every check
-    caught its faults and nothing else was complained about, 1 not so, 3 the catalogue or a rack cannot be used.
+    Applies faults and damaged outputs to recordings of healthy racks; connects to no node. Exit status: 0 every check
+    found its faults without false alarms, 1 a fault was missed or there was a false alarm, 3 the catalogue or a rack
+    cannot be used.
     """
     validators = validators_folder()
     folder = faults or validators.parent / FAULTS

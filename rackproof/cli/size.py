@@ -1,4 +1,4 @@
-"""``rackproof size``: what a rack can feed, before it is bought."""
+"""``rackproof size``: capacity planning."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rackproof.errors import SizingError
 @click.argument("arch")
 @click.option(
     "--workload", "-w", "workloads", multiple=True, metavar="NAME[:PART]",
-    help="A workload of ARCH. PART is its part of the nodes: 7 (nodes) or 75%. Several share the rack, "
-    "those without a part evenly.  [default: the only one]",
+    help="A workload of ARCH. PART is its part of the nodes: 7 (nodes) or 75%. Workloads without a part share the "
+    "remaining nodes evenly.  [default: the only one]",
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="INPUT=VALUE",
     help="Change an input, with its unit: nodes=18, port_rate=25Gb/s, unit.count=3, rate_per_gpu=1786, "
-    "unit.read_iops=unknown. Of one workload of several: resnet50.rate_per_gpu=1786.",
+    "unit.read_iops=unknown. With several workloads, for one of them: resnet50.rate_per_gpu=1786.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON (rackproof.sizing/v1).")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan as a page, with curves.")
@@ -30,10 +30,10 @@ from rackproof.errors import SizingError
 def size(
     arch: str, workloads: tuple[str, ...], settings: tuple[str, ...], as_json: bool, html: Path | None, svg: Path | None
 ) -> None:
-    """Plan the capacity of ARCH (id or file): which stage binds, how much storage and network it takes, and why.
+    """Plan the capacity of ARCH (id or file): the bottleneck, and how much storage and network are needed.
 
-    Nothing is measured and no node is asked. A figure that the file does not have is reported as unknown, never
-    guessed. Example of a mix:
+    Nothing is measured and no node is contacted. A figure that the file does not have is reported as unknown, never
+    guessed. Example with two workloads:
 
         rackproof size dell-isilon-f800-dgx1 -w resnet50:6 -w inception4-large:3 --set nodes=9
     """

@@ -1,4 +1,4 @@
-"""``rackproof validate``: the declared state, on live nodes or on recordings, of everything or of a part."""
+"""``rackproof validate``: check the declared state on nodes or recordings, completely or in part."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ REACHABLE = "node.reachable"
 )
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @limit_option
-@click.option("--tags", metavar="TAGS", help="Checks with one of these tags only: gpu,storage.")
-@click.option("-k", "expression", metavar="EXPR", help="Checks and nodes whose names match, as in pytest.")
+@click.option("--tags", metavar="TAGS", help="Only checks with one of these tags: gpu,storage.")
+@click.option("-k", "expression", metavar="EXPR", help="Only checks and nodes whose names match, as in pytest.")
 @click.option(
-    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML, a case for each node and check."
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write JUnit XML, one case for each node and check.",
 )
-@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Where runs go.")
+@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs.")
 @click.option("--quiet", is_flag=True, help="Print only the result.")
 @click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
 @click.option("--local", is_flag=True, help="Check this machine, without ssh or an inventory.")
@@ -53,7 +55,7 @@ REACHABLE = "node.reachable"
     "--time-limit",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
-    help="With --local: limit for all checks together; the rest is unmeasured.",
+    help="With --local: time limit for all checks together; checks that did not run are unmeasured.",
 )
 @click.option(
     "--unmeasured-ok",
@@ -67,13 +69,13 @@ def validate(
 ) -> None:  # fmt: skip
     """Check the declared state of every node of INVENTORY, of the recordings in DIR, or of this machine.
 
-    With --limit, --tags or -k the result says what it is limited to, counts what was selected only, and writes no
-    verdicts. Exit status: 0 all passed, 1 something failed, 2 something was not measured or nothing was selected, 3
+    With --limit, --tags or -k the result names the limits, counts only the selected checks, and no verdicts are
+    written. Exit status: 0 all passed, 1 something failed, 2 something was not measured or nothing was selected, 3
     usage.
     """
     if local:
         if inventory or recordings or limit:
-            raise click.UsageError("--local is about this machine: no INVENTORY, no --from, no --limit")
+            raise click.UsageError("--local checks this machine: no INVENTORY, no --from, no --limit")
         local_run(rack_file, role, architecture, tags, expression, time_limit, unmeasured_ok, brief, junit, as_json)
     if rack_file or role or brief or time_limit or unmeasured_ok:
         raise click.UsageError("--rack, --role, --brief, --time-limit and --unmeasured-ok go with --local")
@@ -100,11 +102,11 @@ def _offline(context: Context, recordings: str, junit: Path | None, as_json: boo
     if not as_json:
         arch = context.arch.metadata
         click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
-    tell(results, context.selection.description, f"from recordings in {recordings}; no node was asked", as_json)
+    tell(results, context.selection.description, f"from recordings in {recordings}; no node was contacted", as_json)
 
 
 def _part(run: Run, junit: Path | None, quiet: bool, as_json: bool) -> None:
-    """Part of a rack is judged by what was selected; the run's evidence says that it is a part."""
+    """Run and report only the selected checks; the evidence records the selection."""
     with executed(run, quiet, as_json) as records:
         results = results_of(records)
     _junit(run, results, junit)

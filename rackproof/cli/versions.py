@@ -1,4 +1,4 @@
-"""``rackproof versions``: check a version set, and lock one."""
+"""``rackproof versions``: check and lock version sets."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ASK_TIMEOUT_S = 120.0
 
 @click.group()
 def versions() -> None:
-    """The version set: kernel, drivers, firmware, clients as one locked file (versions.lock.yaml)."""
+    """Version sets: kernel, drivers, firmware and clients in one locked file (versions.lock.yaml)."""
 
 
 @versions.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--architecture", help="Also conflicts with what this architecture promises (id or file).")
+@click.option("--architecture", help="Also look for conflicts with this architecture (id or file).")
 @click.pass_context
 def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
     """Look for contradictions in FILE, and with --architecture for conflicts between vendors.
 
-    Exit status: 0 nothing is wrong, 1 something is, 3 the file cannot be used.
+    Exit status: 0 no problem, 1 a contradiction or conflict, 3 the file cannot be used.
     """
     from rackproof import architectures
     from rackproof.core.versions.conflicts import find_conflicts
@@ -49,26 +49,26 @@ def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
     for problem in problems:
         click.echo(problem, err=True)
     missing = unpinned(version_set)
-    state = "locked" if version_set.locked else f"a draft ({len(missing)} digests of downloads are open)"
+    state = "locked" if version_set.locked else f"a draft (downloads without digest: {len(missing)})"
     click.echo(f"{file}: {state}, {len(problems)} problem(s)")
     ctx.exit(EXIT_FAILED if problems else EXIT_OK)
 
 
 @versions.command()
 @click.argument("source", metavar="INVENTORY|FILE")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Where the set is written.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write the set to.")
 @click.option("--from", "draft", type=click.Path(path_type=Path, dir_okay=False),
-              help="A set whose repositories and keys are taken over.")  # fmt: skip
-@click.option("--name", help="Of the set.  [default: the output's]")
+              help="Copy repositories and keys from this set.")  # fmt: skip
+@click.option("--name", help="Name of the set.  [default: that of the output file]")
 @limit_option
 @click.pass_context
 def lock(
     ctx: click.Context, source: str, output: Path | None, draft: Path | None, name: str | None, limit: tuple[str, ...]
 ) -> None:
-    """Write what is installed on the nodes of INVENTORY as a version set, or lock the draft FILE (*.yaml) itself.
+    """Write what is installed on the nodes of INVENTORY as a version set, or lock the draft FILE (*.yaml).
 
-    Nothing changes on a node. Nodes that differ from the others of their operating system are named, and nothing is
-    written then. A set with open digests of downloads stays a draft and says which they are.
+    Changes nothing on a node. When nodes of one operating system differ, they are reported and nothing is written. A
+    set in which downloads lack digests stays a draft, and these downloads are listed.
 
     Exit status: 0 locked, 1 nodes differ or the set contradicts itself, 2 a node did not answer or the set stays a
     draft, 3 usage.
@@ -122,25 +122,25 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
                 raise ValueError(answer.why)
             captures[node] = parse_installed_versions(answer.stdout.decode(errors="replace"))
         except ValueError as error:
-            click.echo(f"{node}: not asked to the end: {error}", err=True)
+            click.echo(f"{node}: versions not read: {error}", err=True)
             silent.append(node)
     if silent:
-        click.echo(f"nothing is locked without {fold(silent)}", err=True)
+        click.echo(f"not locked: versions of {fold(silent)} are missing", err=True)
         return EXIT_INCOMPLETE
     try:
         others = differences_of(captures)
         version_set = None if others else assemble(name, captures, known)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise VersionSetError(f"what is installed makes no set: {first['loc']}: {first['msg']}") from None
+        raise VersionSetError(
+            f"the installed versions do not make a valid set: {first['loc']}: {first['msg']}"
+        ) from None
     except ValueError as error:
-        raise VersionSetError(f"what is installed makes no set: {error}") from None
+        raise VersionSetError(f"the installed versions do not make a valid set: {error}") from None
     for deviation in others:
         click.echo(deviation.sentence, err=True)
     if version_set is None:
-        click.echo(
-            f"nothing is locked: {fold({deviation.node for deviation in others})} differ from their peers", err=True
-        )
+        click.echo(f"not locked: {fold({deviation.node for deviation in others})} differ from their peers", err=True)
         return EXIT_FAILED
     problems = contradictions(version_set)
     for problem in problems:

@@ -1,5 +1,5 @@
-"""The faces of a run: certificate, page, JUnit, Prometheus, terminal.
+"""Output formats of a run: certificate, page, JUnit, Prometheus, terminal.
 
-Everything here renders data that was judged already. Nothing measures, nothing judges, nothing reads a clock; the
-same certificate gives the same bytes.
+Everything here renders data that is judged already. Nothing measures, judges or reads a clock; the same certificate
+gives the same bytes.
 """

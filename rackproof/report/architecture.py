@@ -17,11 +17,11 @@ from rackproof.core.architecture.models import Architecture
 from rackproof.core.metrics import METRICS, NOT_YET, Metric
 
 NARROW = 100
-"""Below so many columns a table with sentences in it is no table any more."""
+"""Columns. A narrower terminal gets a list: a table with sentences in its cells does not fit."""
 
 
 def claims_table(rows: Sequence[ClaimRow], console: Console) -> None:
-    """Claim, figure, what stands for it, how that is measured, what the virtual rack can verify of it."""
+    """Print the claims: figure, criterion or check, how it is measured, what the virtual rack verifies."""
     if console.width < NARROW:
         _claims_list(rows, console)
         return
@@ -67,7 +67,7 @@ def _how(way: Way) -> Text:
 def _lab(way: Way) -> Text:
     if not way.lab:
         return Text("nothing", style="dim")
-    return Text(way.lab) if way.today else Text("once measured: ", style="dim").append(way.lab, style="")
+    return Text(way.lab) if way.today else Text("when measured: ", style="dim").append(way.lab, style="")
 
 
 def claims_summary(rows: Sequence[ClaimRow]) -> str:
@@ -77,7 +77,7 @@ def claims_summary(rows: Sequence[ClaimRow]) -> str:
     lab = sum(any(way.lab and way.today for way in row.ways) for row in rows)
     return (
         f"{len(rows)} claims: {today} can be measured today, {len(rows) - closed - today} not yet, "
-        f"{closed} cannot be checked; the virtual rack verifies something of {lab}"
+        f"{closed} cannot be checked; the virtual rack verifies {lab} at least in part"
     )
 
 

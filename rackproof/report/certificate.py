@@ -1,4 +1,4 @@
-"""``certificate.json``: the judged run, of which every other face is a rendering."""
+"""``certificate.json``: the judged run, from which all other formats are rendered."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def build_certificate(
 ) -> Certificate:
     """Put a judged run into one document. Pure: the same arguments give the same certificate.
 
-    ``architecture_sha256`` is needed only when the run is judged against another file than the one it was made for.
+    ``architecture_sha256`` is needed only when the run is judged against a file other than the one it was made for.
     Raises ``ValueError`` when the judgement's outcome is better than its verdicts allow.
     """
     measurements = sorted(measurements, key=_measurement_key)
@@ -108,7 +108,7 @@ def build_certificate(
 
 
 def to_json(certificate: Certificate) -> bytes:
-    """The bytes of ``certificate.json``: sorted keys, two blanks, a newline at the end; an infinite number is null."""
+    """Bytes of ``certificate.json``: sorted keys, indented by two, newline at the end; an infinite number is null."""
     document = json.loads(certificate.model_dump_json(by_alias=True))
     return (json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
@@ -116,7 +116,7 @@ def to_json(certificate: Certificate) -> bytes:
 def from_json(text: bytes | str) -> Certificate:
     """Read ``certificate.json`` back.
 
-    Raises ``pydantic.ValidationError`` when it is malformed or says more than its verdicts do.
+    Raises ``pydantic.ValidationError`` when it is malformed or its outcome is better than its verdicts allow.
     """
     return Certificate.model_validate_json(text)
 
@@ -127,7 +127,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def stage_times(records: Iterable[Record]) -> tuple[StageTime, ...]:
-    """Stages with their times, in the order in which they began, from the records of kind ``stage``."""
+    """Stages with their times in the order of their start, from the records of kind ``stage``."""
     times: list[StageTime] = []
     for record in records:
         if record.kind is not Kind.STAGE:
@@ -153,7 +153,7 @@ def natural(labels: dict[str, str]) -> tuple[tuple[str, bool, int, str], ...]:
 
 
 def _measurement_key(m: Measurement) -> tuple[Any, ...]:
-    # The canonical text ends the key: two measurements that differ in anything never depend on the input's order.
+    # The canonical text breaks ties, so the order never depends on the input's order.
     return (m.metric, natural(m.labels), m.scope.value, m.members, m.step, m.model_dump_json())
 
 
@@ -249,7 +249,7 @@ def _deploy(record: DeployRecord) -> DeploySummary:
 
 
 def _raw_index(commands: Iterable[CommandRecord]) -> tuple[RawOutput, ...]:
-    """Every output that has a file; an empty stderr is not worth a line."""
+    """Every output that has a file, without empty stderr."""
     outputs: list[RawOutput] = []
     for c in commands:
         for which, sha256, size in (("stdout", c.stdout, c.stdout_bytes), ("stderr", c.stderr, c.stderr_bytes)):

@@ -22,17 +22,17 @@ from rackproof.report.quantities import ABSENT, distance, quantity
 from rackproof.report.text import one_line
 
 SHOWN = 12
-"""Changed checks, and numbers that no criterion looks at, that are listed without ``--all``."""
+"""Rows of a list without ``--all``: changed checks, and numbers without a criterion."""
 
 _LONG = 100
 _BESIDE = 72
-"""Columns that the rest of a row wants beside the id of its criterion."""
+"""Columns that a row needs beside the id of its criterion."""
 _ORDER = tuple(Change)
 _WORST = (
     Change.WORSE, Change.LOST, Change.ONLY_A, Change.NOT_COMPARABLE, Change.FOUND, Change.ONLY_B, Change.SAME,
     Change.BETTER,
 )  # fmt: skip
-"""What a reader must see first."""
+"""Order of the lines, the most urgent first."""
 
 _STYLE = {
     Change.WORSE: "bold red",
@@ -50,16 +50,16 @@ Encode = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One criterion, curve or outlier: its verdicts in both runs, and the number that has lost most."""
+    """One criterion, curve or outlier: its verdicts in both runs, and the number that got worse the most."""
 
     id: str
     required: bool
     change: Change
     verdicts: tuple[VerdictChange, ...]
     worst: NumberChange | ValueChange | None
-    """A value where the line is about one that is made of several numbers."""
+    """A ``ValueChange`` where the criterion computes one value from several numbers."""
     subject: str
-    """Whose number ``worst`` is, with the labels that tell it from the others of the line."""
+    """Subject of ``worst``, with the labels that distinguish it from the other numbers of the line."""
 
     def statuses(self, after: bool) -> str:
         """``2 PASS, 1 FAIL``, the worst last."""
@@ -69,7 +69,7 @@ class Line:
 
 
 def lines(comparison: Comparison) -> tuple[Line, ...]:
-    """One for each criterion, curve and outlier with a verdict, all its variants together; the worst first."""
+    """One line for each criterion, curve and outlier with a verdict, with all its variants; the worst first."""
     verdicts: dict[str, list[VerdictChange]] = {}
     for verdict in comparison.verdicts:
         if verdict.kind == "criterion":
@@ -80,7 +80,7 @@ def lines(comparison: Comparison) -> tuple[Line, ...]:
     made = set(numbers)
     for number in comparison.numbers:
         for id_ in dict.fromkeys(map(_entry, number.criteria)):
-            if id_ not in made:  # else the number is but a part of the value
+            if id_ not in made:  # otherwise the value stands for its numbers
                 numbers.setdefault(id_, []).append(number)
     table_lines = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
     return tuple(sorted(table_lines, key=lambda line: (_WORST.index(line.change), line.id)))
@@ -88,7 +88,7 @@ def lines(comparison: Comparison) -> tuple[Line, ...]:
 
 def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberChange | ValueChange]) -> Line:
     changes = [number.change for number in numbers]
-    # a verdict that stays what it was says nothing where there are numbers
+    # an unchanged verdict adds nothing to numbers
     changes += [_urgency(verdict) for verdict in verdicts if not (numbers and verdict.change is Change.SAME)]
     worst = numbers[0] if numbers else None
     return Line(
@@ -106,8 +106,8 @@ def _subject(worst: NumberChange | ValueChange, numbers: Sequence[NumberChange |
         item = worst.id.partition("[")[2].removesuffix("]")
         return f"{worst.subject} {item}".rstrip()
     measured = [number for number in numbers if isinstance(number, NumberChange)]
-    told = [key for key in worst.labels if len({number.labels.get(key) for number in measured}) > 1]
-    return " ".join((worst.subject, *(f"{key}={worst.labels[key]}" for key in sorted(told))))
+    distinct = [key for key in worst.labels if len({number.labels.get(key) for number in measured}) > 1]
+    return " ".join((worst.subject, *(f"{key}={worst.labels[key]}" for key in sorted(distinct))))
 
 
 def _entry(id_: str) -> str:
@@ -116,7 +116,7 @@ def _entry(id_: str) -> str:
 
 
 def badness(number: NumberChange | ValueChange) -> tuple[Any, ...]:
-    """Sorts the number that has lost most to the front; one that grew from nought has lost without limit."""
+    """Sort key: the largest loss first. A number where less is better that rises from 0 is an infinite loss."""
     gain = number.gain_pct
     if gain is None:
         gain = float("-inf") if number.change is Change.WORSE else 0.0
@@ -130,7 +130,7 @@ def _urgency(verdict: VerdictChange) -> Change:
 
 
 def to_json(comparison: Comparison) -> bytes:
-    """Sorted keys, two blanks, a newline at the end; a number that is not finite cannot be in it."""
+    """JSON with sorted keys, indented by two. Raises ``ValueError`` on a number that is not finite."""
     document = comparison.model_dump(mode="json", by_alias=True) | {
         "exit_status": comparison.exit_status,
         "regressions": len(comparison.regressions),
@@ -169,10 +169,10 @@ def _counts(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> dict
 
 
 def show(comparison: Comparison, console: Console, everything: bool = False) -> None:
-    """Print a line for each criterion, what changed beside, and what it amounts to; ``everything`` adds all numbers."""
+    """Print a line for each criterion, other changes and the conclusion; ``everything`` adds all numbers."""
 
     def encoded(text: str) -> str:
-        # a report must not die of a character that the terminal lacks
+        # a character that the terminal lacks must not end the report
         return one_line(text).encode(console.encoding, "replace").decode(console.encoding)
 
     for text in _head(comparison):
@@ -180,18 +180,18 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
     for text in comparison.warnings:
         console.print(Text(encoded(text), "yellow"), soft_wrap=True)
     console.print()
-    if found := lines(comparison):
-        for part in _criteria(found, encoded, console.width):
-            console.print(part, soft_wrap=isinstance(part, Text))  # an id that is too long runs over the edge, whole
+    if criteria := lines(comparison):
+        for part in _criteria(criteria, encoded, console.width):
+            console.print(part, soft_wrap=isinstance(part, Text))  # ids are never broken, even when too long
     _list(console, encoded, "checks", _checks(comparison), everything)
-    _list(console, encoded, "numbers that no criterion looks at by themselves", _unasked(comparison), everything)
+    _list(console, encoded, "numbers without a criterion of their own", _without_criterion(comparison), everything)
     if everything:
         numbers = sorted(comparison.numbers, key=badness)
         listed = [(_sentence(number), number.change) for number in numbers]
         _list(console, encoded, "all numbers", (_summary(numbers), listed), everything)
-        made = sorted(comparison.values, key=badness)
-        listed = [(_of_value(value), value.change) for value in made]
-        _list(console, encoded, "values made of several numbers", (_summary(made), listed), everything)
+        values = sorted(comparison.values, key=badness)
+        listed = [(_of_value(value), value.change) for value in values]
+        _list(console, encoded, "values computed from several numbers", (_summary(values), listed), everything)
     console.print()
     for text, style in conclusion(comparison):
         console.print(Text(encoded(text), style), soft_wrap=True)
@@ -208,21 +208,21 @@ def _head(comparison: Comparison) -> Iterator[str]:
         yield f"new: {', '.join(comparison.nodes_new)}"
     otherwise = Counter(_short(text) for number in comparison.numbers for text in number.otherwise)
     for text, count in sorted(otherwise.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-        yield f"measured otherwise ({_of(count, 'number')}): {text}"
+        yield f"different conditions ({_of(count, 'number')}): {text}"
     if len(otherwise) > SHOWN:
         yield f"and {len(otherwise) - SHOWN} more conditions that differ (--json has them)"
 
 
 def _short(text: str) -> str:
-    """Whole command lines are in the JSON."""
+    """A long command line shortened; the JSON has all of it."""
     return text if len(text) <= _LONG else f"{text.partition(': ')[0]} differs"
 
 
-def _criteria(found: Sequence[Line], encode: Encode, width: int) -> list[RenderableType]:
-    """A table; on a narrow terminal two lines each: a broken id cannot be found again."""
-    rows = [_row(line, encode) for line in found]
+def _criteria(criteria: Sequence[Line], encode: Encode, width: int) -> list[RenderableType]:
+    """A table; on a narrow terminal two lines a criterion, because a wrapped id cannot be searched for."""
+    rows = [_row(line, encode) for line in criteria]
     if max(map(len, (row[1] for row in rows))) + _BESIDE > width:
-        return [part for line, row in zip(found, rows, strict=True) for part in _stacked(line, row)]
+        return [part for line, row in zip(criteria, rows, strict=True) for part in _stacked(line, row)]
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     for title in ("", "criterion"):
         table.add_column(title, no_wrap=True)
@@ -230,7 +230,7 @@ def _criteria(found: Sequence[Line], encode: Encode, width: int) -> list[Rendera
         table.add_column(title, overflow="fold")
     for title in ("change", "noise"):
         table.add_column(title, justify="right", no_wrap=True)
-    for line, row in zip(found, rows, strict=True):
+    for line, row in zip(criteria, rows, strict=True):
         table.add_row(Text(row[0], _STYLE[line.change]), *map(Text, row[1:]))
     return [table]
 
@@ -238,8 +238,8 @@ def _criteria(found: Sequence[Line], encode: Encode, width: int) -> list[Rendera
 def _stacked(line: Line, row: Sequence[str]) -> Iterator[RenderableType]:
     change, id_, statuses, subject, moved, noise = row
     yield Text.assemble((change, _STYLE[line.change]), "  ", id_)
-    told = f"{statuses}; {subject}: {moved}, noise {noise}" if line.worst else statuses
-    yield Padding(Text(told), (0, 0, 0, 4), expand=False)
+    details = f"{statuses}; {subject}: {moved}, noise {noise}" if line.worst else statuses
+    yield Padding(Text(details), (0, 0, 0, 4), expand=False)
 
 
 def _row(line: Line, encode: Encode) -> tuple[str, ...]:
@@ -279,11 +279,11 @@ def _step(verdict: VerdictChange) -> str:
     return f"{id_} on {verdict.subject}: {verdict.before or ABSENT}, then {verdict.after or ABSENT}{why}"
 
 
-def _unasked(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
-    made = {_entry(value.id) for value in comparison.values}
-    numbers_made = [number for number in comparison.numbers if made.issuperset(map(_entry, number.criteria))]
-    changed = sorted((number for number in numbers_made if number.change is not Change.SAME), key=badness)
-    return _summary(numbers_made), [(_sentence(number), number.change) for number in changed]
+def _without_criterion(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
+    computed = {_entry(value.id) for value in comparison.values}
+    numbers = [number for number in comparison.numbers if computed.issuperset(map(_entry, number.criteria))]
+    changed = sorted((number for number in numbers if number.change is not Change.SAME), key=badness)
+    return _summary(numbers), [(_sentence(number), number.change) for number in changed]
 
 
 def _summary(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> str:
@@ -307,9 +307,9 @@ def _moved(number: NumberChange | ValueChange) -> str:
 
 
 def _list(
-    console: Console, encode: Encode, title: str, found: tuple[str, list[tuple[str, Change]]], everything: bool
+    console: Console, encode: Encode, title: str, changes: tuple[str, list[tuple[str, Change]]], everything: bool
 ) -> None:
-    summary, texts = found
+    summary, texts = changes
     if not summary:
         return
     console.print()
@@ -323,7 +323,7 @@ def _list(
 
 
 def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What it amounts to, with a style for each line."""
+    """Lines of the conclusion, with a style for each."""
     numbers = [item for item in comparison.regressions if not isinstance(item, VerdictChange)]
     verdicts = len(comparison.regressions) - len(numbers)
     if comparison.exit_status == EXIT_FAILED:
@@ -333,13 +333,13 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
         if alone := sum(min(number.samples) == 1 for number in numbers):
             yield (
-                f"{alone} of {_of(len(numbers), 'number')} rest on one sample a side, whose noise is unknown",
+                f"{alone} of {_of(len(numbers), 'number')} have one sample a side; their noise is unknown",
                 "yellow",
             )
     elif comparison.exit_status == EXIT_OK:
         yield "NO REGRESSION", "bold green"
     else:
-        yield "INCOMPLETE: no regression seen", "bold yellow"
+        yield "INCOMPLETE: no regression found", "bold yellow"
     if comparison.unanswered:
         yield f"{_of(len(comparison.unanswered), 'required item')} cannot be compared", "yellow"
     elif comparison.exit_status not in (EXIT_FAILED, EXIT_OK):

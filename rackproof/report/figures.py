@@ -1,4 +1,4 @@
-"""The few numbers that a reader asks for first."""
+"""Key figures for the top of the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Figures:
 
 
 def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
-    """Each storage as the whole rack sees it, the slowest pair of each link test, the peak of each collective."""
+    """The rack's figures of each storage, the slowest pair of each link test, the peak of each collective."""
     measured = [m for m in certificate.measurements if m.median is not None]
     blocks = [_storage(s.name, s.class_, certificate.measurements) for s in certificate.architecture.storages]
     blocks += [_links(measured), _collectives(measured)]
@@ -51,7 +51,7 @@ def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary])
 
 
 def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
-    """The number of the whole rack, or the median of those clients that have one, and how many they are."""
+    """The number of the whole rack, otherwise the median of the clients that were measured, with their count."""
     group = list(group)
     for m in group:
         if m.scope is Scope.RACK and m.median is not None:

@@ -12,12 +12,12 @@ from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, item_of, name_of
 
 CLUSTER_FROM = 3
-"""This many ids unmeasured on the same subjects for the same reason are one finding, not many."""
+"""At least this many ids unmeasured on the same subjects for the same reason become one finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Verdicts of one status on one check or criterion, or one cause that left several of them unmeasured."""
+    """Verdicts with one status on one check or criterion, or several left unmeasured by one cause."""
 
     status: Status
     required: bool
@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def says_where(self) -> bool:
-        """Whether a message needs its item and subjects beside it, because title and subjects do not give them."""
+        """Whether messages need their item and subjects, because the finding's title and subjects lack them."""
         return len(self.messages) > 1 or any(item_of(identifier) not in self.title for identifier in self.verdict_ids)
 
     @property
@@ -66,7 +66,7 @@ class Finding:
 
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
-    """Everything that is not PASS: what is required before what is advisory, the worst status first."""
+    """Everything that is not PASS: required before advisory, then the worst status first."""
     by_id: dict[tuple[Status, bool, str, str], list[Verdict]] = {}
     for v in verdicts:
         if v.status is not Status.PASS:
@@ -74,16 +74,16 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     causes: dict[object, list[Finding]] = {}
     for (status, required, kind, identifier), group in by_id.items():
         finding = Finding(status, required, kind, _title(group), (identifier,), tuple(group))
-        # Only an absent number has a cause outside the check itself: a node that is down, a tool that is missing.
+        # Only UNMEASURED has causes outside the check: a node that is down, a missing tool.
         absent = frozenset((v.subject, v.message) for v in group)
         cause = (required, absent) if status is Status.UNMEASURED else (required, status, kind, identifier)
         causes.setdefault(cause, []).append(finding)
-    merged = [one for group in causes.values() for one in _cluster(group)]
+    merged = [finding for group in causes.values() for finding in _cluster(group)]
     return tuple(sorted(merged, key=lambda f: (not f.required, -f.status.rank, f.kind, f.ids)))
 
 
 def _title(group: list[Verdict]) -> str:
-    """Items of one check may have titles of their own; together they go by the name of the check."""
+    """The common title, or the check's id when its items have different titles."""
     return group[0].title if len({v.title for v in group}) == 1 else name_of(group[0].id)
 
 
@@ -101,7 +101,7 @@ def _cluster(group: list[Finding]) -> Iterable[Finding]:
             status=group[0].status,
             required=group[0].required,
             kind=group[0].kind,
-            title=f"{' and '.join(named)} without an answer for the same reason",
+            title=f"{' and '.join(named)} unmeasured for the same reason",
             ids=tuple(f.ids[0] for f in group),
             verdicts=tuple(v for f in group for v in f.verdicts),
         )
@@ -109,7 +109,7 @@ def _cluster(group: list[Finding]) -> Iterable[Finding]:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Status | None:
-    """The worst status, None of nothing."""
+    """The worst status; None without verdicts."""
     statuses: list[Status] = [v.status for v in verdicts]
     return max(statuses, key=lambda s: s.rank) if statuses else None
 
@@ -117,8 +117,8 @@ def worst(verdicts: Iterable[Verdict]) -> Status | None:
 def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], list[Verdict]]:
     """A look-up from a measurement to the verdicts on it.
 
-    The slowest client against the median has the rack for its subject and is no verdict on the rack's sum: scopes
-    must agree too. A criterion that the architecture does not name is taken at its subject.
+    Verdicts on a reduced value (the slowest client against the median) have the rack as subject, but are not about
+    the rack's own measurement and are left out. A criterion that the architecture lacks is matched by subject alone.
     """
     criteria = {c.id: c for c in certificate.architecture.criteria}
     index: dict[tuple[str, str], list[Verdict]] = {}

@@ -1,12 +1,12 @@
-"""``junit.xml``: one suite for each area, one case for each verdict, as Jenkins and its relatives read it.
+"""``junit.xml``: one suite for each area, one case for each verdict.
 
 =================  =========================  =====================================================
 verdict            required                   advisory
 =================  =========================  =====================================================
 PASS               passed                     passed
 WARN               passed, with system-out    passed, with system-out
-FAIL               failure                    passed, with system-out: it decides nothing, as in the
-INVALID            error                      certificate, and is not hidden either
+FAIL               failure                    passed, with system-out: advisory verdicts do not affect
+INVALID            error                      the outcome
 UNMEASURED         error
 =================  =========================  =====================================================
 """

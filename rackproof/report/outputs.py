@@ -14,11 +14,11 @@ from rackproof.report.statements import fold_subjects
 from rackproof.report.text import decoded
 
 SHOWN_BYTES = 16 * 1024
-"""Of each output; the rest stays in its file."""
+"""Bytes shown of each output; the file has the rest."""
 PAGE_BYTES = 4 * 1024 * 1024
-"""Of all outputs together: a rack of a thousand nodes must still open on a phone."""
+"""Bytes shown of all outputs, so that the page of a large rack still opens on a phone."""
 PAGE_OUTPUTS = 2000
-"""With a block of their own; the others are linked as the files that they are."""
+"""Outputs that have a block on the page; the others are linked as files."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -33,7 +33,7 @@ class Producer:
     rc: int | None
     error: str | None
     elapsed_s: float
-    """The longest of them."""
+    """The longest of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Output:
     anchor: str
     sha256: str
     href: str | None
-    """Relative link to the whole output; None when the name is no sha256 and could lead anywhere."""
+    """Relative link to the whole output; None when the name is not a sha256 and might escape the folder."""
     producers: tuple[Producer, ...]
     size: int
     text: str | None
     cut: bool
-    """The text is only the beginning."""
+    """Whether ``text`` is only the beginning."""
     note: str | None
 
     @property
@@ -62,7 +62,7 @@ class Link:
 
 
 class OutputIndex:
-    """All outputs of a certificate and the way to them."""
+    """All outputs of a certificate, and links to them."""
 
     def __init__(self, certificate: Certificate, raw: Mapping[str, bytes]) -> None:
         self._seen: dict[str, list[RawOutput]] = {}
@@ -81,8 +81,8 @@ class OutputIndex:
         self.omitted = len(self._anchors) - len(shown)
 
     def links(self, raw: Iterable[str]) -> tuple[Link, ...]:
-        found = (self._link(sha) for sha in dict.fromkeys(raw) if sha in self._anchors)
-        return tuple(link for link in found if link)
+        links = (self._link(sha) for sha in dict.fromkeys(raw) if sha in self._anchors)
+        return tuple(link for link in links if link)
 
     def _link(self, sha: str) -> Link | None:
         anchor = self._anchors[sha]
@@ -90,9 +90,9 @@ class OutputIndex:
         return Link(href, anchor.removeprefix("raw-"), self._title(sha)) if href else None
 
     def commands(self, raw: Iterable[str], limit: int = 3) -> tuple[Producer, ...]:
-        """What to type to see the same again, at most ``limit`` of them."""
-        found = (producer for sha in dict.fromkeys(raw) for producer in _producers(self._seen.get(sha, ())))
-        return tuple({producer.command: producer for producer in found}.values())[:limit]
+        """Commands that reproduce the outputs, at most ``limit``."""
+        producers = (producer for sha in dict.fromkeys(raw) for producer in _producers(self._seen.get(sha, ())))
+        return tuple({producer.command: producer for producer in producers}.values())[:limit]
 
     def by_node(self) -> tuple[tuple[str, tuple[Output, ...]], ...]:
         groups: dict[str, list[Output]] = {}
@@ -135,11 +135,11 @@ def _file(sha: str) -> str | None:
 
 
 def _by_need(certificate: Certificate) -> dict[str, None]:
-    """Names of outputs, those behind a verdict that is not PASS first: they get their place in the page first."""
+    """Names of outputs in the order in which they get room on the page: those of verdicts that are not PASS first."""
     needed: dict[str, None] = {}
-    for wanted in (False, True):
+    for passed in (False, True):
         for verdict in certificate.verdicts:
-            if (verdict.status is Status.PASS) is wanted:
+            if (verdict.status is Status.PASS) is passed:
                 needed.update(dict.fromkeys(verdict.raw))
     for measurement in certificate.measurements:
         needed.update(dict.fromkeys(measurement.raw))
@@ -149,7 +149,7 @@ def _by_need(certificate: Certificate) -> dict[str, None]:
 
 
 def _anchors(names: Iterable[str]) -> dict[str, str]:
-    """``raw-`` and twelve digits; all of the name where two begin alike, which only intent can bring about."""
+    """``raw-`` and twelve digits of each name; the whole name where two share these digits."""
     short = {name: _token(name)[:12] for name in names}
     taken = Counter(short.values())
     return {name: f"raw-{cut if taken[cut] == 1 else _token(name)}" for name, cut in short.items()}

@@ -1,4 +1,4 @@
-"""``certificate.html``: one self-contained page, verdict first, every raw output one click away."""
+"""``certificate.html``: one self-contained page, verdict first, with a link to every raw output."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from rackproof.report.text import visible
 from rackproof.report.versions import CONTROLLER, is_version
 
 FINDINGS = 100
-"""With an entry of their own; a rack that is broken in more ways is not repaired from one page."""
+"""Findings on the page; certificate.json has the others."""
 LINES = 20
-"""Messages and ids of one finding."""
+"""Messages and ids shown of one finding."""
 CONDITIONS = 40
-"""Different sets of conditions; a run has a handful."""
+"""Sets of conditions on the page; a usual run has fewer than ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions that several measurements have in common."""
+    """Conditions shared by several measurements."""
 
     what: str
     metrics: str
@@ -42,7 +42,7 @@ class Conditions:
 
 
 def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
-    """The whole page. ``raw`` maps sha256 names to outputs; one that is absent is linked, not shown."""
+    """Render the page. ``raw`` maps sha256 names to outputs; one that is absent is linked, not shown."""
     return _environment().get_template("page.html.j2").render(**_view(certificate, raw))
 
 
@@ -70,12 +70,12 @@ def _environment() -> Environment:
 
 
 def _printable(value: Any) -> Any:
-    """Escape every expression of a template that is not markup: it may come from a node."""
+    """Make control characters visible in every expression that is not markup: it may come from a node."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
-    found = findings(certificate.verdicts)
+    all_findings = findings(certificate.verdicts)
     by_area = _by_area(certificate)
     storages = tables.storage_tables(certificate)
     return {
@@ -91,8 +91,8 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "key_figures": key_figures(certificate),
         "required_total": sum(certificate.counts.required.values()),
         "advisory_total": sum(certificate.counts.advisory.values()),
-        "findings_required": [f for f in found if f.required and f.status is not Status.WARN],
-        "findings_other": [f for f in found if not f.required or f.status is Status.WARN],
+        "findings_required": [f for f in all_findings if f.required and f.status is not Status.WARN],
+        "findings_other": [f for f in all_findings if not f.required or f.status is Status.WARN],
         "node_areas": _node_areas(certificate),
         "node_checks": tables.limited(
             verdict_tables.checks_by_node(certificate), lambda row: _worst_of(row[1].values())
@@ -144,7 +144,7 @@ def _family(area: str) -> str:
 
 
 def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
-    """Each group of the inventory with its nodes folded; a node without a group stands alone."""
+    """Each group of the inventory with its nodes folded; nodes without a group are under ``no role``."""
     groups: dict[str, list[str]] = {}
     for node in certificate.rack.nodes:
         for group in node.groups or ("no role",):
@@ -162,7 +162,7 @@ def _worst_of(cells: Any) -> Status | None:
 
 
 def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:
-    """Under which conditions each number was taken, equal ones told once; versions have a table of their own."""
+    """Conditions of the measurements, equal sets merged; versions have a table of their own."""
     grouped: dict[tuple[tuple[str, str], ...], list[MeasurementSummary]] = {}
     families = tuple(dict.fromkeys(name.partition(".")[0] for name in METRICS))
     order = {name: (families.index(name.partition(".")[0]), i) for i, name in enumerate(METRICS)}
@@ -182,7 +182,7 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
 
 
 def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
-    """What the page does not show elsewhere: versions, labels, members and the command line have their places."""
+    """Whether the page does not show it elsewhere, as it does versions, labels, members and the command line."""
     return not is_version(key) and key != "command" and str(value) != m.labels.get(key) and value not in m.members
 
 

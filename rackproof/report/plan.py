@@ -1,4 +1,4 @@
-"""Plans as text: folded over nodes for a person, or whole for a golden file."""
+"""Plans as text: folded over nodes for the terminal, or complete for golden files."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from rackproof.core.rack import fold
 
 
 def overview(plan: RackPlan, *, differences: bool = False, commands: bool = False) -> Iterator[str]:
-    """Folded: each group of nodes with the same plan, its operations and what they change; then who stands out."""
-    folds = fold_plans(plan.nodes)
-    for each in folds:
-        peers = peers_of(each, folds)
-        yield _headline(each, peers)
-        if each.plan.lost:
+    """Lines for each group of nodes with the same plan: its operations, or its deviations from its peers."""
+    groups = fold_plans(plan.nodes)
+    for group in groups:
+        peers = peers_of(group, groups)
+        yield _headline(group, peers)
+        if group.plan.lost:
             continue
         if peers is not None and not commands:
-            yield from (f"  {line}" for line in deviation(each.plan, peers.plan))
-            yield from (f"  refused: {refusal.name}: {refusal.refused}" for refusal in each.plan.refusals)
+            yield from (f"  {line}" for line in deviation(group.plan, peers.plan))
+            yield from (f"  refused: {refusal.name}: {refusal.refused}" for refusal in group.plan.refusals)
             continue
-        for operation in each.plan.operations:
+        for operation in group.plan.operations:
             if operation.commands or operation.refused or operation.notes:
                 yield from _operation(operation, differences, commands)
     yield from _reboots(plan)
     yield summary(plan)
 
 
-def _headline(each: Fold, peers: Fold | None) -> str:
-    plan = each.plan
+def _headline(group: Fold, peers: Fold | None) -> str:
+    plan = group.plan
     if plan.lost:
-        return f"{fold(each.nodes)}: not planned: {plan.lost}"
+        return f"{fold(group.nodes)}: not planned: {plan.lost}"
     count = len(plan.changing)
-    text = f"{fold(each.nodes)}: {_counted(count, 'change') if count else 'no changes'}"
+    text = f"{fold(group.nodes)}: {_counted(count, 'change') if count else 'no changes'}"
     if plan.refusals:
         text += ", then refused"
-    return f"{text}; not as {fold(peers.nodes)}:" if peers is not None else text
+    return f"{text}; differs from {fold(peers.nodes)}:" if peers is not None else text
 
 
 def _operation(operation: PlannedOperation, differences: bool, commands: bool) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _reboots(plan: RackPlan) -> Iterator[str]:
 
 
 def summary(plan: RackPlan) -> str:
-    """One line: how many nodes would change, and which are not planned to the end."""
+    """One line: how many nodes would change, and which are not planned completely."""
     changing = [node for node in plan.nodes if node.changing]
     parts = []
     if changing:
@@ -80,7 +80,7 @@ def summary(plan: RackPlan) -> str:
 
 
 def whole(plan: NodePlan) -> str:
-    """Everything about one node, line by line, to be compared as text."""
+    """The complete plan of one node as text, for golden files."""
     lines = [f"# {plan.node} ({', '.join(plan.groups)})"]
     if plan.lost:
         lines.append(f"lost: {plan.lost}")
@@ -100,7 +100,7 @@ def whole(plan: NodePlan) -> str:
 
 
 def document(plan: RackPlan) -> dict[str, Any]:
-    """The plan as JSON: of each operation the changes in lines, and in ``details`` with their parts."""
+    """The plan as JSON: the changes of each operation as lines, and in ``details`` with their fields."""
     return {
         "inventory": plan.inventory,
         "deploy": plan.deploy,

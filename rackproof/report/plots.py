@@ -1,9 +1,8 @@
-"""Plots as inline SVG, drawn by hand.
+"""Bar and line plots as inline SVG.
 
-Two kinds are needed, bars and lines, and both must follow the page: its fonts, its dark mode, its print colours, text
-that can be selected and found. That is CSS on our own markup, a few hundred bytes a plot. Matplotlib would bring a
-second or more of import on a small controller, fixed colours and glyph outlines, and would need most of its output
-rewritten afterwards. This module computes geometry; ``templates/plots.svg.j2`` is the markup.
+This module computes the geometry; ``templates/plots.svg.j2`` is the markup. Plots follow the page's fonts, dark mode
+and print colours, their text can be selected and searched, and each takes a few hundred bytes. Matplotlib's SVG has
+fixed colours and glyph outlines, and its import takes a second or more.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.tables import short_name
 
 BAR_NODES = 8
-"""Up to this many nodes each have a bar; more are drawn as a strip with a mark for each."""
+"""Up to this many nodes have a bar each; more are drawn as a strip with one mark a node."""
 
 WIDTH = 340.0
 _LABEL, _VALUE = 74.0, 62.0
@@ -38,7 +37,7 @@ class Bar:
     value: str
     status: Status | None
     tick: float | None
-    """Where the criterion's bar is, as an x offset."""
+    """X offset of the criterion's bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class BarPlot:
     height: float
     groups: tuple[BarGroup, ...]
     absent: tuple[str, ...]
-    """Storages of which there is no number."""
+    """Storages without a number."""
     width: float = WIDTH
     label_width: float = _LABEL
     bar_height: float = _BAR
@@ -106,9 +105,9 @@ class LinePlot:
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
-    """Read and write bandwidth, one group of bars a storage; no plot of a metric that was not measured anywhere.
+    """Read and write bandwidth, one group of bars a storage; a metric without any number has no plot.
 
-    A small rack's sum stands below its nodes. On a large one it would leave no room for them.
+    The rack's sum is drawn on small racks only: on a large one the nodes' marks would be too short to compare.
     """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
@@ -200,16 +199,16 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
 
 
 def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | None:
-    """The highest bar on this number, in its own unit; None where there is none or it is in another unit."""
-    found = []
+    """The highest bar on this number, in its own unit; None without one, or where it is in another unit."""
+    bars = []
     for v in verdicts:
         if v.bar_value is None:
             continue
         if v.measured is None and v.unit == m.unit:
-            found.append(v.bar_value)
+            bars.append(v.bar_value)
         elif v.ceiling is not None and v.ceiling_unit == m.unit and v.unit in ("percent", "ratio"):
-            found.append(v.ceiling * v.bar_value / (100 if v.unit == "percent" else 1))
-    return max(found, default=None)
+            bars.append(v.ceiling * v.bar_value / (100 if v.unit == "percent" else 1))
+    return max(bars, default=None)
 
 
 def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]) -> LinePlot:
@@ -259,9 +258,9 @@ def _shortened(name: str, length: int = 11) -> str:
 
 
 def rosette(seed: str, radius: float = 46.0) -> str:
-    """Path of a guilloche whose petals and depth follow from ``seed``, a hexadecimal hash.
+    """SVG path of a guilloche whose petals and depth are derived from ``seed``, a hexadecimal hash.
 
-    Certificates over different evidence look different at a glance; the hash itself is what proves it.
+    Decoration only: it makes certificates of different evidence look different. The hash is the proof.
     """
     digits = [int(c, 16) for c in seed if c in "0123456789abcdef"] or [0]
     petals = 9 + digits[0] % 8
@@ -278,7 +277,7 @@ def rosette(seed: str, radius: float = 46.0) -> str:
 
 
 def summary_of(plot: BarPlot | LinePlot) -> str:
-    """What the picture says, for a reader who cannot see it."""
+    """Text alternative of a plot, for screen readers."""
     if isinstance(plot, LinePlot):
         return f"{plot.title}, in {plot.unit}: {', '.join(line.name for line in plot.lines)}."
     parts = [

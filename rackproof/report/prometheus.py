@@ -11,8 +11,8 @@ from rackproof.report.schema import Certificate, MeasurementSummary
 
 _HELP = {
     "rackproof_certified": "1 when the last run ended CERTIFIED, 0 otherwise.",
-    "rackproof_run_info": "Which run, against what, with which outcome; always 1.",
-    "rackproof_finished_timestamp_seconds": "When the run was finished, seconds since the epoch.",
+    "rackproof_run_info": "The last run, its architecture and its outcome, as labels; always 1.",
+    "rackproof_finished_timestamp_seconds": "End of the run, seconds since the epoch.",
     "rackproof_verdicts": "Verdicts by status; required ones decide the outcome.",
     "rackproof_measurement": "Median of the samples, in the unit of the label.",
     "rackproof_unmeasured": "Measurements that have no number, by metric.",
@@ -20,7 +20,7 @@ _HELP = {
 
 
 def render_metrics(certificate: Certificate) -> str:
-    """All series, each family with HELP and TYPE. A measurement without a number has no series, and is counted."""
+    """All series, each family with HELP and TYPE. Measurements without a number are counted instead."""
     absent: dict[str, int] = {}
     for m in certificate.measurements:
         absent[m.metric] = absent.get(m.metric, 0) + (m.median is None)
@@ -45,7 +45,7 @@ def _family(name: str, series: Iterable[tuple[Mapping[str, str], float]]) -> Ite
     for labels, value in series:
         text = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
         if text in seen:
-            continue  # the collector rejects the whole file when a series stands in it twice
+            continue  # the collector rejects a file with a duplicate series
         if not seen:
             yield f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
         seen.add(text)

@@ -1,4 +1,4 @@
-"""Quantities for the page: three significant digits, a unit, narrow blanks between thousands."""
+"""Quantities for the page: three significant digits, a unit, narrow spaces between thousands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def significant(value: float) -> str:
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """Number and unit, held together; ``–`` when there is no number."""
+    """Number and unit with a no-break space; ``–`` when there is no number."""
     if value is None:
         return ABSENT
     text, shown = significant(value), sign(unit or "")
@@ -30,7 +30,7 @@ def quantity(value: float | None, unit: str | None) -> str:
 
 
 def distance(percent: float | None) -> str:
-    """How far from the bar, with its sign: ``+12.3 %``."""
+    """Distance from the bar with its sign: ``+12.3 %``."""
     if percent is None:
         return ABSENT
     text = significant(percent)
@@ -38,7 +38,7 @@ def distance(percent: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in binary steps where they are whole, else with three digits: ``64 KiB``, ``1.46 KiB``."""
+    """Bytes in binary units with three significant digits: ``64 KiB``, ``1.46 KiB``."""
     for factor, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= factor:
             return f"{significant(count / factor)}{NBSP}{name}"
@@ -65,7 +65,7 @@ def moment(text: str) -> str:
 
 
 def between(started: str, finished: str) -> float | None:
-    """Seconds from one moment to another; None when either is no ISO 8601 time."""
+    """Seconds between two times; None when either is not ISO 8601."""
     first, last = _parse(started), _parse(finished)
     return (last - first).total_seconds() if first and last else None
 

@@ -1,4 +1,4 @@
-"""What ``certificate.json`` holds, schema ``rackproof.certificate/v1``."""
+"""Models of ``certificate.json``, schema ``rackproof.certificate/v1``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RackSummary(Model):
 
 
 class StorageSummary(Model):
-    """What a reader must know of a file system to read its numbers."""
+    """Properties of a file system that its numbers depend on."""
 
     name: str
     class_: str = Field(alias="class")
@@ -38,7 +38,7 @@ class StorageSummary(Model):
 
 
 class CriterionSummary(Model):
-    """Of which numbers a criterion's verdicts speak."""
+    """Which numbers a criterion judges."""
 
     id: str
     scope: Scope
@@ -46,12 +46,12 @@ class CriterionSummary(Model):
 
     @property
     def about_one(self) -> bool:
-        """Whether each verdict is on one measurement, not on what several amount to."""
+        """Whether each verdict is about one measurement, not about a value computed from several."""
         return self.reduce is Reduce.EACH or self.scope is Scope.RACK
 
 
 class ChangedBar(Model):
-    """A threshold that is not the published one."""
+    """A threshold that the site has changed from the published one."""
 
     id: str
     title: str
@@ -68,12 +68,12 @@ class ArchitectureSummary(Model):
     title: str
     scope: str
     sha256: str | None
-    """Of the architecture file; None when the run was judged against a file whose hash the caller did not give."""
+    """Hash of the architecture file; None when the caller did not give it."""
     sources: dict[str, Source]
     storages: tuple[StorageSummary, ...]
     criteria: tuple[CriterionSummary, ...]
     level: str | None = None
-    """Of the bars that have levels, the one that had to be reached."""
+    """The level that criteria with levels must reach."""
     changed: tuple[ChangedBar, ...] = ()
     """Thresholds that the site has changed."""
     origin: str = ""
@@ -126,7 +126,7 @@ class StageTime(Model):
     stage: str
     started: str
     finished: str | None
-    """None: the stage began and never ended."""
+    """None when the stage did not end."""
     elapsed_s: float | None
 
 
@@ -156,36 +156,36 @@ class RawOutput(Model):
 
 class EvidenceSummary(Model):
     chain_head: str
-    """Hash of the last record: whoever knows it can tell whether the evidence is still the same."""
+    """Hash of the last record, which proves that the evidence is unchanged."""
     records: int
     raw: tuple[RawOutput, ...]
 
 
 class SizingSummary(Model):
-    """The sizing model beside the run."""
+    """Predictions of the sizing model, compared with the run."""
 
     lines: tuple[str, ...]
-    """The predicted bottleneck beside the measured one, in sentences."""
+    """The predicted and the measured bottleneck, in sentences."""
     workload: str | None = None
-    """Whose curves they are."""
+    """Workload of the curves."""
     latency: LatencyCurve | None = None
     throughput: ScaleCurve | None = None
 
 
 class Certificate(Model):
-    """Everything that the faces of a run show."""
+    """Everything that page, JUnit, metrics and terminal show of a run."""
 
     schema_: Literal["rackproof.certificate/v1"] = Field(default=SCHEMA, alias="schema")
     run: str
     started: str
     finished: str
-    """UTC, ISO 8601, both."""
+    """Like ``started``: UTC, ISO 8601."""
     outcome: Outcome
     exit_status: int
     headline: str = ""
     """``CERTIFIED against our-pod, which weakens 3 criteria of nvidia-dgx-h100 1.0.0``."""
     statement: str
-    """One or two sentences: why this outcome."""
+    """Reason for the outcome, one or two sentences."""
     rack: RackSummary
     architecture: ArchitectureSummary
     profile: str
@@ -198,7 +198,7 @@ class Certificate(Model):
     kit_version: str
     versions: tuple[VersionSeen, ...]
     simulated: tuple[str, ...]
-    """What is not genuine hardware, in plain sentences; empty on a real rack."""
+    """Sentences about what is virtual or simulated; empty on a real rack."""
     sizing: SizingSummary | None = None
     """None where nothing was measured."""
     notes: tuple[str, ...]

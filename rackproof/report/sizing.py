@@ -1,7 +1,7 @@
-"""A capacity plan as a page and as two pictures: latency against load, throughput against GPUs.
+"""A capacity plan as a page and as two plots: latency against load, throughput against GPUs.
 
-The pictures are SVG in the manner of ``plots``: geometry here, markup in ``templates/sizing.svg.j2``. Inside the page
-they follow its colours; a file of its own carries the few rules that it needs.
+The plots are SVG as in ``plots``: geometry here, markup in ``templates/sizing.svg.j2``. Inside a page they use its
+style sheet; SVG files contain their own rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An upright line: what is planned, what is there."""
+    """A vertical line at the planned or the present value."""
 
     x: float
     text: str
@@ -40,7 +40,7 @@ class Picture:
     unit: str
     x_title: str
     described: str
-    """What it says, for a reader who cannot see it."""
+    """Text alternative, for screen readers."""
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
@@ -55,7 +55,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """One stage of one phase as a table shows it."""
+    """Table row of one stage in one phase."""
 
     title: str
     samples: str
@@ -78,14 +78,14 @@ def pictures(memo: Memo) -> dict[str, Picture]:
 
 
 def curve_pictures(latency: LatencyCurve | None, throughput: ScaleCurve | None) -> dict[str, Picture]:
-    """Those of the two that there is anything to draw of."""
-    found = {LATENCY: _latency_picture(latency)} if latency else {}
+    """Plots of the curves that have data."""
+    drawn = {LATENCY: _latency_picture(latency)} if latency else {}
     scale = _scale_picture(throughput) if throughput else None
-    return found if scale is None else {**found, SCALE: scale}
+    return drawn if scale is None else {**drawn, SCALE: scale}
 
 
 def render_svgs(memo: Memo) -> dict[str, str]:
-    """Files that stand by themselves, by name."""
+    """Self-contained SVG files by name."""
     template = _environment().get_template("sizing.svg.j2")
     return {f"{name}.svg": template.module.alone(picture) for name, picture in pictures(memo).items()}  # type: ignore[attr-defined]
 
@@ -137,7 +137,7 @@ def _stage_row(phase: Phase, stage: Stage) -> StageRow:
 
 
 def _bytes_per_sample(phase: Phase, stage: Stage) -> float | None:
-    """Mean over those whose stage it is."""
+    """Mean over the tenants that use the stage; None when a figure is missing."""
     flows = [f for f in phase.flows if stage.tenant in (None, f.tenant)]
     samples = [f.samples_per_s for f in flows if f.samples_per_s is not None]
     ingest = [f.ingest for f in flows if f.ingest is not None]
@@ -154,8 +154,8 @@ def _latency_picture(curve: LatencyCurve) -> Picture:
         marks.append((curve.here, f"here {words.percent(curve.here)}"))
     unit = "milliseconds a read" if in_time else "times the unloaded latency"
     at_planned = 1 / (1 - curve.planned) if curve.planned < 1 else None
-    caption = f"Latency of a read against the load of the storage, in {unit}: it has doubled at half load"
-    caption += f" and is {words.number(at_planned)} times the unloaded one at the planned load." if at_planned else "."
+    caption = f"Read latency against the load of the storage, in {unit}: twice the unloaded latency at half load"
+    caption += f", {words.number(at_planned)} times at the planned load." if at_planned else "."
     return _picture(
         "Latency against load",
         unit,
@@ -169,16 +169,16 @@ def _latency_picture(curve: LatencyCurve) -> Picture:
 
 
 def _scale_picture(curve: ScaleCurve) -> Picture | None:
-    got = [(float(p.gpus), p.samples_per_s) for p in curve.points if p.samples_per_s is not None]
-    asked = [(float(p.gpus), p.asked) for p in curve.points if p.asked is not None]
-    if not got:
+    supply = [(float(p.gpus), p.samples_per_s) for p in curve.points if p.samples_per_s is not None]
+    demand = [(float(p.gpus), p.asked) for p in curve.points if p.asked is not None]
+    if not supply:
         return None
-    series = {"what the rack gives": got} | ({"what the GPUs take": asked} if asked else {})
+    series = {"rack delivers": supply} | ({"GPUs consume": demand} if demand else {})
     last = curve.points[-1]
     y_values = nice_ticks(max(y for points in series.values() for _, y in points))
     x_values = [(x, f"{x:,.0f}") for x in nice_ticks(last.gpus) if x <= last.gpus]
     caption = f"Samples a second against the number of GPUs, up to {last.gpus}"
-    caption += f"; at the end {last.stage} set the pace." if last.stage else "."
+    caption += f"; there the bottleneck is {last.stage}." if last.stage else "."
     return _picture(
         "Throughput against GPUs",
         "samples/s, caches cold",
@@ -231,9 +231,9 @@ def _picture(
 def _marks(
     marks: Sequence[tuple[float, str]], last_x: float, x_of: Callable[[float], float], y: float
 ) -> tuple[Mark, ...]:
-    """The left one's text stands to its left and the right one's to its right, so that no line crosses a text."""
-    found = []
+    """The left mark's text is to its left and the right mark's to its right, so that no line crosses a text."""
+    placed = []
     for i, (x, text) in enumerate(marks):
         leftmost = i == 0 and (len(marks) > 1 or x > last_x / 2)
-        found.append(Mark(x_of(x), text, "end" if leftmost and x > last_x / 4 else "start", y + 14 * i))
-    return tuple(found)
+        placed.append(Mark(x_of(x), text, "end" if leftmost and x > last_x / 4 else "start", y + 14 * i))
+    return tuple(placed)

@@ -15,11 +15,11 @@ from rackproof.core.sizing.model import Phase
 from rackproof.report.sizing import stage_rows
 
 SHOWN = 5
-"""Inputs listed with an answer; the page and the JSON have all."""
+"""Inputs listed with an answer; page and JSON list all."""
 
 
 def print_memo(memo: Memo, console: Console) -> None:
-    """Everything is built from ``Text``: a title from a file is never taken for markup."""
+    """Print the plan. Everything is ``Text``, so that a title from a file is never parsed as markup."""
     inputs = memo.inputs
     console.print(Text(f"Capacity plan: {memo.title}", style="bold"))
     for tenant in inputs.tenants:
@@ -45,13 +45,13 @@ def print_memo(memo: Memo, console: Console) -> None:
 
 def _stages(phase: Phase) -> Table:
     caches = "caches cold" if phase.name == "first epoch" else "caches full"
-    title = f"{phase.name.capitalize()}, {caches}; rates with the stage at its ceiling"
+    title = f"{phase.name.capitalize()}, {caches}; rates of each stage at its ceiling"
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False, title=title, title_justify="left")
     table.add_column("stage", overflow="fold")
     for name in ("samples/s", "into GPUs", "used", "ceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    pace = "<- narrowest known" if phase.unknown else "<- sets the pace"
+    pace = "<- tightest known" if phase.unknown else "<- bottleneck"
     for row in stage_rows(phase):
         if row.remark:
             continue

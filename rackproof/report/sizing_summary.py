@@ -1,4 +1,4 @@
-"""What a certificate says of sizing: the predicted bottleneck beside the measured one, and the two curves behind it."""
+"""The certificate's sizing section: the predicted and the measured bottleneck, and the two curves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackproof.report.schema import SizingSummary
 
 
 def sizing_summary(architecture: Architecture, measurements: Sequence[Measurement]) -> SizingSummary | None:
-    """None where nothing was measured. The curves are of the first workload, with the figures of the architecture."""
+    """Summary with the curves of the architecture's first workload; None when nothing was measured."""
     if not measurements:
         return None
     lines = predicted_and_measured(architecture, measurements).lines

@@ -1,4 +1,4 @@
-"""Sentences and groupings that all faces share, so that the page and the terminal never tell different stories."""
+"""Sentences and groupings shared by all output formats, so that page and terminal agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rackproof.core.verdict import Verdict
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
 PAIRS = 5
-"""Pairs cannot be folded: of a rack of a thousand nodes there are half a million. So many are spelled out."""
+"""Pairs that are spelled out: pairs cannot be folded, and a rack of a thousand nodes has half a million."""
 
 
 def headline(outcome: Outcome, architecture: Metadata) -> str:
@@ -45,12 +45,12 @@ def weakening_text(weakening: Weakening) -> str:
 
 
 def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
-    """Why the outcome is what it is."""
+    """The reason for the outcome, in a sentence."""
     required = [v for v in verdicts if v.required]
     seen = Counter(v.status for v in required)
     total = _plural(len(required), "required verdict")
     if not required:
-        return "Nothing was required of this rack, so nothing is proven."
+        return "The architecture requires nothing of this rack, so nothing is proven."
     words = ((Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
     no_number = " and ".join(f"{seen[s]} {'is' if seen[s] == 1 else 'are'} {word}" for s, word in words if seen[s])
     if outcome is Outcome.NOT_CERTIFIED:
@@ -59,8 +59,8 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
         return f"{text}; of the others {no_number}." if no_number else f"{text}."
     if outcome is Outcome.INCOMPLETE:
         if not no_number:
-            return f"The judge holds the evidence to be incomplete, although none of {total} says so."
-        return f"Nothing failed, but not all of {total} rest on a usable number: {no_number}."
+            return f"The evidence is incomplete, although none of {total} is unmeasured or invalid."
+        return f"Nothing failed, but not all of {total} have a usable result: {no_number}."
     passed = f"All {total} passed" if len(required) > 1 else "The one required verdict passed"
     changed = sum(v.changed is not None for v in required)
     remarks = [f"{seen[Status.WARN]} of them with a warning"] if seen[Status.WARN] else []
@@ -71,7 +71,7 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
 def simulation_statements(
     nodes: Sequence[NodeInfo], architecture: Architecture, measurements: Iterable[Measurement]
 ) -> tuple[str, ...]:
-    """What a reader must not mistake for hardware; empty when everything is genuine."""
+    """Sentences about what is virtual or simulated; empty when everything is real hardware."""
     statements = []
     virtual = [n.name for n in nodes if n.virtual]
     if virtual and len(virtual) == len(nodes):
@@ -80,11 +80,9 @@ def simulation_statements(
         statements.append(f"{fold_subjects(virtual)}: virtual machines.")
     replayed = [n.name for n in nodes if n.simulated_gpus]
     if replayed:
-        statements.append(
-            f"GPUs of {fold_subjects(replayed)} are simulated: recorded device tools answer in their place."
-        )
+        statements.append(f"GPUs of {fold_subjects(replayed)} are simulated: device tools replay recorded answers.")
     if architecture.fabric and architecture.fabric.kind == "soft-roce":
-        statements.append("RDMA is Soft-RoCE: the kernel computes it, no adapter does.")
+        statements.append("RDMA is Soft-RoCE: implemented by the kernel, without an RDMA adapter.")
     metrics = sorted({m.metric for m in measurements if m.simulated})
     if metrics:
         statements.append(f"Measured on simulated devices: {', '.join(metrics)}.")
@@ -99,7 +97,7 @@ def fold_subjects(subjects: Iterable[str]) -> str:
     if nodes:
         try:
             parts.append(fold(nodes))
-        except NodeSetException:  # a name that ClusterShell's syntax cannot hold is shown as it is
+        except NodeSetException:  # names outside ClusterShell's syntax are shown unfolded
             parts.append(", ".join(nodes))
     spelled = [subject_text(s) for s in unique if "|" in s or s == "rack"]
     parts += spelled[:PAIRS]
@@ -109,7 +107,7 @@ def fold_subjects(subjects: Iterable[str]) -> str:
 
 
 def subject_text(subject: str) -> str:
-    """A pair is stored as ``a|b`` and read as ``a ↔ b``."""
+    """Display form of a subject: a pair is stored as ``a|b`` and shown as ``a ↔ b``."""
     return subject.replace("|", " ↔ ")
 
 
@@ -119,12 +117,12 @@ def name_of(identifier: str) -> str:
 
 
 def item_of(identifier: str) -> str:
-    """``vm.swappiness`` of ``base.sysctl[vm.swappiness]``; empty where there is none."""
+    """``vm.swappiness`` of ``base.sysctl[vm.swappiness]``; empty without an item."""
     return identifier.partition("[")[2].removesuffix("]")
 
 
 def area_of(verdict: Verdict, storage_classes: dict[str, str]) -> str:
-    """The part of the rack that a verdict speaks about: ``checks: base``, ``storage: nfs``, ``links`` …
+    """The part of the rack that a verdict is about: ``checks: base``, ``storage: nfs``, ``links`` …
 
     Checks are grouped by their module, the part of the id before the first dot; storage criteria by storage class.
     """

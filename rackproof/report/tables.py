@@ -1,4 +1,4 @@
-"""Measurements as tables: what stands in which row and column, not how it looks."""
+"""Measurements as tables: the content of rows and columns; the templates do the layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rackproof.report.statements import fold_subjects, subject_text
 T = TypeVar("T")
 
 ROWS = 250
-"""Rows of one table. The worst are kept; a line counts the others."""
+"""Rows of one table. The worst are kept; a line below the table counts the others."""
 
 _SHORT = {
     "storage.read_bandwidth": "read",
@@ -39,7 +39,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``group`` stands above neighbouring columns that share it."""
+    """``group`` is the heading above neighbouring columns that share it."""
 
     title: str
     unit: str
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``status`` is the worst verdict on this number, None when no criterion speaks about it."""
+    """``status`` is the worst verdict on this number, None without a criterion."""
 
     text: str
     note: str = ""
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``remarks`` say why a number is absent."""
+    """``remarks`` are the reasons of absent numbers."""
 
     title: str
     caption: str
@@ -74,7 +74,7 @@ class Table:
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
     omitted: str = ""
-    """What is not shown, as ``limited`` words it."""
+    """The phrase of ``limited`` about the rows that are not shown."""
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
@@ -89,7 +89,7 @@ def short_name(metric: str) -> str:
 
 
 def storage_tables(certificate: Certificate) -> tuple[Table, ...]:
-    """One table a storage: its clients and the rack against what was measured."""
+    """One table a storage: a row for each client and for the rack, a column for each metric."""
     of_storage: dict[str, list[MeasurementSummary]] = {s.name: [] for s in certificate.architecture.storages}
     for m in certificate.measurements:
         if m.metric.startswith("storage."):
@@ -108,7 +108,7 @@ def storage_tables(certificate: Certificate) -> tuple[Table, ...]:
 
 
 def link_table(certificate: Certificate) -> Table | None:
-    """Pairs of nodes against the tests between them."""
+    """Rows are pairs of nodes, columns are tests."""
     group = [m for m in certificate.measurements if m.metric.startswith("link.")]
     several_rails = len({m.labels.get("rail") for m in group}) > 1
 
@@ -120,7 +120,7 @@ def link_table(certificate: Certificate) -> Table | None:
 
 
 def collective_table(certificate: Certificate) -> Table | None:
-    """Message sizes against operations."""
+    """Rows are message sizes, columns are operations."""
     group = [m for m in certificate.measurements if m.metric.startswith("collective.")]
     engines = {m.labels.get("engine") for m in group}
 
@@ -143,7 +143,7 @@ def collective_table(certificate: Certificate) -> Table | None:
 
 
 def other_table(certificate: Certificate) -> Table | None:
-    """Measurements of a kind that has no table of its own."""
+    """Measurements of all other families; rows are subjects."""
     families = ("storage.", "link.", "collective.")
     group = [m for m in certificate.measurements if not m.metric.startswith(families)]
 
@@ -155,7 +155,7 @@ def other_table(certificate: Certificate) -> Table | None:
 
 def _workload(m: MeasurementSummary) -> str:
     block = m.labels.get("block_bytes", "")
-    # Latency is that of the random reads beside it: the block size is not repeated.
+    # Latency has no block label: it belongs to the random reads in the column beside it.
     return " ".join(part for part in (short_name(m.metric), bytes_text(block) if block else "") if part)
 
 
@@ -173,9 +173,9 @@ def _matrix(
     row: Callable[[MeasurementSummary], str] | None = None,
     over: Callable[[MeasurementSummary], str] = lambda m: "",
 ) -> Table:
-    """Rows are subjects in the order of the inventory unless ``row`` says otherwise.
+    """Rows are subjects in the order of the inventory unless ``row`` is given.
 
-    Several measurements of one cell (which the labels should rule out) stand side by side: none is hidden.
+    Several measurements in one cell (labels should prevent that) are all shown.
     """
     by_subject = row is None
     row = row or (lambda m: m.subject)
@@ -229,12 +229,12 @@ def _cell(summaries: Sequence[MeasurementSummary], about: Callable[[MeasurementS
 
 
 def _spread(m: MeasurementSummary) -> str:
-    """``98.1 to 103``: between which samples the median lies."""
+    """Range of the samples: ``98.1 to 103``."""
     return f"{significant(min(m.samples))} to {significant(max(m.samples))}" if len(m.samples) > 1 else ""
 
 
 def _sampling(group: Iterable[MeasurementSummary]) -> str:
-    """What the small print of the cells means."""
+    """Caption that explains the numbers and the small print in the cells."""
     counts = sorted({len(m.samples) for m in group if m.samples})
     if not counts or counts == [1]:
         return ""
@@ -242,19 +242,19 @@ def _sampling(group: Iterable[MeasurementSummary]) -> str:
 
 
 def _order(nodes: Sequence[str]) -> Callable[[str], tuple[bool, int, str]]:
-    """Nodes as in the inventory, then pairs, the rack last."""
+    """Sort key: nodes in the order of the inventory, then pairs, the rack last."""
     position = {name: i for i, name in enumerate(nodes)}
     return lambda name: (name == Scope.RACK.value, position.get(name, len(position)), name)
 
 
 def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], str]:
-    """The worst ``ROWS`` rows in their order, and a phrase about the others, empty when there are none."""
+    """The worst ``ROWS`` rows in their order, and a phrase about the others, empty without others."""
     if len(rows) <= ROWS:
         return list(rows), ""
 
     def rank(position: int) -> tuple[int, int]:
-        found = status(rows[position])
-        return (-(found.rank if found else 0), position)
+        row_status = status(rows[position])
+        return (-(row_status.rank if row_status else 0), position)
 
     ranked = sorted(range(len(rows)), key=rank)
     omitted = [status(rows[i]) for i in ranked[ROWS:]]

@@ -19,7 +19,7 @@ from rackproof.report.statements import area_of, area_order, weakening_text
 from rackproof.report.text import one_line
 
 FINDINGS = 10
-"""Shown here; the page has them all."""
+"""Findings shown on the terminal; the page has all."""
 
 _STYLE = {
     Status.PASS: "green",
@@ -32,9 +32,9 @@ _OUTCOME_STYLE = {Outcome.CERTIFIED: "green", Outcome.NOT_CERTIFIED: "red", Outc
 
 
 def summary(certificate: Certificate, console: Console, page: str | PathLike[str] | None = None) -> None:
-    """Print counts by area, the worst findings and the outcome. ``page`` is where the certificate can be read, if any.
+    """Print counts by area, the worst findings and the outcome. ``page`` is the path of the HTML certificate, if any.
 
-    Everything is built from ``Text``: what a node encode is never taken for markup.
+    Everything is ``Text``, so that output of a node is never parsed as markup.
     """
     encode = _Encoder(console.encoding)
     console.print(_counts(certificate, encode))
@@ -50,7 +50,7 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
 
 
 class _Encoder:
-    """Text as one line that this terminal can print: a report must not die of a missing character."""
+    """Text as one line in the terminal's encoding; characters that it lacks are replaced."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -120,7 +120,7 @@ def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     if len(arch.weakened) > FINDINGS:
         text.append(f"\nand {len(arch.weakened) - FINDINGS} more that are weaker", style="yellow")
     if arch.changed:
-        changed = f"The site's own bars: {', '.join(bar.id for bar in arch.changed)}"
+        changed = f"Bars changed by the site: {', '.join(bar.id for bar in arch.changed)}"
         text.append(f"\n{encode(changed)}", style="yellow")
     for line in certificate.sizing.lines if certificate.sizing else ():
         text.append(f"\n{encode(line)}", style="dim")

@@ -1,4 +1,4 @@
-"""Text from machines, made safe to display: control and deceptive characters become visible."""
+"""Make text from nodes safe to display: control and deceptive characters become visible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ESCAPES = re.compile(
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
     r"|\x1b[ -/]*[0-~]"  # the short ones
 )
-# Characters that reorder or hide their neighbours: harmless in markup, misleading to a reader.
+# Characters that reorder or hide their neighbours: harmless as markup, but they can mislead a reader.
 _DECEPTIVE = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
 _C1 = re.compile("[\x80-\x9f]")
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)} | {0x7F: 0x2421}
@@ -20,21 +20,21 @@ _HEX_BYTES = 256
 
 
 def visible(text: str) -> str:
-    """Escape sequences removed, control characters as their pictures (␀), deceptive ones by number (⟨U+202E⟩)."""
+    """Remove escape sequences, show control characters as pictures (␀) and deceptive ones by number (⟨U+202E⟩)."""
     text = _ESCAPES.sub("", text)
     text = text.replace("\r\n", "\n").translate(_PICTURES)
     return _DECEPTIVE.sub(_numbered, _C1.sub(_numbered, text))
 
 
 def one_line(text: str) -> str:
-    """``visible`` with line breaks and tabs as single blanks."""
+    """``visible``, with line breaks and tabs as single spaces."""
     return " ".join(visible(text).split())
 
 
 def decoded(data: bytes, whole: bool = True) -> str:
-    """Output of a program for a page: UTF-8, what is not UTF-8 as �, a hex dump of the beginning when it is binary.
+    """Program output for a page: UTF-8 with � for invalid bytes; binary data as a hex dump of its beginning.
 
-    ``whole`` is False when ``data`` was cut somewhere: half a character at the end is then dropped.
+    ``whole`` is False when ``data`` was cut: an incomplete character at the end is dropped.
     """
     if _is_binary(data):
         return _hex(data[:_HEX_BYTES])

@@ -15,12 +15,12 @@ from rackproof.report.statements import fold_subjects, item_of, name_of, subject
 from rackproof.report.tables import Cell, Row, bytes_text, limited
 
 NODE_COLUMNS = 6
-"""A rack of at most this many nodes has one column a node in the tables of checks."""
+"""Racks of at most this many nodes get one column a node in the tables of checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionRow:
-    """``items`` are the cases of one subject that gave the very same answer: 0 wrong values at every message size."""
+    """``items`` are the items of one subject with the same result: 0 wrong values at every message size."""
 
     subject: str
     items: tuple[str, ...]
@@ -47,11 +47,11 @@ class CriterionGroup:
     source: str
     reason: str
     share_of: str
-    """What the number is a share of, or the ceiling of an absolute bar; empty without either."""
+    """Ceiling of which the number is a share, or ceiling of an absolute bar; empty without one."""
     published: str
-    """The bar before the site changed it; empty where it is the published one."""
+    """The published bar; empty unless the site has changed it."""
     claims: tuple[str, ...]
-    """Published claims that it checks."""
+    """Published claims that the criterion checks."""
     rows: tuple[CriterionRow, ...]
     omitted: str
 
@@ -108,7 +108,7 @@ def _level_text(v: Verdict) -> str:
 
 
 def _item_text(v: Verdict) -> str:
-    """The item of a criterion; sizes in bytes are spelled as sizes."""
+    """The item of a criterion, sizes in bytes with a unit."""
     sizes = {v.labels.get("bytes"), v.labels.get("block_bytes")}
     return " ".join(bytes_text(part) if part in sizes else part for part in item_of(v.id).split(","))
 
@@ -130,11 +130,11 @@ def _folded_items(rows: Iterable[CriterionRow]) -> list[CriterionRow]:
 
 @dataclass(frozen=True, slots=True)
 class CheckGroup:
-    """One check; its rows are its items, or one row without a title where it has none."""
+    """One check; its rows are its items, or one row without a title."""
 
     id: str
     title: str
-    """Empty where the verdicts have no other title than the id."""
+    """Empty when the verdicts have no common title other than the id."""
     protects: str
     required: bool
     rows: tuple[Row, ...]
@@ -196,7 +196,7 @@ def _folded(group: Sequence[Verdict]) -> tuple[Cell, ...]:
 
 
 def checks_by_node(certificate: Certificate) -> tuple[tuple[str, dict[str, tuple[int, int, Status | None]]], ...]:
-    """For each node and module of checks: how many passed, of how many, and the worst status."""
+    """For each node and module of checks: number of passed checks, number of all, and the worst status."""
     grouped: dict[str, dict[str, list[Verdict]]] = {name: {} for name in certificate.node_names}
     for v in certificate.verdicts:
         if v.kind == "check":

@@ -1,4 +1,4 @@
-"""Which versions produced the numbers."""
+"""Software versions that produced the numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackproof.core.evidence import Measurement, RunInfo
 
 CONTROLLER = "controller"
 TOOLS = frozenset({"fio", "perftest", "iperf3", "mpi", "openmpi", "nccl", "nccl-tests", "cuda", "driver", "kernel"})
-"""Conditions under these names are versions too."""
+"""Conditions with these names are versions."""
 
 
 class VersionSeen(BaseModel):
@@ -19,14 +19,14 @@ class VersionSeen(BaseModel):
     component: str
     version: str
     where: tuple[str, ...]
-    """``controller``, or the nodes whose measurements name it."""
+    """``controller``, or the nodes whose measurements name the version."""
 
 
 def versions_seen(run: RunInfo, measurements: Iterable[Measurement]) -> tuple[VersionSeen, ...]:
-    """Versions on the controller, and those that measurements carry in their conditions.
+    """Versions on the controller, and those in the conditions of measurements.
 
-    A condition speaks of a version when its key is ``versions`` (a mapping), ``version`` (of the benchmark whose
-    metric it is), ends in ``_version`` or is the name of a tool.
+    A condition is a version when its key is ``versions`` (a mapping), ``version`` (of the metric's benchmark), ends in
+    ``_version`` or is the name of a tool.
     """
     seen: dict[tuple[str, str], set[str]] = {}
     for component, version in {"rackproof": run.rackproof, **run.controller}.items():

@@ -1,1 +1,1 @@
-"""Proof that every check can fail: faults of machines and damaged answers, tried on written racks."""
+"""Proof that every check can fail: faults and damaged answers, tried on written and recorded racks."""

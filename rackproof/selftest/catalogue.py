@@ -1,4 +1,4 @@
-"""The catalogue of faults: what goes wrong on machines, and the check that must notice.
+"""The catalogue of faults, each with the check that must find it.
 
 One YAML file a domain::
 
@@ -26,7 +26,7 @@ from rackproof.remote.document import Strict, as_model, load_yaml
 from rackproof.selftest.mutation import Change
 
 _ANCHORS = "x-"
-"""Keys of a file that begin with it hold text for YAML's anchors."""
+"""Prefix of keys that hold text for YAML anchors."""
 
 
 def _several(value: Any) -> Any:
@@ -34,18 +34,18 @@ def _several(value: Any) -> Any:
 
 
 class Fault(Strict):
-    """One thing that goes wrong on one node."""
+    """One fault on one node."""
 
     name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     title: str = Field(min_length=3)
     node: str
     check: str
-    """The check that must catch it."""
+    """The check that must find it."""
     item: str = ""
-    """Of a check that has items: the one that must; empty where any may."""
+    """The item of the check that must find it; empty: any item."""
     outcome: CheckOutcome = CheckOutcome.FAILED
     says: str = ""
-    """Words of the check's message."""
+    """Text that the check's message must contain."""
     live: str = ""
     """Name of the same fault for ``rackproof lab fault``."""
     change: Annotated[tuple[Change, ...], BeforeValidator(_several)] = Field(min_length=1)
@@ -59,24 +59,24 @@ class FaultFile(Strict):
 
 
 def read_catalogue(folder: Path) -> dict[str, FaultFile]:
-    """Every file of a folder by its name without suffix. Raises SelfTestError: file, fault, what is wrong."""
+    """Read every file of a folder, by name without suffix. Raises SelfTestError with file, fault and problem."""
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise SelfTestError(f"{folder}: no faults there (*.yaml)")
+        raise SelfTestError(f"{folder}: no fault files (*.yaml)")
     files = {path.stem: read_faults(path) for path in paths}
     seen: dict[str, str] = {}
     for stem, file in files.items():
         for fault in file.faults:
             if fault.name in seen:
                 raise SelfTestError(
-                    f"{folder / stem}.yaml: {fault.name}: {seen[fault.name]}.yaml has a fault of that name"
+                    f"{folder / stem}.yaml: {fault.name}: {seen[fault.name]}.yaml has a fault with the same name"
                 )
             seen[fault.name] = stem
     return files
 
 
 def read_faults(path: Path) -> FaultFile:
-    """One file of the catalogue. Raises SelfTestError, one line."""
+    """Read one file of the catalogue. Raises SelfTestError."""
     plain = load_yaml(path)
     if not isinstance(plain, dict):
         raise SelfTestError(f"{path}: expected `rack:` and `faults:`, actual {type(plain).__name__}")

@@ -1,7 +1,7 @@
 """Damaged answers, and the outcomes that a check may have for each.
 
-A fault is about the machine; a damage is about the answer, and every check must survive it. Whatever destroys an
-answer must never lead to a PASS; whatever only decorates it must never lead to a FAIL. Pure.
+A fault changes the machine, a damage changes only the answer, and every check is tried with all damages. A destroyed
+answer must never lead to PASS, an answer with additional text never to FAIL. Pure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PASSED, FAILED, UNMEASURED = CheckOutcome.PASSED, CheckOutcome.FAILED, CheckOutc
 NO_ANSWER = frozenset({UNMEASURED})
 """The check must be unmeasured."""
 NO_GOOD_ANSWER = frozenset({UNMEASURED, FAILED})
-"""Text in the place of a value: the check may fail or be unmeasured, but must not pass."""
+"""Other text instead of the answer: the check may fail or be unmeasured, but must not pass."""
 NO_BAD_ANSWER = frozenset({PASSED, UNMEASURED})
 """The answer is complete: the check may pass or be unmeasured, but must not fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """``change`` gives back the same result where it does not apply."""
+    """``change`` returns an equal result where it does not apply."""
 
     name: str
     title: str
@@ -52,11 +52,11 @@ def _preceded(text: str) -> Callable[[CommandResult], CommandResult]:
 
 _STATUS = re.compile(rb"(?m)^status \d{1,3}\n\Z")
 _DECIMAL = re.compile(rb"(?<![\w.,=/+-])(\d+)\.(\d+)(?![\w.+-])")
-"""Measured numbers; a locale leaves versions, addresses and settings alone."""
+"""Measured numbers, which a locale changes; not versions, addresses and settings."""
 
 
 def _status(printed: bytes, number: int) -> Callable[[CommandResult], CommandResult]:
-    """Commands whose own last words are their exit status."""
+    """Damage for commands that print their own exit status as last line."""
 
     def change(result: CommandResult) -> CommandResult:
         if not _STATUS.search(result.stdout):
@@ -71,7 +71,7 @@ def _decimal_commas(result: CommandResult) -> CommandResult:
 
 
 def _flipped(result: CommandResult) -> CommandResult:
-    """Every byte with its highest bit set: what a serial line with wrong settings gives."""
+    """Set the highest bit of every byte, as a serial line with wrong settings does."""
     return replace(result, stdout=bytes(byte | 0x80 for byte in result.stdout))
 
 

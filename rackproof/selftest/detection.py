@@ -32,14 +32,14 @@ class Detection:
     """What the self-test found."""
 
     checks: tuple[str, ...]
-    """Checks that were asked about."""
+    """Checks under test."""
     findings: list[Finding] = field(default_factory=list)
     mishaps: list[Mishap] = field(default_factory=list)
     damaged: int = 0
-    """Damaged answers that were put to checks."""
+    """Number of damaged answers given to checks."""
     alarms: list[Alarm] = field(default_factory=list)
     healthy_runs: int = 0
-    """Runs over healthy racks: each rack as it is, and at other moments."""
+    """Runs over healthy racks: each rack as recorded, and with varied values."""
     racks: tuple[str, ...] = ()
 
     @property
@@ -48,19 +48,19 @@ class Detection:
 
     @property
     def untried(self) -> list[str]:
-        """Checks that no fault is for."""
+        """Checks without a fault in the catalogue."""
         tried = {finding.fault.check for finding in self.findings}
         return [check for check in self.checks if check not in tried]
 
     @property
     def good(self) -> bool:
-        """Every check has a fault, all faults are caught, and nothing else is complained about."""
+        """Whether every check has a fault, all faults are found, and there is no false alarm."""
         return bool(self.findings) and not (self.missed or self.mishaps or self.alarms or self.untried)
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a self-test works on."""
+    """Inputs of a self-test."""
 
     validators: Validators
     catalogue: dict[str, FaultFile]
@@ -68,7 +68,7 @@ class Material:
 
 
 def read_material(validators: Path, faults: Path, data: Path) -> Material:
-    """Load everything. ``data`` holds ``written/`` and ``recordings/``. Raises RackproofError, one line."""
+    """Load everything. ``data`` holds ``written/`` and ``recordings/``. Raises RackproofError."""
     loaded = load_validators(validators)
     catalogue = read_catalogue(faults)
     names = racks_below(data)
@@ -86,7 +86,7 @@ def detect(
     healthy: int = HEALTHY_RUNS,
     say: Callable[[str], object] = lambda line: None,
 ) -> Detection:
-    """Try everything, or what concerns the check ``only``. Raises SelfTestError when there is no such check."""
+    """Try everything, or only the check ``only``. Raises SelfTestError when there is no such check."""
     if only is not None and only not in material.validators:
         raise SelfTestError(f"no check {only!r}; {suggestion(only, sorted(material.validators))}")
     wanted = tuple(material.validators) if only is None else (only,)

@@ -1,4 +1,4 @@
-"""Other answers than the node gave. Pure."""
+"""Changes to recorded answers. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _ANSWERS = ("stdout", "stderr", "rc", "error")
 
 
 class Change(Strict):
-    """What happens to the answers of all commands that contain ``command``: one edit, or parts of another answer."""
+    """A change to the answers of all commands that contain ``command``: one edit, or parts of another answer."""
 
     command: str = Field(min_length=1)
     replace: tuple[str, str] | None = None
     """Old and new text, everywhere in stdout."""
     replace_once: tuple[str, str] | None = None
-    """The same in the first place only: one GPU of eight."""
+    """The same, but only the first occurrence: one GPU of eight."""
     sub: tuple[str, str] | tuple[str, str, int] | None = None
-    """``re.sub``: pattern, replacement, and at most how many times."""
+    """Arguments of ``re.sub``: pattern, replacement, maximum count."""
     drop_lines: str | None = None
-    """Lines in which this pattern is found."""
+    """Pattern of the lines to drop."""
     truncate: float | None = Field(default=None, ge=0, lt=1)
-    """Share of stdout that is left, never ending with a whole line."""
+    """Share of stdout to keep, without a newline at the end."""
     stdout: str | None = None
     stderr: str | None = None
     rc: int | None = None
     error: str | None = None
-    """The command did not end, and this is why."""
+    """Why the command did not end."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Change:
@@ -84,7 +84,7 @@ class Change(Strict):
 
 
 def cut(text: str, share: float) -> str:
-    """The first part of a text, not ending with a line: where a line ends, the rest may be missing unnoticed."""
+    """The first part of a text, without newline at the end: a cut at the end of a line may look complete."""
     return text[: int(len(text) * share)].rstrip("\n")
 
 

@@ -1,7 +1,7 @@
-"""The same healthy machine at another moment: values that vary on a healthy machine.
+"""Varied answers of a healthy machine, as at another time.
 
-Temperatures, clocks and uptimes move, counters of traffic grow, free space shrinks a little, and lists and keys whose
-order means nothing come in another order. Counters of errors stay as they are. Pure: the moment is a seed.
+Temperatures, clocks and uptimes move, traffic counters grow, free space shrinks a little, and lists and keys without
+meaningful order are shuffled. Error counters stay unchanged. Pure: the time is a seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRAFFIC = r"(?:bytes|packets|octets|unicast|multicast|broadcast|xmit_data|rcv_d
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Places in the answers to commands that contain ``command``; ``vary`` gives the text for the group ``n``."""
+    """Places in the answers of commands that contain ``command``; ``vary`` returns the new text of group ``n``."""
 
     command: str
     place: re.Pattern[str]
@@ -34,7 +34,7 @@ def _rule(command: str, place: str, vary: Vary) -> Rule:
 
 
 def _moves(by: float, least: float = 0.0) -> Vary:
-    """A number up or down by at most ``by``, with as many decimals as it has."""
+    """Move a number up or down by at most ``by``, keeping its decimals."""
 
     def vary(chance: random.Random, match: re.Match[str]) -> str:
         text = match["n"]
@@ -87,14 +87,14 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 SHUFFLED_LINES = ("dpkg-query -W", "apt-config dump")
-"""Commands whose lines stand for themselves, unless an ``echo`` marks their end."""
+"""Commands whose lines have no order, unless an ``echo`` marks their end."""
 SHUFFLED_LISTS = ("ip -j addr", "ip -j link", "rdma -j", "rdma link")
-"""Commands whose JSON is one list of things that stand for themselves."""
+"""Commands whose JSON is a list without order."""
 _JSON = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
 
 
 def at_another_moment(result: CommandResult, seed: str) -> CommandResult:
-    """The answer that the same machine in the same state could have given; same seed, same answer."""
+    """An answer that the same healthy machine could give at another time; the same seed gives the same answer."""
     chance = random.Random(f"{seed} {result.node} {result.command}")  # noqa: S311  (a repeatable one)
     try:
         text = result.stdout.decode("utf-8")

@@ -1,4 +1,4 @@
-"""The detection table in words, and as JSON."""
+"""Results of the self-test as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from rackproof.selftest.detection import Alarm, Detection
 from rackproof.selftest.trial import Finding, Mishap
 
 SCHEMA = "rackproof.selftest/v1"
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 _OTHERS = 3
-"""Further checks that noticed a fault and are named in its row."""
+"""How many other checks that noticed a fault are listed in its row."""
 
 
 def detection_table(detection: Detection) -> list[str]:
     """One line a fault: its name, the expected check, and the other checks that noticed."""
     rows = [("FAULT", "EXPECTED", "CAUGHT BY")]
-    rows += [(finding.fault.name, _asked(finding), _caught_by(finding)) for finding in detection.findings]
+    rows += [(finding.fault.name, _expected(finding), _caught_by(finding)) for finding in detection.findings]
     return aligned(rows)
 
 
 def complaints(detection: Detection) -> list[str]:
     """Missed faults, misread damage and false alarms, one line each."""
     lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in detection.missed]
-    lines += [f"no fault: {check}: nothing in the catalogue makes it fail" for check in detection.untried]
-    lines += [_mishap(several) for several in _alike(detection.mishaps, _what_went_wrong)]
-    return lines + [_alarm(several) for several in _alike(detection.alarms, _what_rang)]
+    lines += [f"no fault: {check}: no fault of the catalogue makes it fail" for check in detection.untried]
+    lines += [_mishap(mishaps) for mishaps in _grouped(detection.mishaps, _mishap_key)]
+    return lines + [_alarm(alarms) for alarms in _grouped(detection.alarms, _alarm_key)]
 
 
 def summary(detection: Detection) -> list[str]:
-    """The figures."""
+    """Counts of faults, checks, damaged answers and false alarms, one line each."""
     faults, checks = len(detection.findings), len(detection.checks)
     return [
         f"{faults - len(detection.missed)} of {faults} faults caught by the expected check",
         f"{checks - len(detection.untried)} of {checks} checks have a fault",
-        f"{len(detection.mishaps)} of {detection.damaged} damaged answers taken for something else",
+        f"{len(detection.mishaps)} of {detection.damaged} damaged answers misread",
         f"{len(detection.alarms)} false alarms in {detection.healthy_runs} healthy runs of"
         f" {', '.join(detection.racks)}",
     ]
 
 
 def listing(catalogue: dict[str, FaultFile]) -> list[str]:
-    """The catalogue: file, fault, check, what it is; a star where the virtual rack can have it live."""
+    """The catalogue as a table: file, fault, check, name of the live fault on the virtual rack, title."""
     rows = [("FILE", "FAULT", "CHECK", "LIVE", "WHAT")]
     for stem, file in catalogue.items():
         rows += [(stem, fault.name, fault.check, fault.live or "-", fault.title) for fault in file.faults]
@@ -53,7 +53,7 @@ def listing(catalogue: dict[str, FaultFile]) -> list[str]:
 
 
 def as_json(detection: Detection) -> dict[str, Any]:
-    """The same for programs."""
+    """The results as a JSON document."""
     return {
         "schema": SCHEMA,
         "good": detection.good,
@@ -87,7 +87,7 @@ def as_json(detection: Detection) -> dict[str, Any]:
 
 
 def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Columns as wide as their longest cell; the last one as it is."""
+    """Rows with columns padded to their longest cell, except the last column."""
     rows = list(rows)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return [
@@ -95,7 +95,7 @@ def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _asked(finding: Finding) -> str:
+def _expected(finding: Finding) -> str:
     fault = finding.fault
     return f"{fault.check}[{fault.item}]" if fault.item else fault.check
 
@@ -108,33 +108,33 @@ def _caught_by(finding: Finding) -> str:
     return finding.fault.check + (f" and {some(others, _OTHERS)}" if others else "")
 
 
-def _alike(things: Sequence[Thing], key: Callable[[Thing], object]) -> list[list[Thing]]:
-    """Things with one key together, in the order of the first of each."""
-    groups: dict[object, list[Thing]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
+def _grouped(items: Sequence[Item], key: Callable[[Item], object]) -> list[list[Item]]:
+    """Items with equal keys, groups in the order of their first item."""
+    groups: dict[object, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
-def _what_went_wrong(mishap: Mishap) -> object:
+def _mishap_key(mishap: Mishap) -> object:
     return mishap.rack, mishap.damage.name, mishap.result.check
 
 
-def _what_rang(alarm: Alarm) -> object:
+def _alarm_key(alarm: Alarm) -> object:
     return alarm.rack, alarm.result.check, alarm.result.message
 
 
-def _mishap(several: list[Mishap]) -> str:
-    first = several[0]
-    return f"damage: {first.damage.name} on {first.rack}{_times(len(several))}: {first.problem}"
+def _mishap(mishaps: list[Mishap]) -> str:
+    first = mishaps[0]
+    return f"damage: {first.damage.name} on {first.rack}{_times(len(mishaps))}: {first.problem}"
 
 
-def _alarm(several: list[Alarm]) -> str:
-    first = several[0]
+def _alarm(alarms: list[Alarm]) -> str:
+    first = alarms[0]
     result = first.result
     what = f"{result.check}[{result.item}]" if result.item else result.check
-    nodes = fold(dict.fromkeys(alarm.result.node for alarm in several))
-    where = f"{nodes} of {first.rack}{_times(len(several))}"
+    nodes = fold(dict.fromkeys(alarm.result.node for alarm in alarms))
+    where = f"{nodes} of {first.rack}{_times(len(alarms))}"
     return f"false alarm: {what} on {where}: {result.outcome.value}: {result.message}"
 
 

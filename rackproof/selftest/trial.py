@@ -1,7 +1,7 @@
 """Trials of faults on healthy racks.
 
-A check's outcome depends on nothing but what it reads, so of all checks of a node only those need to run again that
-read an answer which a fault changes.
+A check's outcome depends only on the answers that it reads, so a trial runs only the checks that read a changed
+answer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rackproof.validation.known import Function
 
 Edit = Callable[[CommandResult], CommandResult]
 _SHOWN = 80
-"""Characters of a command that a complaint shows."""
+"""Characters of a command shown in a message."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came out of one case on the healthy rack, and the commands that it read."""
+    """Result of one case on the healthy rack, and the commands that it read."""
 
     function: Function
     case: Case
@@ -47,11 +47,11 @@ class Subject:
 
     @cached_property
     def healthy(self) -> dict[str, list[Seen]]:
-        """All cases by node, as they are without a fault."""
-        found: dict[str, list[Seen]] = {}
+        """Results of all cases without a fault, by node."""
+        by_node: dict[str, list[Seen]] = {}
         for node in self.context.rack.nodes:
             reader = self.context.readers[node.name]
-            seen = found[node.name] = []
+            seen = by_node[node.name] = []
             for check, function in self.validators.values():
                 for item in check.items(self.context.arch, node, self.context.rack):
                     case = Case(check, node, item)
@@ -59,19 +59,19 @@ class Subject:
                         result = self.context.evaluate(function, case)
                     commands = dict.fromkeys(answer.command for answer in trace)
                     seen.append(Seen(function, case, result, tuple(commands)))
-        return found
+        return by_node
 
     def false_alarms(self) -> list[CheckResult]:
-        """Results on the healthy rack that are no PASS."""
-        results = [seen.result for several in self.healthy.values() for seen in several]
+        """Results on the healthy rack that are not PASS."""
+        results = [case.result for cases in self.healthy.values() for case in cases]
         return [result for result in results if result.outcome is not CheckOutcome.PASSED]
 
     def answers(self, node: str) -> RecordingReader:
-        """The node's own answers."""
+        """The unchanged answers of a node."""
         return self.context.readers[node]
 
     def altered(self, node: str, edit: Edit) -> Context:
-        """The same rack, in which answers of one node pass through ``edit``."""
+        """The same rack with the answers of one node changed by ``edit``."""
         answers = self.answers(node)
         reader = RecordingReader(node, _Altered(answers, edit), known=map(edit, answers.known()))
         return Context(self.context.rack, self.context.arch, dict(self.context.readers) | {node: reader})
@@ -79,7 +79,7 @@ class Subject:
 
 @dataclass
 class _Altered:
-    """Stands where an ssh connection would: the healthy node's answers, edited."""
+    """Replaces the ssh connection: answers of the healthy node, changed by ``edit``."""
 
     answers: RecordingReader
     edit: Edit
@@ -95,11 +95,11 @@ class Finding:
     fault: Fault
     rack: str
     results: tuple[CheckResult, ...]
-    """Of the expected check: the item asked for, or all."""
+    """Results of the expected check: of the fault's item, or of all items."""
     noticed: tuple[CheckResult, ...]
-    """Everything that is no longer as on the healthy rack."""
+    """All results that differ from those on the healthy rack."""
     problem: str = ""
-    """Why the fault proves nothing, in one line; empty when the expected check caught it."""
+    """Why the trial failed, in one line; empty when the expected check found the fault."""
 
     @property
     def caught(self) -> bool:
@@ -108,7 +108,7 @@ class Finding:
 
 @dataclass
 class _Applied:
-    """Applies changes one after the other, and counts what they did."""
+    """Applies changes in order, and counts for each how often it matched and how often it changed something."""
 
     changes: Sequence[Change]
     met: list[int] = field(default_factory=list)
@@ -127,10 +127,10 @@ class _Applied:
         return result
 
     def idle(self) -> str:
-        """Why a change did nothing, for the first that did nothing; else empty."""
+        """Why the first change without effect had none; empty when all had an effect."""
         for change, met, made in zip(self.changes, self.met, self.made, strict=True):
             if not met:
-                return f"no check reads a command with {change.command!r}"
+                return f"no check reads a command that contains {change.command!r}"
             if not made:
                 return f"the change to {change.command!r} changes nothing"
         return ""
@@ -163,19 +163,19 @@ def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str
         return idle
     what = f"{fault.check}[{fault.item}]" if fault.item else fault.check
     if not results:
-        return f"{what} does not read what was changed, or does not run on {fault.node}"
+        return f"{what} does not read the changed answer, or does not run on {fault.node}"
     right = [result for result in results if result.outcome is fault.outcome]
     if not right:
         actual = results[0]
         detail = f": {actual.message}" if actual.message else ""
         return f"{what}: expected {fault.outcome.value}, actual {actual.outcome.value}{detail}"
     if fault.says and not any(fault.says in result.message for result in right):
-        return f"{what}: expected the words {fault.says!r}, actual {right[0].message!r}"
+        return f"{what}: expected {fault.says!r} in the message, actual {right[0].message!r}"
     return ""
 
 
 def _already(fault: Fault, before: list[CheckResult]) -> str:
-    """A check that does not pass without the fault either proves nothing by not passing with it."""
+    """The problem that the check does not pass without the fault either, so that failing proves nothing."""
     for result in before:
         if result.outcome is not CheckOutcome.PASSED:
             return f"{fault.check} does not pass on the healthy rack: {result.message}"
@@ -184,7 +184,7 @@ def _already(fault: Fault, before: list[CheckResult]) -> str:
 
 @dataclass(frozen=True)
 class Mishap:
-    """A check that took a damaged answer for something that it is not."""
+    """A check with an outcome that the damage does not allow."""
 
     damage: Damage
     rack: str
@@ -201,15 +201,15 @@ class Mishap:
 
 
 def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[Mishap]]:
-    """Damage every answer that a check reads, one at a time. Returns how often, and what went wrong.
+    """Damage every answer that a check reads, one at a time. Returns the number of trials, and the mishaps.
 
-    Of nodes that give answers to the same checks one stands for all.
+    Each check is tried on the first node that runs it.
     """
     tried, mishaps = 0, []
-    seen_before: set[str] = set()
-    for node, several in subject.healthy.items():
-        fresh = [seen for seen in several if seen.case.check.id not in seen_before]
-        seen_before |= {seen.case.check.id for seen in several}
+    tried_checks: set[str] = set()
+    for node, cases in subject.healthy.items():
+        fresh = [seen for seen in cases if seen.case.check.id not in tried_checks]
+        tried_checks |= {seen.case.check.id for seen in cases}
         by_command: dict[str, list[Seen]] = {}
         for seen in fresh:
             if seen.result.outcome is CheckOutcome.PASSED:
@@ -235,15 +235,15 @@ def _instead(bad: CommandResult) -> Edit:
 
 
 def try_variants(subject: Subject, count: int) -> list[tuple[int, CheckResult]]:
-    """Run the healthy rack at other moments. Returns what did not pass although it passes now: moment and result."""
+    """Run the healthy rack with varied values. Returns results that no longer pass, each with its moment (seed)."""
     alarms = []
     for moment in range(count):
-        for node, several in subject.healthy.items():
-            known = {command: subject.answers(node).read(command) for seen in several for command in seen.commands}
+        for node, cases in subject.healthy.items():
+            known = {command: subject.answers(node).read(command) for seen in cases for command in seen.commands}
             noisy = {command: at_another_moment(answer, f"{moment}") for command, answer in known.items()}
             changed = {command for command, answer in noisy.items() if answer != known[command]}
             context = subject.altered(node, lambda answer, noisy=noisy: noisy.get(answer.command, answer))  # type: ignore[misc]
-            for seen in several:
+            for seen in cases:
                 if seen.result.outcome is CheckOutcome.PASSED and not changed.isdisjoint(seen.commands):
                     result = context.evaluate(seen.function, seen.case)
                     if result.outcome is not CheckOutcome.PASSED:

@@ -1,4 +1,4 @@
-"""The current validators, loaded outside of pytest."""
+"""Load validators outside of pytest."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from rackproof.validation.known import Checks, Function, load_checks
 Validators = Checks
 
 _PURE = "rackproof.parse."
-_REMEMBERED = 32
+_CACHE_SIZE = 32
 
 
 def load_validators(folder: Path) -> Validators:
-    """Every check of a folder by id, in the order of files and their text. Raises SelfTestError."""
+    """Load every check of a folder, by id, in the order of files and of their text. Raises SelfTestError."""
     try:
-        found = load_checks(folder, _remember_parsers)
+        checks = load_checks(folder, _cache_parsers)
     except RunError as error:
         raise SelfTestError(str(error)) from error
-    if not found:
-        raise SelfTestError(f"{folder}: no checks there (test_*.py)")
-    return found
+    if not checks:
+        raise SelfTestError(f"{folder}: no checks (test_*.py)")
+    return checks
 
 
-def _remember_parsers(module: ModuleType) -> None:
-    """Parsers are pure and the same answer is read by many checks: parse it once."""
+def _cache_parsers(module: ModuleType) -> None:
+    """Cache the results of parsers: they are pure, and many checks read the same answer."""
     for name, value in vars(module).items():
         if inspect.isfunction(value) and value.__module__.startswith(_PURE):
-            setattr(module, name, _remembered(value))
+            setattr(module, name, _cached(value))
 
 
-def _remembered(parser: Function) -> Function:
-    cached = lru_cache(_REMEMBERED)(parser)
+def _cached(parser: Function) -> Function:
+    cached = lru_cache(_CACHE_SIZE)(parser)
 
     @wraps(parser)
     def parse(*arguments: Any, **options: Any) -> Any:
         try:
             return cached(*arguments, **options)
-        except TypeError:  # an argument that cannot be looked up
+        except TypeError:  # an argument is not hashable
             return parser(*arguments, **options)
 
     return parse

@@ -1,4 +1,4 @@
-"""The racks of the self-test: written down, or recorded."""
+"""The racks of the self-test: written by hand, or recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackproof.validation.context import Context, open_context
 
 
 def open_written(folder: Path) -> Context:
-    """A written rack as validators see it. Raises SelfTestError or ArchitectureError, one line."""
+    """The validators' context of a written rack. Raises SelfTestError or ArchitectureError."""
     written = read_written(folder)
     arch = architectures.load(written.architecture).model
     readers = {name: RecordingReader(name, answers) for name, answers in written.answers.items()}
@@ -23,8 +23,8 @@ def open_written(folder: Path) -> Context:
 def open_rack(data: Path, name: str) -> Context:
     """The written or recorded rack of this name below ``data``. Raises SelfTestError, ArchitectureError, RunError.
 
-    What was promised of a recorded rack is the architecture of the same name, unless ``architecture.yaml`` is beside
-    the recordings.
+    The architecture of a recorded rack is ``architecture.yaml`` beside the recordings, otherwise the one with the
+    rack's name.
     """
     if (data / "written" / name / RACK).is_file():
         return open_written(data / "written" / name)
@@ -36,11 +36,11 @@ def open_rack(data: Path, name: str) -> Context:
 
 
 PLANNED = "-deploy"
-"""How the name of a recording ends that is there for the plans of a deploy."""
+"""Suffix of recordings for plans of a deploy, which checks do not use."""
 
 
 def racks_below(data: Path) -> list[str]:
-    """Names of all racks there are for checks."""
+    """Names of all racks for checks."""
     racks = {path.parent.name for path in (data / "written").glob(f"*/{RACK}")}
     if (data / "recordings").is_dir():
         folders = (path for path in (data / "recordings").iterdir() if path.is_dir())

@@ -400,7 +400,7 @@ def test_a_line_for_each_criterion_with_its_worst_member_first() -> None:
     assert ["worse", "nfs.read", "2 PASS, then 1 PASS, 1 FAIL", "gpu-02", "−89.6 %", "±5 %"] in rows
     assert "collective.busbw[bytes=1024,op=all_reduce] on rack: 7 GB/s, then 5 GB/s (−28.6 %" in text
     assert "REGRESSION: 2 numbers worse beyond noise, 1 verdict worse" in text
-    assert "1 of 2 numbers rest on one sample a side, whose noise is unknown" in text
+    assert "1 of 2 numbers have one sample a side; their noise is unknown" in text
 
 
 def test_variants_of_a_criterion_are_one_line() -> None:
@@ -449,4 +449,4 @@ def test_nothing_in_common_is_incomplete() -> None:
         architecture(), records(run=run_info("gpu-01", "sto-01")), records(run=run_info("gpu-02", "sto-02"))
     )
     assert comparison.exit_status == 2
-    assert "INCOMPLETE: no regression seen" in text_of(comparison)
+    assert "INCOMPLETE: no regression found" in text_of(comparison)

@@ -34,7 +34,7 @@ def test_a_rack_that_is_slower_all_over_is_as_fair_as_before() -> None:
     assert (line.change, line.worst) == (Change.SAME, value)
     # that each of them is slower is said all the same, but not of fairness
     text = text_of(comparison)
-    assert "numbers that no criterion looks at by themselves: 2 worse" in text
+    assert "numbers without a criterion of their own: 2 worse" in text
     assert comparison.exit_status == 1
 
 

@@ -83,7 +83,7 @@ def test_a_number_that_is_gone_is_incomplete(reports: Path) -> None:
     record(reports / "b", {"gpu-01": 60.0})
     result = call("a", "b")
     assert result.exit_code == 2
-    assert "INCOMPLETE: no regression seen" in result.stdout
+    assert "INCOMPLETE: no regression found" in result.stdout
     assert "2 required items cannot be compared" in result.stdout
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_was_cut_off_or_has_lost_outputs_is_said(reports: Path) -> No
     assert "never finished" not in call("a", "b").stdout
     with path.open("ab") as handle:
         handle.write(b'{"seq":')
-    assert "B: the last line of the evidence was never finished; it is left out" in call("a", "b").stdout
+    assert "B: the last line of the evidence is incomplete and was left out" in call("a", "b").stdout
     assert len(json.loads(call("a", "b", "--json").stdout)["warnings"]) == 1
     with EvidenceStore(reports / "a") as store:
         store.append(Kind.CHECK, check(NODES[0], name="base.more").model_copy(update={"raw": ("f" * 64,)}))

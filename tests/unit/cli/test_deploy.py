@@ -45,7 +45,7 @@ def test_after_a_reboot_the_same_deploy_runs_again(monkeypatch: pytest.MonkeyPat
     runs = [outcome(rebooted=("gpu-01",), changed=("Reboot | Reboot",)), outcome(changed=("Storage client | Mounts",))]
     done, asked = deploy(monkeypatch, tmp_path, runs, "--reboot", "--serial", "2", "--data", "x=1")
     assert done.exit_code == 0, done.output
-    assert "running again: changes that waited for the reboot of gpu-01" in done.output
+    assert "second pass: changes that needed the reboot of gpu-01" in done.output
     assert [call["data"] for call in asked] == [
         ("x=1", "reboot_mode=allowed-two-passes", "reboot_serial=2"),
         ("x=1", "reboot_mode=finish"),

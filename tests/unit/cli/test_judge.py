@@ -116,7 +116,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: Path) -> None:
     (folder / EVIDENCE).write_bytes(evidence[: evidence.rindex(b"\n", 0, -1) - 30])  # in the last measurement
     assert answer("a")["outcome"] == "INCOMPLETE"
     notes = json.loads((folder / "certificate.json").read_text())["notes"]
-    assert "The last line of the evidence was never finished; it is left out." in notes
+    assert "The last line of the evidence is incomplete and was left out." in notes
 
 
 @pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity"])
@@ -162,4 +162,4 @@ def test_a_site_s_own_bar_stands_in_the_certificate_beside_the_published_one(her
     page = (folder / "certificate.html").read_text()
     for text in ("1 threshold differs", "published ≥ 20 MB/s", "One switch is still at 10G. (Ada)"):
         assert text in page
-    assert "The site's own bars: nfs.read" in judge("a", "--architecture", "site").output
+    assert "Bars changed by the site: nfs.read" in judge("a", "--architecture", "site").output

@@ -71,7 +71,7 @@ def test_several_are_counted(here: Path) -> None:
         (here / "reports/a" / RAW / name).unlink()
     outcome, (message,) = judged(here)
     assert outcome == "INCOMPLETE"
-    assert message.startswith("2 outputs do not stand as they were recorded, the first: output ")
+    assert message.startswith("2 outputs are missing or changed, the first: output ")
 
 
 def test_a_path_is_no_name_of_an_output(here: Path) -> None:

@@ -57,7 +57,7 @@ def test_recordings_are_judged_without_a_node(here: Path) -> None:
     assert done.exit_code == 1
     assert "FAIL storage-01: storage_server.kernel: expected 7.0, actual 6.12" in done.output
     assert "3 nodes: 3 passed, 1 failed" in done.output
-    assert done.output.endswith("from recordings in rec; no node was asked\n")
+    assert done.output.endswith("from recordings in rec; no node was contacted\n")
     root = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
     assert (root.get("tests"), root.get("failures")) == ("4", "1")
     assert not (here / "reports").exists()
@@ -87,7 +87,7 @@ def test_the_answer_can_be_read_by_a_program(here: Path) -> None:
         "exit_status": 0,
         "counts": {"passed": 2},
         "limited": "limited to gpu",
-        "source": "from recordings in rec; no node was asked",
+        "source": "from recordings in rec; no node was contacted",
     }
 
 

@@ -17,7 +17,7 @@ def test_a_set_is_checked_and_locked_in_place(tmp_path: Path) -> None:
     file.write_text(TEXT)
     done = CliRunner().invoke(versions, ["check", str(file)])
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (
-        0, f"{file}: a draft (0 digests of downloads are open), 0 problem(s)",
+        0, f"{file}: a draft (downloads without digest: 0), 0 problem(s)",
     )  # fmt: skip
     assert CliRunner().invoke(versions, ["lock", str(file)]).exit_code == 0
     assert load_versions(file).locked

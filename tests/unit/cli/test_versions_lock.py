@@ -154,7 +154,7 @@ def test_a_node_that_differs_is_named_and_nothing_is_written(lock: Any, odd: str
     done, out = lock({"gpu-01": answer(), "gpu-02": answer(), "gpu-03": odd})
     assert done.exit_code == 1
     assert said in done.stderr
-    assert "nothing is locked: gpu-03 differ from their peers" in done.stderr
+    assert "not locked: gpu-03 differ from their peers" in done.stderr
     assert not out.exists()
 
 
@@ -192,8 +192,8 @@ def test_what_only_some_roles_have_is_no_difference(lock: Any) -> None:
 def test_without_a_node_nothing_is_locked(lock: Any, silent: str | None) -> None:
     done, out = lock({"gpu-01": answer(), "gpu-02": silent})
     assert done.exit_code == 2
-    assert "gpu-02: not asked to the end" in done.stderr
-    assert "nothing is locked without gpu-02" in done.stderr
+    assert "gpu-02: versions not read" in done.stderr
+    assert "not locked: versions of gpu-02 are missing" in done.stderr
     assert not out.exists()
 
 

@@ -65,7 +65,7 @@ def test_a_node_that_stands_out_is_compared_with_its_peers() -> None:
     other = PlannedOperation(name="Base | Files", changes=(Change(what="/etc/x", why="content"),), commands=("mv x",))
     plan = rack(*(node(n, DONE, PACKAGES) for n in (1, 2, 3)), node(4, other, PACKAGES))
     lines = list(overview(plan))
-    assert lines[2:4] == ["gpu-04: 2 changes; not as gpu-[01-03]:", "  + Base | Files"]
+    assert lines[2:4] == ["gpu-04: 2 changes; differs from gpu-[01-03]:", "  + Base | Files"]
     assert deviation(plan.nodes[0], plan.nodes[3]) == ("- Base | Files",)
 
 

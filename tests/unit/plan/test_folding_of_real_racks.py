@@ -43,8 +43,8 @@ def test_another_secret_divides_it_although_it_is_not_shown() -> None:
 def test_of_two_nodes_that_differ_the_second_is_compared_with_the_first() -> None:
     lines = list(overview(rack(files(1), files(2, content=" # odd"))))
     assert lines[0] == "gpu-01: 1 change"
-    assert "gpu-02: 1 change; not as gpu-01:" in lines
-    after = lines[lines.index("gpu-02: 1 change; not as gpu-01:") + 1 :]
+    assert "gpu-02: 1 change; differs from gpu-01:" in lines
+    after = lines[lines.index("gpu-02: 1 change; differs from gpu-01:") + 1 :]
     assert "      + +Address=‹1› # odd" in after
     assert not any("set -eu" in line for line in after)
 

@@ -77,10 +77,10 @@ def test_plans_are_folded_and_a_refusal_stands_out(here: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == "gpu-[01-02]: 2 changes"
     assert "      /etc/wall: new" in lines
-    assert "gpu-03: 1 change, then refused; not as gpu-[01-02]:" in lines
+    assert "gpu-03: 1 change, then refused; differs from gpu-[01-02]:" in lines
     assert "  refused: Paint: the wall is too old: take another one" in lines
     assert "  gpu-[01-03]: walls are read at boot" in lines
-    assert done.stderr == "rackproof: not planned to the end: gpu-03\n"
+    assert done.stderr == "rackproof: plan is incomplete on gpu-03\n"
 
 
 def test_commands_and_differences_without_secrets(here: Path) -> None:

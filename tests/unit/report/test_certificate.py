@@ -53,8 +53,7 @@ def test_statement_of_each_outcome() -> None:
     without_fail = rejudged(failed, [v for v in failed.verdicts if v.status is not Status.FAIL])
     assert without_fail.outcome is Outcome.INCOMPLETE
     assert without_fail.statement == (
-        "Nothing failed, but not all of 73 required verdicts rest on a usable number: "
-        "1 is invalid and 2 are unmeasured."
+        "Nothing failed, but not all of 73 required verdicts have a usable result: 1 is invalid and 2 are unmeasured."
     )
     nothing = rejudged(failed, [])
     assert (nothing.outcome, nothing.exit_status) == (Outcome.INCOMPLETE, 2)
@@ -132,8 +131,8 @@ def test_schema_describes_what_is_written() -> None:
 def test_simulation_is_said_in_plain_sentences() -> None:
     assert sample()[0].simulated == (
         "All nodes are virtual machines.",
-        "GPUs of gpu-[01-02] are simulated: recorded device tools answer in their place.",
-        "RDMA is Soft-RoCE: the kernel computes it, no adapter does.",
+        "GPUs of gpu-[01-02] are simulated: device tools replay recorded answers.",
+        "RDMA is Soft-RoCE: implemented by the kernel, without an RDMA adapter.",
     )
 
 

@@ -57,7 +57,7 @@ def test_a_dead_node_is_one_finding() -> None:
     (finding,) = findings(
         [verdict(f"base.check{i}", "gpu-02", Status.UNMEASURED, message="gpu-02: connection refused") for i in range(9)]
     )
-    assert finding.title == "9 checks without an answer for the same reason"
+    assert finding.title == "9 checks unmeasured for the same reason"
     assert len(finding.verdict_ids) == 9
 
 
@@ -65,7 +65,7 @@ def test_variants_of_one_criterion_are_counted_each() -> None:
     absent = {"kind": "criterion", "message": "no measurement"}
     ids = ("c.a[1]", "c.a[2]", "c.b", "c.c")
     (finding,) = findings([verdict(i, "rack", Status.UNMEASURED, **absent) for i in ids])
-    assert finding.title == "4 criteria without an answer for the same reason"
+    assert finding.title == "4 criteria unmeasured for the same reason"
 
 
 def test_many_pairs_are_counted_not_listed() -> None:

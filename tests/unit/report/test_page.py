@@ -173,10 +173,10 @@ def test_verdict_comes_first_and_in_words() -> None:
 def test_simulation_is_said_on_screen_and_on_every_printed_page() -> None:
     source = rendered()
     page = Page(source)
-    statement = "GPUs of gpu-[01-02] are simulated: recorded device tools answer in their place."
+    statement = "GPUs of gpu-[01-02] are simulated: device tools replay recorded answers."
     assert page.text.count(statement) == 2
     assert ".running { display: table-header-group" in source
-    assert ("aside", {"class": "not-hardware", "aria-label": "Not genuine hardware"}) in page.elements
+    assert ("aside", {"class": "not-hardware", "aria-label": "Not real hardware"}) in page.elements
 
 
 def test_real_rack_has_no_such_banner() -> None:
@@ -282,11 +282,11 @@ def test_nothing_measured_is_said_and_no_plot_is_empty() -> None:
     page = Page(render_page(rejudged(passing()[0], [], measurements=[]), {}))
     for sentence in (
         "Nothing was measured",
-        "No check was made.",
+        "No check was run.",
         "No storage was measured.",
         "No link between two nodes was measured.",
         "No collective operation was measured.",
-        "there is no verdict to act on",
+        "there are no verdicts",
         "No output was recorded.",
     ):
         assert sentence in page.text

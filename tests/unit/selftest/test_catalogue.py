@@ -54,10 +54,10 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, complaint:
 def test_two_faults_of_one_name_are_refused_across_files(tmp_path: Path) -> None:
     written(tmp_path, f"rack: r\nfaults:\n- {{{FAULT}}}\n", "a.yaml")
     written(tmp_path, f"rack: r\nfaults:\n- {{{FAULT}}}\n", "b.yaml")
-    with pytest.raises(SelfTestError, match=r"b\.yaml: a: a\.yaml has a fault of that name"):
+    with pytest.raises(SelfTestError, match=r"b\.yaml: a: a\.yaml has a fault with the same name"):
         read_catalogue(tmp_path)
 
 
 def test_an_empty_folder_is_no_catalogue(tmp_path: Path) -> None:
-    with pytest.raises(SelfTestError, match="no faults there"):
+    with pytest.raises(SelfTestError, match="no fault files"):
         read_catalogue(tmp_path)
