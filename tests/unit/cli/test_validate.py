@@ -167,7 +167,7 @@ def test_the_judge_does_not_take_a_part_for_the_whole(here: Path, live: FakeFlee
     ran("inventories/lab.py", "--limit=gpu-01", "--quiet")
     (run,) = (here / "reports").iterdir()
     judged = CliRunner().invoke(runs.judge, [str(run), "--json"])
-    assert json.loads(judged.output)["outcome"] != "CERTIFIED"
+    assert json.loads(judged.stdout)["outcome"] != "CERTIFIED"
     assert judged.exit_code != 0
 
 
