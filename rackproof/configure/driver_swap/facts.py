@@ -1,4 +1,4 @@
-"""One question, to nodes whose driver is to be exchanged."""
+"""Facts of nodes whose driver is to be replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rackproof.configure.facts import Answer, complete
 
 
 class DriverUse(Answer[gpu_users.Use]):
-    """Programs and jobs that work with driver and network stack, at this moment."""
+    """Programs and jobs that currently use driver and network stack."""
 
     def command(self, node: str) -> str:
         return Timely(complete(gpu_users.use_command(node)))

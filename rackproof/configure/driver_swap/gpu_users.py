@@ -1,7 +1,7 @@
-"""Who works on a node whose driver is to be exchanged: a question that is answered with and without a driver. Pure.
+"""Programs and jobs on a node whose driver is to be replaced; works with and without a driver. Pure.
 
-Programs are those that have a device of the driver open. Slurm's jobs are known from their steps on the node, and from
-the controller where the node has its programs: a job need not have a step here yet.
+Programs are processes that have a device of the driver open. Slurm's jobs are found by their steps on the node, and by
+asking the controller where Slurm's programs are installed, because a job may have no step yet.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SERVICES: Final = (
     *("nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nv-hostengine", "dcgm-exporter", "nvidia-smi"),
     "slurmd",
 )
-"""Programs that have devices open for as long as they run and whose work is none that is lost: the driver's own
-services, DCGM, what only looks, and slurmd, which keeps NVML."""
+"""Programs that always have devices open and lose no work when they are restarted: the driver's own services, DCGM,
+monitoring, and slurmd, which uses NVML."""
 _NAME_LENGTH: Final = 15
-"""Of a program's name, as the kernel keeps it in /proc/PID/comm."""
+"""Length of a program's name in /proc/PID/comm."""
 SHOWN: Final = 5
-"""Programs, jobs or packages that are named."""
+"""Maximum number of programs, jobs or packages in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Use:
     programs: tuple[str, ...] = ()
     """``python3 (4711)``; without those of ``SERVICES``."""
     jobs: tuple[str, ...] = ()
-    """Slurm's numbers of the jobs that use the node."""
+    """Ids of Slurm's jobs on the node."""
     jobs_known: bool = True
-    """False where slurmd runs and the controller does not say which jobs there are."""
+    """False when slurmd runs and the controller does not list the jobs."""
     node: drain.DrainState | None = None
-    """As Slurm's controller has it; None where it has no such node, or does not answer."""
+    """State in Slurm's controller; None when it does not know the node, or does not answer."""
 
 
 def use_command(node: str) -> str:
@@ -68,8 +68,8 @@ def parse_use(lines: Sequence[str]) -> Use:
 
 
 def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | None:
-    """What speaks against the exchange of ``due``, and the way out. ``drains``: the deploy takes the node out of Slurm
-    itself; else it must be out already."""
+    """Why ``due`` must not be replaced now, and the remedy; None when it may. ``drains``: the deploy itself drains the
+    node in Slurm; otherwise it must already be drained."""
     obstacles = []
     if use.programs:
         obstacles.append(f"programs on the GPUs: {some(use.programs, SHOWN)}")
@@ -78,10 +78,10 @@ def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | No
     if not use.jobs_known:
         obstacles.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
     if not drains and use.node is not None and not use.node.withdrawn:
-        obstacles.append("not drained in Slurm, whose next job would meet two versions")
+        obstacles.append("not drained in Slurm, so the next job would meet two versions")
     if not obstacles:
         return None
     return (
-        f"GPUs and network: expected nobody at work while {some(due, SHOWN)}, actual {'; '.join(obstacles)}",
+        f"GPUs and network: expected no programs and jobs while {some(due, SHOWN)}, actual {'; '.join(obstacles)}",
         "drain the node (scontrol update NodeName=… State=DRAIN Reason=…), let it become idle, and run again",
     )

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Who uses the GPUs: processes with a device open, Slurm's daemons, its jobs on the node, and the node's state there.
+# Prints processes with an open GPU device, Slurm's daemons, its jobs on the node, and the node's state in Slurm.
 : "${node?}" "${limit_s?}"
 export LC_ALL=C
 find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '*/dev/nvidia*' 2>/dev/null | cut -d/ -f3 | sort -un |

@@ -1,4 +1,4 @@
-"""Take a node out of Slurm before its driver is exchanged. It comes back when nothing waits for a reboot any more."""
+"""Drain a node in Slurm before its driver is replaced. It is resumed when no reboot is needed any more."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rackproof.core.plan import Change
 from rackproof.core.wording import some
 from rackproof.errors import Refused
 
-WHY = "driver or network stack is exchanged"
+WHY = "driver or network stack is replaced"
 
 
 @operation()
 def out_of_slurm(site: Site, accepted: bool) -> Commands:
-    """Drain the node if this run exchanges its driver or network stack, then check again for programs and jobs.
+    """Drain the node if this run replaces its driver or network stack, then check again for programs and jobs.
 
     + site: the node, its rack and its architecture
     + accepted: the inventory accepts that running programs are disturbed
@@ -36,12 +36,12 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     due = pending_swaps_here(site, machine) if machine is not None else None
     due = required(due, "the installed driver and network stack")
     if not due:
-        host.noop("neither driver nor network stack is exchanged")
+        host.noop("neither driver nor network stack is replaced")
         return
-    use = ask(DriverUse, "who works with the driver", node=host.name)
-    # What the health check drained it may give back at any moment.
+    use = ask(DriverUse, "programs and jobs that use the driver", node=host.name)
+    # A drain of the health check does not count: the health check may resume the node at any moment.
     if use.node is None or use.node.by_deploy or ("DRAIN" in use.node.states and not use.node.ours):
-        # Without a controller's word a node that runs slurmd has jobs that nobody knows.
+        # Without the controller's answer the jobs of a node that runs slurmd are unknown.
         refused = None if accepted else gpu_users.obstacle(use, due, drains=True)
         if refused:
             raise Refused("; ".join(refused))
@@ -53,11 +53,11 @@ def out_of_slurm(site: Site, accepted: bool) -> Commands:
     yield StringCommand(drain.withdraw_script(host.name, WHY))
     if not host.state.is_executing:
         return
-    # A job may have come between preflight and here; from now on none does.
+    # A job may have started since preflight; after the drain none can.
     now = host.get_fact(DriverUse, node=host.name)
     if now is None:
         yield StringCommand(drain.undo_script(host.name, before))
-        raise Unreadable("who works with the driver")
+        raise Unreadable("programs and jobs that use the driver")
     if not accepted and (refused := gpu_users.obstacle(now, due, drains=True)):
         yield StringCommand(drain.undo_script(host.name, before))
-        raise Refused(f"in Slurm as before, nothing was exchanged: {'; '.join(refused)}")
+        raise Refused(f"in Slurm as before, nothing was replaced: {'; '.join(refused)}")

@@ -1,4 +1,4 @@
-"""What of driver, fabric manager and network stack a run would put into the place of what is there."""
+"""Which parts of driver, fabric manager and network stack a run would replace."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from rackproof.errors import InventoryError
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if site.real_gpus and site.in_slurm else "no GPU node whose slurmd the kit runs"
+    return None if site.real_gpus and site.in_slurm else "not a GPU node whose slurmd the kit manages"
 
 
 def has_adapters(site: Site) -> bool:
-    """Real ones, whose drivers the deploy sees to. Raises DeployError where the inventory contradicts itself."""
+    """Whether the deploy manages drivers of real adapters here. Raises DeployError when the inventory contradicts
+    itself."""
     fabric = site.architecture.fabric
     return fabric is not None and fabric.kind != "soft-roce" and uses_adapters_here(site)
 
 
 def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: str) -> tuple[str, ...]:
-    """Of a version set."""
+    """Replaced packages of a version set."""
     return tuple(
         _becomes(package.name, " ".join(state.installed.get(package.name, ())), package.version)
         for package in wanted
@@ -46,7 +47,7 @@ def of_packages(wanted: Sequence[LockedPackage], state: PackageState, family: st
 
 
 def of_driver(target: install.WantedDriver, state: GpuState) -> tuple[str, ...]:
-    """Without a version set."""
+    """Replaced packages of the driver, without a version set."""
     return tuple(
         _becomes(package.name, state.packages.get(package.name, ""), package.version or "what the repository has")
         for package in install.plan_driver(target, state).install
@@ -58,12 +59,13 @@ def _becomes(name: str, actual: str, wanted: str) -> str:
 
 
 def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
-    """Beside the packages of a version set: another OFED that goes, and a restart that ends every RDMA connection."""
+    """Further replacements of the network stack: an OFED that is removed, and a restart that ends all RDMA
+    connections."""
     inputs = declared.stack
     try:
         plan = stack.plan_removal(declared.source, declared.ofed, state, inputs.remove_old)
     except stack.StackProblem:
-        return ()  # a check of its own
+        return ()  # reported by preflight
     removed = tuple(change.line for change in plan.changes)
     restarted = stack.restarts(declared.source, state, inputs.drivers_by == "restart")
     return (*removed, *(("openibd is restarted with other modules",) if restarted else ()))
@@ -72,9 +74,9 @@ def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
 def pending_swaps(
     site: Site, machine: Machine, installed: PackageState | None, drivers: stack.StackState | None
 ) -> tuple[str, ...] | None:
-    """On the node at hand, a sentence each; None where it does not say. ``installed`` and ``drivers`` as it answered.
+    """Replacements on the current node, one sentence each; None when a fact could not be read.
 
-    Raises DeployError where the inventory contradicts itself.
+    ``installed`` and ``drivers``: the node's answers. Raises DeployError when the inventory contradicts itself.
     """
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
@@ -101,7 +103,7 @@ def pending_swaps(
 
 
 def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
-    """As ``pending_swaps``, with its questions."""
+    """As ``pending_swaps``, and reads its facts."""
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     names = [package.name for package in packages_here("all")]
@@ -110,7 +112,7 @@ def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
 
 
 def _target(site: Site, machine: Machine, release: str | None) -> install.WantedDriver | None:
-    """The driver as the inventory wants it, as far as its packages go; None for GPUs that no driver serves."""
+    """Packages of the wanted driver; None for unsupported GPUs."""
     declared = site.real_gpus
     if declared is None:
         return None
@@ -120,7 +122,7 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     except InventoryError as error:
         raise DeployError(str(error)) from None
     except UnsupportedGpu:
-        return None  # a check of its own
+        return None  # reported by preflight
     driver_packages = packages.node_packages(machine, choice, inputs, declared, None, release).driver
     return install.wanted(
         choice, machine, driver_packages, files=(), options={}, hold=False, modules=(), release=release

@@ -1,1 +1,1 @@
-"""A node that looks after itself: the kit on it, and what Slurm calls."""
+"""Health checks of nodes: installs the kit on them, and the program that Slurm runs."""

@@ -1,4 +1,4 @@
-"""Which kit is on a node."""
+"""Facts of the health check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rackproof.configure.health_check import kit
 
 
 class InstalledKit(Answer[str]):
-    """The stamp of the kit that is installed; empty when there is none that starts."""
+    """Stamp of the installed kit; empty when none is installed or it does not start."""
 
     def command(self, directory: str) -> str:
         return complete(kit.state_command(directory))

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
-# Installs the kit from standard input: its stamp, the list for pip (base64), and the archive (base64). Everything is
-# unpacked beside and swapped; the environment is built only for other dependencies. "$@": where pip looks for packages.
+# Installs the kit from standard input: its stamp, the list for pip (base64), and the archive (base64). The archive is
+# unpacked to a temporary folder, which is renamed; the environment is built only for new dependencies. "$@": pip's
+# options for the package index.
 : "${base?}" "${venv?}" "${python?}" "${stamp_file?}"
 set -eu
 umask 022
@@ -21,8 +22,8 @@ if ! [ -e "$venv/complete" ]; then
   echo "$listed" | base64 -d >"$venv/requirements.txt"
   timeout -k 10 1500 "$venv/bin/pip" --quiet --disable-pip-version-check --no-input install \
     --only-binary :all: --require-hashes "$@" -r "$venv/requirements.txt" ||
-    fail "pip could not install what the kit needs: name a source that this node reaches in health_check.index_url,\
- or a folder with the wheels in health_check.wheelhouse"
+    fail "pip could not install the kit's dependencies: name a package index that this node reaches in\
+ health_check.index_url, or a folder with the wheels in health_check.wheelhouse"
   touch "$venv/complete"
 fi
 rm -rf -- "$base/kit.old"
@@ -34,6 +35,6 @@ chmod 755 "$base/bin/.rackproof"
 mv -f "$base/bin/.rackproof" "$base/bin/rackproof"
 timeout -k 10 300 "$base/bin/rackproof" validate --help >/dev/null || fail "the kit does not start"
 for old in "$base"/venv-*; do [ "$old" = "$venv" ] || rm -rf -- "$old"; done
-# Last: an installation that was cut off is done again.
+# The stamp is written last, so that an interrupted installation is repeated.
 echo "$stamp" >"$stamp_file.new"
 mv -f "$stamp_file.new" "$stamp_file"

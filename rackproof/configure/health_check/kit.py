@@ -1,4 +1,4 @@
-"""The kit as it is put on a node: what belongs to it, its stamp, and the script that installs it."""
+"""The kit for installation on nodes: its files, its stamp, and the install script."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from rackproof.errors import InventoryError
 from rackproof.kit import DATA, LOCK, PACKAGE, folder, root
 
 FOLDERS = ("architectures", "validators")
-"""What checks need beside the package; on the node it is where a wheel has it."""
+"""Folders that checks need beside the package; installed as in a wheel."""
 SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", ".conf", ".sh")
 NOT_NEEDED = ("pyinfra",)
-"""Dependencies of deploying and certifying only."""
+"""Dependencies that only the controller needs."""
 DATA_KEYS = (
     "fabric_addresses", "fabric_second_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s",
     "containers",
 )  # fmt: skip
-"""What checks read of the inventory's data. Nothing else goes to a node: data may hold what is nobody's business."""
+"""Keys of the inventory's data that checks read. Others are not copied to nodes: they may be confidential."""
 STAMP = "installed"
 PROGRAM = "/usr/local/sbin/rackproof-health"
-"""What Slurm calls."""
+"""The program that Slurm runs."""
 PYTHON = "/usr/bin/python3"
 RHEL_PYTHON = "/usr/bin/python3.11"
-"""RHEL 9's own is 3.9, and the kit needs 3.11."""
+"""RHEL 9's default Python is 3.9; the kit needs 3.11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """``archive`` is the same for the same files, whenever and wherever it is made."""
+    """The kit to install. ``archive`` is reproducible: the same files give the same bytes."""
 
     archive: bytes
     requirements: tuple[str, ...]
@@ -53,25 +53,26 @@ class Kit:
 
     @property
     def stamp(self) -> str:
-        """Changes with everything that an installation depends on."""
+        """Digest of everything that an installation depends on."""
         content = json.dumps([hashlib.sha256(self.archive).hexdigest(), self.requirements, self.inputs.python])
         return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def dependencies(self) -> str:
-        """Changes with what pip has to install."""
+        """Digest of what pip installs."""
         return hashlib.sha256("\n".join((*self.requirements, self.inputs.python)).encode()).hexdigest()[:16]
 
 
 def applies(slurm: Slurm | None, node: Node) -> bool:
-    """Nodes that Slurm asks with the kit's own program; a site may have another one, or want this one by hand."""
+    """Whether the health check is installed on a node: its architecture declares it for Slurm, or the inventory
+    has ``health_check``."""
     if slurm is None or not set(slurm.roles) & set(node.groups):
         return False
     return slurm.health_check == PROGRAM or "health_check" in node.data
 
 
 def inputs_of(node: Node, virtual: bool) -> HealthInputs:
-    """On a virtual rack the kit is installed only where the inventory says so. Raises InventoryError."""
+    """The inputs; on a virtual rack ``install`` is False by default. Raises InventoryError."""
     chosen = read_inputs(node, HealthInputs)
     if virtual and "install" not in chosen.model_fields_set:
         return chosen.model_copy(update={"install": False})
@@ -79,7 +80,7 @@ def inputs_of(node: Node, virtual: bool) -> HealthInputs:
 
 
 def members() -> dict[str, Path]:
-    """Files by their name in the archive, sorted; no caches and nothing hidden."""
+    """Files by their name in the archive, sorted, without caches and hidden files."""
     roots = {KIT: PACKAGE, **{f"{KIT}/{DATA}/{name}": folder(name) for name in FOLDERS}}
     return {
         f"{name}/{path.relative_to(source)}": path
@@ -105,7 +106,7 @@ def archive() -> bytes:
 
 
 def wheels() -> tuple[Pinned, ...]:
-    """What checks need from the package index, to the digest. Raises InventoryError."""
+    """Packages that checks need, with versions and digests. Raises InventoryError."""
     path = root() / LOCK
     try:
         lock = path.read_text(encoding="utf-8")
@@ -115,12 +116,12 @@ def wheels() -> tuple[Pinned, ...]:
 
 
 def requirements() -> tuple[str, ...]:
-    """The same as lines for pip. Raises InventoryError."""
+    """``wheels`` as lines for pip. Raises InventoryError."""
     return tuple(requirement.line for requirement in wheels())
 
 
 def packages(inputs: HealthInputs, family: str) -> tuple[str, ...]:
-    """Of the distribution: a Python that is new enough and makes environments. Another one is the site's business."""
+    """The distribution's packages with Python and venv; none when the inventory names another Python."""
     if inputs.python not in (PYTHON, RHEL_PYTHON):
         return ()
     if family == "rhel":
@@ -129,20 +130,20 @@ def packages(inputs: HealthInputs, family: str) -> tuple[str, ...]:
 
 
 def standard_input(kit: Kit) -> str:
-    """What ``install_script`` reads: the stamp, the list for pip, the archive."""
+    """Standard input of ``install_script``: the stamp, the list for pip, the archive."""
     listed = base64.b64encode("\n".join((*kit.requirements, "")).encode()).decode()
     return f"{kit.stamp}\n{listed}\n{base64.encodebytes(kit.archive).decode()}"
 
 
 def state_command(directory: str) -> str:
-    """The stamp of what is installed, if it still starts."""
+    """Shell text that prints the stamp of the installed kit, if its program exists."""
     base = shlex.quote(directory)
     return f"[ ! -x {base}/bin/rackproof ] || cat {base}/{STAMP} 2>/dev/null; "
 
 
 def install_script(kit: Kit) -> str:
-    """Unpack beside and swap; the environment is only built when the dependencies are others. Reads
-    ``standard_input``. The stamp comes last: whatever is cut off before is done again."""
+    """Unpack to a temporary folder and rename it; build the environment only when dependencies have changed. Reads
+    ``standard_input``. The stamp is written last, so that an interrupted installation is repeated."""
     inputs = kit.inputs
     source: tuple[str, ...] = ()
     if inputs.wheelhouse:
@@ -158,12 +159,12 @@ def install_script(kit: Kit) -> str:
         python=inputs.python,
         stamp_file=f"{inputs.directory}/{STAMP}",
     )
-    # Names for the reader of a plan; the digests are in the list.
+    # Shows names and versions in plans; the digests are on standard input.
     return f"# {' '.join(title(line) for line in kit.requirements)}\n{install}"
 
 
 def rack_file(rack: Rack, architecture: str) -> str:
-    """``rack.yaml`` as ``validate --local`` reads it: JSON, which YAML includes."""
+    """``rack.yaml`` for ``validate --local``: JSON, a subset of YAML."""
     nodes = {node.name: {"groups": list(node.groups), "data": _data(node)} for node in rack.nodes}
     return json.dumps({"architecture": architecture, "nodes": nodes}, indent=1, sort_keys=True) + "\n"
 
@@ -173,7 +174,7 @@ def _data(node: Node) -> dict[str, Any]:
     try:
         names = names_by_purpose(node.data)
     except ValueError:
-        return data  # checks say what is wrong with nic_ports
+        return data  # checks report errors in nic_ports
     return data | ({"nic_ports": {purpose: list(ports) for purpose, ports in names.items()}} if names else {})
 
 
@@ -184,11 +185,11 @@ def _plain(node: Node, key: str) -> Any:
     try:
         return json.loads(json.dumps(value))
     except TypeError:
-        raise InventoryError(f"{node.name}: {key}: {type(value).__name__} is no plain data") from None
+        raise InventoryError(f"{node.name}: {key}: expected plain data, actual {type(value).__name__}") from None
 
 
 def check_arguments(inputs: HealthInputs) -> Sequence[str]:
-    """Of ``rackproof validate``, as the program calls it."""
+    """Arguments of ``rackproof validate`` in the program."""
     words = ["--local", "--brief", "--time-limit", str(inputs.time_limit_s)]
     if inputs.tags:
         words += ["--tags", ",".join(inputs.tags)]

@@ -1,4 +1,4 @@
-"""Bring the kit to a node."""
+"""Operation: install the kit on a node."""
 
 from __future__ import annotations
 

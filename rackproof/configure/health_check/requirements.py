@@ -1,7 +1,7 @@
-"""What checks need from the package index: exact versions with digests, as the kit's own lock file has them.
+"""Packages that checks need: exact versions with digests from the kit's lock file.
 
-A node that installs a range gets what somebody published this morning. So ``uv.lock`` is read on the controller, and
-pip on the node takes nothing but these versions, as wheels with these digests (``--require-hashes``). Pure.
+With version ranges, nodes would install whatever was published last. So the controller reads ``uv.lock``, and pip on
+the node accepts only these versions, as wheels with these digests (``--require-hashes``). Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KIT: Final = "rackproof"
 MACHINES: Final = ("x86_64", "aarch64")
 OLDEST_PYTHON: Final = 311
 NOT_HERE: Final = "sys_platform == 'win32'"
-"""Marker of what no node needs."""
+"""Marker of dependencies that no node needs."""
 
 Key = tuple[str, str]
 """Name and version: a lock file may have two versions of one package, for different Pythons."""
@@ -27,7 +27,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """One package, and every wheel of it that a node may take."""
+    """One package, and its wheels for nodes."""
 
     name: str
     version: str
@@ -38,16 +38,16 @@ class Pinned:
 
     @property
     def line(self) -> str:
-        """Of a requirements file."""
+        """Line of a requirements file."""
         marker = f" ; {self.marker}" if self.marker else ""
         digests = " ".join(f"--hash=sha256:{digest}" for digest in sorted({digest for _, digest in self.wheels}))
         return f"{self.name}=={self.version}{marker} {digests}"
 
 
 def pinned(lock: str, without: Collection[str] = ()) -> tuple[Pinned, ...]:
-    """What the kit depends on, without some of it, and all that this depends on.
+    """The kit's dependencies and theirs, except ``without``.
 
-    Raises InventoryError, one line, for a lock file that does not say all of it.
+    Raises InventoryError, one line, for an incomplete lock file.
     """
     try:
         packages = tomllib.loads(lock)["package"]
@@ -55,7 +55,7 @@ def pinned(lock: str, without: Collection[str] = ()) -> tuple[Pinned, ...]:
         own = next(package for package in packages if package["name"] == KIT)
         conditions = _conditions(own, by_key, without)
     except (KeyError, StopIteration, tomllib.TOMLDecodeError) as error:
-        raise InventoryError(f"{LOCK}: not the lock file of this kit ({error}); uv lock writes it anew") from None
+        raise InventoryError(f"{LOCK}: not the lock file of this kit ({error}); uv lock regenerates it") from None
     return tuple(_pinned(by_key[key], conditions[key]) for key in sorted(conditions))
 
 
@@ -67,7 +67,7 @@ def title(line: str) -> str:
 def _conditions(
     own: Mapping[str, Any], by_key: Mapping[Key, Mapping[str, Any]], without: Collection[str]
 ) -> dict[Key, set[frozenset[str]]]:
-    """By package: the markers on each way to it; an empty way needs it always."""
+    """By package: the markers on every path of dependencies to it; an empty path requires it unconditionally."""
     markers: dict[Key, set[frozenset[str]]] = {}
     todo = [(dependency, frozenset[str]()) for dependency in _wanted(own) if dependency["name"] not in without]
     while todo:
@@ -112,7 +112,7 @@ def _pinned(package: Mapping[str, Any], ways: Collection[frozenset[str]]) -> Pin
 
 
 def fits(wheel: str) -> bool:
-    """Whether a wheel, by its name, is for a node's Python and machine."""
+    """Whether a wheel, by its file name, suits a node's Python and processor."""
     python, abi, platform = wheel.removesuffix(".whl").rsplit("-", 3)[-3:]
     if platform != "any" and not ("manylinux" in platform and platform.endswith(MACHINES)):
         return False

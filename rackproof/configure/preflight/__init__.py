@@ -1,5 +1,5 @@
-"""Whether a node can become what is declared, asked before anything of it is touched.
+"""Preflight: checks whether nodes can be brought to their declared state, before anything is changed.
 
-``problem`` says what was found and how it is accepted, ``state`` asks and reads a node in one round trip, ``node`` and
-``rack`` judge: pure functions of what was read. ``operations`` stops the node, or the whole run.
+``problem`` defines problems and how the inventory accepts them, ``state`` reads a node in one round trip, ``node`` and
+``rack`` are pure checks. ``operations`` stops the node, or the whole run.
 """

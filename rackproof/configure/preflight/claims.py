@@ -1,6 +1,6 @@
-"""Drives and ports that a deploy would take, asked about before anything is changed.
+"""Checks of the drives and ports that a deploy would change.
 
-The questions are those of the operations, which need not ask a second time as long as nothing was changed in between.
+The facts are those of the operations, which reuse the answers as long as nothing was changed in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rackproof.core.plan import Problem
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Drives of the node at hand that its deploys would write to."""
+    """Drives of the current node that its deploys would write to."""
 
     drives: tuple[Drive, ...] = ()
     scratch: Scratch | None = None
@@ -77,14 +77,14 @@ def _of_ceph(plan: CephPlan) -> list[Problem]:
     cluster = host.get_fact(CephAhead)
     if cluster is None:
         return [unread("state of Ceph")]
-    if cluster.fingerprint is not None:  # its drive is in use, and not asked about
+    if cluster.fingerprint is not None:  # its drive is in use and need not be read
         return list(checks.ceph_problems(plan, cluster, None))
     drive = host.get_fact(DriveAhead, device=plan.drive)
     return [unread(f"drive {plan.drive}")] if drive is None else list(checks.ceph_problems(plan, cluster, drive))
 
 
 def of_ports(declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str]) -> list[Problem]:
-    """Ports that another tool manages, too, or that are no rails and in use, or without an adapter.
+    """Ports that another tool also manages, and ports other than rails that are in use or lack an adapter.
 
     ``named``: the inventory's own kinds of adapters.
     """

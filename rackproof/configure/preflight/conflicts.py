@@ -1,4 +1,4 @@
-"""What two vendors want and no node can give both, for the node at hand: the rules with what the site chose."""
+"""Conflicts between requirements of vendors, given the choices of the inventory for a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rackproof.core.versions.models import Components, VersionSet
 
 
 def choices_of(node: Node, machine: Machine | None, architecture: Architecture) -> Choices:
-    """What the inventory chose for a node, which mounts what the architecture says. Raises InventoryError."""
+    """Choices of the inventory for a node that matter for conflicts. Raises InventoryError."""
     given = read_inputs(node, NodeInputs)
     stack = read_inputs(node, GpuStack)
     clients = read_inputs(node, StorageClients)
@@ -55,7 +55,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
 
 
 def conflict_problems(architecture: Architecture, components: Components | None, choices: Choices) -> Iterator[Problem]:
-    """One problem a conflict, with the rule's id."""
+    """One problem per conflict, with the id of its rule."""
     for conflict in find_conflicts(architecture, components, choices):
         one, other = conflict.one, conflict.other
         what = f"{one.party} wants {one.wants}, {other.party} wants {other.wants}: {conflict.consequence}"
@@ -63,7 +63,7 @@ def conflict_problems(architecture: Architecture, components: Components | None,
 
 
 def contradiction_problems(versions: VersionSet) -> Iterator[Problem]:
-    """What no node can have, whatever it is: the set contradicts itself."""
+    """Contradictions within the version set, which no node can satisfy."""
     for contradiction in contradictions(versions):
         yield Problem(
             CONTRADICTION,

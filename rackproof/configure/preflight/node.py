@@ -1,4 +1,4 @@
-"""Reasons not to begin on one node, from what it answered."""
+"""Checks of one node, from its answers."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ SUPPORTED: Final = {
     "almalinux": ("9",),
     "ol": ("9",),
 }
-"""ID of os-release: versions; of RHEL and its rebuilds the major version counts."""
+"""Versions by os-release's ID; for RHEL and its rebuilds the major version."""
 OLDEST_KERNEL: Final = (5, 14)
-"""Of RHEL 9, the oldest of those that are supported."""
+"""Kernel of RHEL 9, the oldest of the supported systems."""
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 GOING: Final = ("stopping", "offline", "maintenance", "unknown")
-"""States of systemd in which nothing should be begun; the last one is what it says when its manager does not answer."""
+"""States of systemd in which a deploy must not begin; ``unknown``: its manager does not answer."""
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:]*:[0-9a-fA-F:]*")
-"""An inventory that knows its nodes by address only."""
+"""Node names that are addresses."""
 ASKING_S: Final = 90.0
-"""An answer may be as old as this when it is looked at: questions are asked ahead."""
+"""Maximum age of an answer in seconds: facts are prefetched."""
 
 
 def os_problems(machine: Machine) -> Iterator[Problem]:
@@ -66,10 +66,10 @@ def os_problems(machine: Machine) -> Iterator[Problem]:
     if versions is None or not any(machine.os_version == v or machine.os_version.startswith(f"{v}.") for v in versions):
         known = ", ".join(f"{name} {'/'.join(versions)}" for name, versions in SUPPORTED.items())
         what = f"operating system: expected one of {known}, actual {machine.label}"
-        yield Problem("os.supported", what, "install one of these, or take the node out of the inventory")
+        yield Problem("os.supported", what, "install one of these, or remove the node from the inventory")
     if machine.arch not in ARCHITECTURES:
         what = f"processor: expected {' or '.join(ARCHITECTURES)}, actual {machine.arch}"
-        yield Problem("os.architecture", what, "take the node out of the inventory")
+        yield Problem("os.architecture", what, "remove the node from the inventory")
     numbers = re.match(r"(\d+)\.(\d+)", machine.kernel)
     oldest = ".".join(map(str, OLDEST_KERNEL))
     if numbers is None:
@@ -96,7 +96,7 @@ def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterat
 
 
 def gpu_problems(machine: Machine, declared: Gpu, stack: GpuStack, locked: LockedDriver | None) -> Iterator[Problem]:
-    """Whether there is a driver for what is on the bus, and whether that is what was ordered."""
+    """GPUs on the PCI bus without a supported driver, or other than the architecture declares."""
     try:
         choice = choose(machine, declared, stack, locked)
     except UnsupportedGpu as error:
@@ -111,7 +111,7 @@ def gpu_problems(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locke
 def nic_problems(
     machine: Machine, architecture: Architecture, node: Node, named: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Adapters of the fabric and those whose slots the architecture names. ``named``: the inventory's own kinds."""
+    """Adapters of rails, and of the slots that the architecture names. ``named``: the inventory's own kinds."""
     try:
         known = adapters(machine, named)
     except UnknownAdapter as error:
@@ -141,7 +141,7 @@ def nic_problems(
 
 
 def driver_problems(source: Source, version: str | None, state: StackState, allowed: bool) -> Iterator[Problem]:
-    """An OFED that is not the declared one: nothing else may be installed before it is gone."""
+    """Another OFED than the declared one, which must be removed first."""
     try:
         plan_removal(source, version, state, allowed)
     except StackProblem as error:
@@ -151,7 +151,7 @@ def driver_problems(source: Source, version: str | None, state: StackState, allo
 def room_problems(
     packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy
 ) -> Iterator[Problem]:
-    """Free space for what of the version set is not installed."""
+    """Free space for the missing packages of the version set."""
     try:
         plan_install(packages, state, family, policy)
     except NoRoom as error:
@@ -167,7 +167,7 @@ def drive_problems(drive: Drive, state: DriveState) -> Iterator[Problem]:
 
 
 def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
-    """The same of the drives of an array."""
+    """Drives of an array that are neither blank nor the kit's own."""
     try:
         plan_scratch(array, state)
     except ForeignDrive as error:
@@ -175,7 +175,7 @@ def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
 
 
 def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) -> Iterator[Problem]:
-    """The same of the drive of a Ceph cluster (None where a cluster is set up), and another one than the declared."""
+    """A drive for Ceph that is neither blank nor the kit's own (None: a cluster is set up), or another cluster."""
     try:
         if not is_set_up(plan, state) and drive is not None:
             check_drive(plan, state, drive)
@@ -184,7 +184,7 @@ def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) ->
 
 
 def port_problems(foreign: Sequence[tuple[str, str]]) -> Iterator[Problem]:
-    """Ports that files of another tool speak of, too."""
+    """Ports that files of another tool also configure."""
     if text := foreign_problem(foreign):
         yield Problem(FOREIGN_PORT, text)
 
@@ -192,11 +192,11 @@ def port_problems(foreign: Sequence[tuple[str, str]]) -> Iterator[Problem]:
 def other_port_problems(
     declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str], links: Sequence[Link]
 ) -> Iterator[Problem]:
-    """Ports that are no rails: without an adapter, or in use under another name. ``named``: as ``nic_problems``."""
+    """Ports other than rails that lack an adapter, or are in use under another name. ``named``: as ``nic_problems``."""
     try:
         missing = missing_adapters(adapter_paths(declared), "nic_stack.ports", machine, adapters(machine, named))
     except UnknownAdapter:
-        missing = None  # a check of its own
+        missing = None  # reported by nic_problems
     if missing:
         yield Problem(MISSING_PORT, missing)
     if text := in_use([declared_port.port for declared_port in declared if not declared_port.rail], links):
@@ -204,7 +204,7 @@ def other_port_problems(
 
 
 def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: float | None) -> Iterator[Problem]:
-    """``now_s``: seconds since 1970 where the deploy runs; None where the answer is not of today."""
+    """``now_s``: seconds since 1970 on the machine that runs the deploy; None for recorded answers."""
     name = node.rpartition("/")[2]  # pyinfra's @connector/name
     if not _ADDRESS.fullmatch(name) and state.name.split(".")[0].lower() != name.split(".")[0].lower():
         what = f"host name: expected {name}, actual {state.name}"
@@ -214,7 +214,7 @@ def state_problems(node: str, state: NodeState, inputs: PreflightInputs, now_s: 
     for path, expected in inputs.free_mib.items():
         free = state.free_mib.get(path)
         if free is None:
-            what = f"free space at {path}: expected {expected} MiB, actual unknown (df has no answer)"
+            what = f"free space at {path}: expected {expected} MiB, actual unknown (df gives no answer)"
             yield Problem("disk.free", what, f"look at df {path}")
         elif free < expected:
             what = f"free space at {path}: expected {expected} MiB, actual {free} MiB"
@@ -244,14 +244,14 @@ def _clock(clock_s: float, now_s: float, most_s: float) -> Iterator[Problem]:
 
 
 def run_problems(state: NodeState, own: Collection[str | None]) -> Iterator[Problem]:
-    """Another run at work. ``own``: this run, and the one that it may take the node from."""
+    """Another run that holds the node. ``own``: this run, and one that the lock may be taken from."""
     if state.held is not None and state.held.run not in own:
         remedy = f"wait for its end, or take the node from it: --data take_over={state.held.run}"
         yield Problem(HELD, state.held.sentence, remedy)
 
 
 def mount_problems(mounts: Sequence[DesiredMount], state: NodeState) -> Iterator[Problem]:
-    """Mounts that the deploy would make anew, and somebody works in."""
+    """Mounts that the deploy would remount while processes use them."""
     for mount in mounts:
         actual = state.mounted.get(mount.where)
         users = state.users.get(mount.where, ())
@@ -260,4 +260,4 @@ def mount_problems(mounts: Sequence[DesiredMount], state: NodeState) -> Iterator
         if reasons := mount_differences(mount, actual):
             actually = f"{'; '.join(reasons)} and used by {' '.join(users)}"
             what = f"{mount.where}: expected idle or as declared, actual {actually}"
-            yield Problem("mounts.busy", what, "end what works in it, or drain the node, then run again")
+            yield Problem("mounts.busy", what, "end these processes, or drain the node, then run again")

@@ -1,4 +1,4 @@
-"""Preflight on the node at hand: ask, judge, and stop before anything is changed."""
+"""Preflight on the current node: read facts, check them, and stop before anything is changed."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from rackproof.core.versions.conflicts import RULES
 from rackproof.errors import InventoryError, Refused
 
 RECORDED = "recording_file"
-"""Data of a node whose answers were written down some other day."""
+"""Key of a node's data in recorded racks."""
 
 
 class PreflightState(facts.Answer[NodeState]):
-    """What preflight asks beyond what every deploy asks."""
+    """Facts of preflight that no other operation reads."""
 
     def command(self, paths: Sequence[str], mountpoints: Sequence[str]) -> str:
         return facts.complete(state_command(paths, mountpoints))
@@ -69,7 +69,7 @@ class PreflightState(facts.Answer[NodeState]):
 
 
 class Security(facts.Answer[security.SecurityState]):
-    """SELinux, firewalld and AppArmor, of nodes where they can be in the way."""
+    """SELinux, firewalld and AppArmor."""
 
     def command(self) -> str:
         return facts.complete(security.COMMAND)
@@ -89,7 +89,7 @@ def preflight_inputs(site: Site) -> PreflightInputs:
 
 
 def read_all_inputs(site: Site) -> None:
-    """Every mapping of the node at hand, also those that are read later in a deploy. Raises DeployError, one line."""
+    """Validate every mapping of the current node's data, also those read later. Raises DeployError, one line."""
     try:
         for model in MODELS.values():
             read_inputs(site.node, model)
@@ -101,7 +101,7 @@ _rack_problems: WeakKeyDictionary[Inventory, tuple[Problem, ...]] = WeakKeyDicti
 
 
 def of_rack(site: Site) -> tuple[Problem, ...]:
-    """Contradictions of the inventory, looked for once a run."""
+    """Contradictions within the inventory, checked once in a run."""
     inventory: Inventory = host.inventory
     if inventory not in _rack_problems:
         servers = {address: name for name, storage in site.architecture.storage.items() for address in storage.servers}
@@ -111,7 +111,7 @@ def of_rack(site: Site) -> tuple[Problem, ...]:
 
 
 def of_vendors(site: Site) -> tuple[Problem, ...]:
-    """Conflicts between what was promised, what is locked and what the inventory chose. Raises DeployError."""
+    """Conflicts between architecture, version set and the inventory's choices. Raises DeployError."""
     platform = platform_here()
     try:
         choices = choices_of(site.node, machine_here(), site.architecture)
@@ -121,19 +121,19 @@ def of_vendors(site: Site) -> tuple[Problem, ...]:
 
 
 def of_versions() -> tuple[Problem, ...]:
-    """What the version set of the node at hand says against itself. Raises DeployError where there is none to read."""
+    """Contradictions within the current node's version set. Raises DeployError when it cannot be read."""
     versions = versions_here()
     return tuple(contradiction_problems(versions)) if versions is not None else ()
 
 
 def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem, ...]:
-    """Everything about the node at hand; what could not be read is a problem too.
+    """All problems of the current node; an unreadable fact is a problem too.
 
-    Raises DeployError where the inventory contradicts itself.
+    Raises DeployError when the inventory contradicts itself.
     """
     machine = machine_here()
     mounts = site.client_mounts()
-    # Who works in a mount is asked where one is declared; paths are asked in the order of their names.
+    # Sorted, so that nodes of one kind run the same fact command.
     state = host.get_fact(
         PreflightState, paths=sorted(given.free_mib), mountpoints=sorted(mount.where for mount in mounts)
     )
@@ -145,7 +145,7 @@ def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem
 
 
 def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
-    """What the operating system keeps from the rack. Raises DeployError."""
+    """Problems with SELinux, firewalld and AppArmor. Raises DeployError."""
     if machine is None or not security.concerned(machine, site.architecture, site.node):
         return ()
     answer = host.get_fact(Security)
@@ -160,7 +160,7 @@ def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
 
 
 def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Problem]:
-    """What operations in the middle of a deploy would stop at, asked with their own questions."""
+    """Problems at which later operations of the deploy would stop, from their own facts."""
     problems: list[Problem] = []
     if machine is None or machine.family not in ("debian", "rhel"):
         return problems
@@ -192,7 +192,7 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
 
 
 def _busy(site: Site, due: Sequence[str] | None) -> list[Problem]:
-    """Who works with what is to be exchanged; nobody is asked where nothing is."""
+    """Programs and jobs that use drivers that would be replaced; read only when something would be."""
     if not due:
         return [unread("driver and network stack")] if due is None else []
     use = host.get_fact(DriverUse, node=site.node.name)
@@ -239,12 +239,12 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     return problems
 
 
-_said: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
-"""Lines that are about many nodes and said once a run."""
+_logged: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
+"""Lines that concern many nodes and are logged once in a run."""
 
 
 def _checked_only(site: Site) -> tuple[str, ...]:
-    """What the architecture promises and nobody sets on this node, as a line to be said."""
+    """A line with the properties that the architecture declares but no deploy sets on this node."""
     system, groups = site.architecture.system, site.node.groups
     machine, platform = machine_here(), platform_here()
     components = stage_components(platform, "all", machine, groups) if platform and machine else ()
@@ -257,8 +257,8 @@ def _checked_only(site: Site) -> tuple[str, ...]:
 
 
 def _once(lines: Sequence[str]) -> list[str]:
-    """Those that no node of this run has said yet."""
-    shown = _said.setdefault(host.state, set())
+    """Lines that were not logged in this run yet."""
+    shown = _logged.setdefault(host.state, set())
     new = [line for line in lines if line not in shown]
     shown.update(new)
     return new
@@ -291,4 +291,4 @@ def checks(site: Site, given: PreflightInputs, claims: Claims, accepted_of_rack:
     if stopping:
         raise Refused(f"not begun: {sentence(stopping)}")
     else:
-        host.noop(f"nothing is in the way{f', {len(accepted)} accepted' if accepted else ''}")
+        host.noop(f"no problems{f', {len(accepted)} accepted' if accepted else ''}")

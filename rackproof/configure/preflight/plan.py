@@ -1,4 +1,4 @@
-"""What stops the whole run while it is planned, and the drives that the node's deploys write to."""
+"""Checks that stop the whole run while it is planned, and the drives that the node's deploys write to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_node(site: Site, inputs: PreflightInputs, claims: Claims) -> None:
 
 
 def claims_of(site: Site) -> Claims:
-    """Drives that the deploys of this node's roles write to. Raises DeployError where one is not named."""
+    """Drives that the deploys of this node's roles write to. Raises DeployError when the inventory names none."""
     drives = [export_drive(site)] if site.served("nfs") else []
     if local := local_drive(site):
         drives.append(local)

@@ -1,4 +1,4 @@
-"""What an inventory and its architecture must get right before any node is asked."""
+"""Checks of the inventory and its architecture, without reading any node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackproof.core.rack import Node, Rack, fold
 
 
 def rack_problems(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
-    """Contradictions, each named with the nodes that it is between."""
+    """Contradictions within the inventory, with the nodes concerned."""
     yield from _twice(rack, "fabric_addresses", "inventory.address", "give each node an address of its own")
     yield from _twice(rack, "fabric_macs", "inventory.mac", "look at the nodes' labels, or at ip link on the nodes")
     yield from _reached_twice(rack)
@@ -28,16 +28,16 @@ def _keys(rack: Rack) -> Iterator[Problem]:
         for key, meant in misspelled(node.data).items():
             holders[key, meant].append(node.name)
     for (key, meant), names in holders.items():
-        what = f"{fold(names)}: {key}: expected a key that is known, actual one that nothing reads"
+        what = f"{fold(names)}: {key}: expected a known key, actual one that nothing reads"
         yield Problem("inventory.keys", what, f"did you mean {meant!r}? rackproof inputs lists all")
 
 
 OF_STACK = {"fabric_addresses": ("address",), "fabric_macs": ("mac", "macs")}
-"""Key of the rails: keys of ``nic_stack``'s ports, bonds and VLANs that say the same."""
+"""By key of the rails: equivalent keys of ``nic_stack``'s ports, bonds and VLANs."""
 
 
 def _values(node: Node, key: str) -> tuple[str, ...]:
-    """Of the rails, and of the node's other ports."""
+    """Values of the rails and of the node's other ports."""
     values = _listed(node.data.get(key))
     stack = node.data.get("nic_stack")
     for kind in ("ports", "bonds", "vlans"):
@@ -72,7 +72,7 @@ def _reached_twice(rack: Rack) -> Iterator[Problem]:
     for (name, port), names in holders.items():
         if len(names) > 1:
             what = f"ssh_hostname: {name} port {port} is expected of one node, actual {fold(names)}"
-            yield Problem("inventory.address", what, "give each node the address that it is reached at")
+            yield Problem("inventory.address", what, "give each node its own address for ssh")
 
 
 def _subnets(rack: Rack, rails: int) -> Iterator[Problem]:
@@ -103,7 +103,7 @@ def _subnets(rack: Rack, rails: int) -> Iterator[Problem]:
 
 
 def _roles(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
-    """A misspelt group leaves its nodes without everything. How many a rack needs is the certificate's question."""
+    """Roles without any node, probably a misspelled group. ``certify`` checks the number of nodes."""
     for role, expected in architecture.roles.items():
         if expected.managed and expected.count.min > 0 and not rack.group(role):
             groups = ", ".join(dict.fromkeys(group for node in rack.nodes for group in node.groups)) or "none"
@@ -112,7 +112,7 @@ def _roles(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
 
 
 def overlapping_storage(servers: Mapping[str, str], rack: Rack) -> Iterator[Problem]:
-    """Servers' addresses (address: storage) that a node of the rack has as well."""
+    """Nodes of the rack with the address of a storage server. ``servers``: storage by address."""
     for node in rack.nodes:
         for address in _values(node, "fabric_addresses"):
             if address in servers:

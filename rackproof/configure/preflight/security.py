@@ -1,6 +1,6 @@
-"""What an operating system forbids as it is installed, and the rack needs: SELinux, firewalld, AppArmor.
+"""Default restrictions of operating systems that prevent the declared state: SELinux, firewalld, AppArmor.
 
-Asked only where it can matter: RHEL's family has the first two switched on, Ubuntu from 24.04 on the last.
+Read only where they matter: RHEL's family enables the first two, Ubuntu from 24.04 on the last.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rackproof.parse.sections import sections_of
 
 USERNS: Final = "kernel.apparmor_restrict_unprivileged_userns"
 _USERNS_FROM: Final = (24, 4)
-"""Ubuntu's release that restricts user namespaces as it is installed."""
+"""First release of Ubuntu that restricts user namespaces by default."""
 _USERNS_RUNTIMES: Final = ("enroot", "podman")
-"""Runtimes whose containers are begun by users without privileges."""
+"""Container runtimes that need user namespaces for unprivileged users."""
 COMMAND: Final = shell.script(__name__, "security", userns=USERNS.replace(".", "/"))
 """Five sections, divided by ``--``."""
 
@@ -35,31 +35,31 @@ SERVED: Final = {
     "ceph": "Ceph TCP 3300, 6789, 6800-7568",
 }
 CALLED: Final = {
-    # type of a storage: ports on which its servers call a client
+    # type of a storage: ports of its clients that servers connect to
     "beegfs": "BeeGFS's client UDP 8004",
     "gpfs": "Storage Scale TCP 1191",
     "lustre": "LNet TCP 988",
     "wekafs": "WEKA TCP and UDP 14000-14100",
 }
-"""Defaults of their documentation."""
+"""Default ports, from the vendors' documentation."""
 BETWEEN: Final = "MPI, NCCL and the benchmarks between nodes (any port)"
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityState:
     enforcing: bool
-    """SELinux."""
+    """Whether SELinux enforces."""
     default_zone: str | None
-    """Of firewalld, empty when it does not say; None when it does not run."""
+    """firewalld's default zone; empty when it gives no answer, None when it does not run."""
     zones: Mapping[str, Zone]
     userns_restricted: bool
-    """User namespaces need privileges, or a profile of AppArmor's that allows them."""
+    """User namespaces need privileges, or an AppArmor profile that allows them."""
     podman_profile: bool
-    """That profile is loaded for podman; Ubuntu's apparmor brings it."""
+    """Whether that profile is loaded for podman; Ubuntu's package apparmor contains it."""
 
 
 def concerned(machine: Machine, architecture: Architecture, node: Node) -> bool:
-    """Whether a node is asked at all."""
+    """Whether these facts are read on a node."""
     return machine.family == "rhel" or (
         machine.os_id == "ubuntu" and _release(machine) >= _USERNS_FROM and bool(_runtime(architecture, node))
     )
@@ -70,7 +70,7 @@ def _release(machine: Machine) -> tuple[int, ...]:
 
 
 def _runtime(architecture: Architecture, node: Node) -> str | None:
-    """That users begin containers with on this node."""
+    """Container runtime of unprivileged users on this node."""
     declared = architecture.containers
     here = declared is not None and set(declared.roles) & set(node.groups)
     return declared.runtime if declared and here and declared.runtime in _USERNS_RUNTIMES else None
@@ -93,7 +93,7 @@ def parse_state(lines: Sequence[str]) -> SecurityState:
 def problems(
     state: SecurityState, architecture: Architecture, node: Node, ports: Sequence[Port], slurm: SlurmInputs
 ) -> Iterator[Problem]:
-    """Reasons not to begin, of what the node answered. ``ports``: those of the fabric."""
+    """Problems from the node's answer. ``ports``: ports of the fabric."""
     yield from _firewall(state, ports, listening(architecture, node, slurm))
     mounted = [item for role in node.groups for item in architecture.client_storage(role).items()]
     lustre = dict.fromkeys(name for name, storage in mounted if storage.fstype == "lustre")
@@ -107,23 +107,23 @@ def problems(
     runtime = _runtime(architecture, node)
     set_here = architecture.system.sysctl.get(USERNS, "").strip() == "0"
     if runtime and state.userns_restricted and not set_here and not (runtime == "podman" and state.podman_profile):
-        remedy = f'say {USERNS}: "0" in system.sysctl of the architecture, which the deploy sets'
+        remedy = f'add {USERNS}: "0" to system.sysctl of the architecture, which the deploy sets'
         if runtime == "podman":
             remedy += ", or load the profile podman of Ubuntu's package apparmor"
         else:
-            remedy += ", or give enroot a profile of AppArmor's with userns and accept it"
+            remedy += ", or load an AppArmor profile with userns for enroot and accept this"
         what = f"{runtime}: expected user namespaces for users without privileges, actual {USERNS} is 1"
         yield Problem("host.userns", what, remedy)
 
 
 def listening(architecture: Architecture, node: Node, slurm: SlurmInputs) -> tuple[str, ...]:
-    """What of this node other nodes must reach, in the words of a firewall."""
+    """Services and ports of this node that other nodes must reach, as text."""
     closed_ports: list[str] = []
     declared, groups = architecture.slurm, set(node.groups)
     if declared and declared.controller_role in groups:
         closed_ports.append(f"slurmctld TCP {slurm.controller_port}")
     if declared and groups & set(declared.roles):
-        closed_ports.append(f"slurmd TCP {slurm.node_port}, and of srun any")
+        closed_ports.append(f"slurmd TCP {slurm.node_port}, srun any")
     if architecture.system.time.server_role in groups:
         closed_ports.append("chrony UDP 123")
     for storage in architecture.storage.values():
@@ -142,7 +142,7 @@ def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]
         return
     closed = {port.name: network for port in ports if not _trusted(state, port.name, network := _network(port))}
     own = state.zones.get("trusted", Zone())
-    # Of a node without ports nobody knows by which network the others reach it.
+    # Without fabric ports the network between the nodes is unknown: any trusted zone counts.
     if not closed and (ports or state.default_zone == "trusted" or own.sources or own.interfaces):
         return
     names = ", ".join(closed) or "its network"
@@ -153,7 +153,7 @@ def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]
         "host.firewall",
         f"firewalld: expected inactive, or {names} in its zone trusted, actual active with the default zone"
         f" {state.default_zone or 'unknown'}: closed to other nodes are {', '.join(wanted)}",
-        f"firewall-cmd --permanent --zone=trusted {networks} (and the network of management), then firewall-cmd"
+        f"firewall-cmd --permanent --zone=trusted {networks} (and the management network), then firewall-cmd"
         " --reload, or systemctl disable --now firewalld",
     )
 
@@ -163,7 +163,8 @@ def _network(port: Port) -> str:
 
 
 def _trusted(state: SecurityState, interface: str, network: str) -> bool:
-    """A source goes before an interface, and what is in no zone is in the default one."""
+    """Whether traffic of a port is in the zone ``trusted``: sources precede interfaces, the rest is in the default
+    zone."""
     trusted = state.zones.get("trusted", Zone())
     if any(_within(network, source) for source in trusted.sources):
         return True
@@ -175,7 +176,7 @@ def _within(network: str, source: str) -> bool:
     try:
         inner, outer = ipaddress.ip_network(network), ipaddress.ip_network(source, strict=False)
     except ValueError:
-        return False  # an address of Ethernet, or a set
+        return False  # a MAC address or an ipset
     if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):
         return inner.subnet_of(outer)
     if isinstance(inner, ipaddress.IPv6Network) and isinstance(outer, ipaddress.IPv6Network):

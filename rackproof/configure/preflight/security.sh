@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# SELinux, firewalld's zones, and AppArmor's restrictions, in five sections divided by "--".
+# Prints SELinux's mode, firewalld's state and zones, and AppArmor's restrictions, in five sections divided by "--".
 : "${userns?}"
 export LC_ALL=C
 ask() { timeout -k 2 10 firewall-cmd "$@" 2>/dev/null; }

@@ -1,7 +1,7 @@
-"""What preflight asks a node beyond what every deploy asks: one command, one answer. Nothing on it may hang.
+"""Facts of preflight that no other operation reads, in one command that must not hang.
 
-No file system is touched but ``/``, ``/var`` and ``/boot``: who works in a mount is read from the kernel's own lists,
-so that a server that is gone does not hold the question up.
+It accesses no file system but ``/``, ``/var`` and ``/boot``. Processes that use a mount are found through /proc, so
+that a dead server does not block the command.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
 
 BUSY_SHOWN = 5
-"""Processes that are named of those that work in a mount."""
+"""Maximum number of processes that are listed for a mount."""
 _SECTIONS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
     name: str
-    """That the node calls itself."""
+    """Host name (``uname -n``)."""
     clock_s: int
     """Seconds since 1970."""
     free_mib: Mapping[str, int | None]
-    """By path; None where df had no answer."""
+    """By path; None when df gave no answer."""
     lock_holder: str
     """``1234 (apt-get upgrade)``; empty when the package manager is free."""
     manager: str
@@ -37,18 +37,18 @@ class NodeState:
     broken: tuple[str, ...]
     """What the package manager complains about."""
     system: str
-    """``running``, ``degraded``, ``stopping`` … as systemd says it."""
+    """State of systemd: ``running``, ``degraded``, ``stopping`` …"""
     shutdown: str
-    """When and how, when a shutdown is scheduled; else empty."""
+    """Kind of a scheduled shutdown; empty without one."""
     mounted: Mapping[str, Mount]
     users: Mapping[str, tuple[str, ...]]
-    """Mount point, of those that were asked about: processes that work in it, ``1234(python)``."""
+    """Processes that use a mount, ``1234(python)``, by mount point."""
     held: Holder | None = None
-    """The run that works on the node."""
+    """The run that holds the node."""
 
 
 def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
-    """Ask for free space at paths and for who works in mount points, and for everything else."""
+    """Shell text that prints everything in ``NodeState``, for these paths and mount points."""
     sections = (
         f"uname -n\ndate +%s\n{held_command()}",
         f"space {shlex.join(paths)}",
@@ -67,7 +67,7 @@ def parse_state(lines: Sequence[str]) -> NodeState:
     sections = sections_of(lines, _SECTIONS)
     node, space, lock, packages, system, mounted, users = sections
     if len(node) < 2 or not node[0] or not system or not system[0] or not mounted:
-        raise ValueError("no name, clock, state of the system or mount table in the answer")
+        raise ValueError("no name, clock, system state or mount table in the answer")
     used = {}
     for line in users:
         where, *processes = line.split()
@@ -95,6 +95,6 @@ def _free(line: str) -> tuple[str, int | None]:
 
 
 def _scheduled(line: str) -> str:
-    """``MODE=reboot USEC=1732…`` as a few words."""
+    """Mode of a scheduled shutdown, from ``MODE=reboot USEC=1732…``."""
     values = dict(word.split("=", 1) for word in line.split() if "=" in word)
     return values.get("MODE", "shutdown") if values else ""

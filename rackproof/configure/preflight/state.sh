@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Functions of preflight's question about a node.
+# Functions for the facts of preflight.
 : "${busy_shown?}"
 space() {
   # PATH…: free space of the file system

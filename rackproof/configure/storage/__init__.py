@@ -1,5 +1,5 @@
-"""Storage clients: one module a file system, each of which says what its client needs and what it mounts.
+"""Storage clients: one module per file system, with the needs of its client and its mounts.
 
-``client.py`` is what they have in common, ``catalogue.py`` finds the right one for every storage of an architecture.
-What is mounted is planned in ``rackproof.configure.mounts`` for all of them alike.
+``client.py`` has the shared types, ``catalogue.py`` selects the module for every storage of an architecture.
+``rackproof.configure.mounts`` plans the mounts of all of them.
 """

@@ -1,7 +1,7 @@
-"""BeeGFS 7 and 8: its service builds and loads the module; mount(8) mounts with a configuration of the kit.
+"""BeeGFS 7 and 8: its service builds and loads the module; mount(8) mounts with a configuration file of the kit.
 
-The client falls back to TCP silently when RDMA does not work. Where RDMA is declared the fallback is switched off: a
-broken fabric is an error, not a slow file system.
+The client silently falls back to TCP when RDMA does not work. Where RDMA is declared the fallback is disabled, so that
+a broken fabric is an error, not a slow file system.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def client(named: NamedStorage, node: ClientNode, family: str, secret: bytes | N
     """Raises DeclarationError without a shared secret, unless ``auth_disabled`` is set."""
     inputs = node.inputs.beegfs
     if not inputs.auth and not inputs.auth_disabled:
-        raise DeclarationError(f"{named.name}: {KEY}.auth: name where the shared secret is, or say auth_disabled: true")
+        raise DeclarationError(f"{named.name}: {KEY}.auth: name the shared secret's source, or set auth_disabled: true")
     entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
     steps: list[Step] = []
     if inputs.auth:
         content = (secret or b"").decode(errors="surrogateescape")
         entries.append(RemoteFile(AUTH, content, mode="400", secret=True))
-    # A client reads its configuration when it is mounted.
+    # The client reads its configuration while mounting.
     unit = mounts(named, node)[0].unit
     entries.append(RemoteFile(configuration(named), text(named, node), restart=(unit,)))
     for kind, names in (("conn-interfaces", inputs.interfaces), ("rdma-interfaces", inputs.rdma_interfaces)):
@@ -62,7 +62,7 @@ def client(named: NamedStorage, node: ClientNode, family: str, secret: bytes | N
         *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", node),
         _arguments(inputs, named.storage.transport == "rdma"),
         _build(),
-        module("BeeGFS", "beegfs", f"its build said why: {LOG}"),
+        module("BeeGFS", "beegfs", f"see the log of its build: {LOG}"),
     ]
     return Client(
         files=tuple(entries),
@@ -83,7 +83,7 @@ def _list(named: NamedStorage, kind: str) -> str:
 
 
 def text(named: NamedStorage, node: ClientNode) -> str:
-    """beegfs-client.conf; keys are those of 8, and of 7.3 and later."""
+    """beegfs-client.conf, with the keys of version 8, or of 7.3 and later."""
     inputs = node.inputs.beegfs
     rdma = named.storage.transport == "rdma"
     tos = inputs.rdma_tos if inputs.rdma_tos is not None else node.roce_tos or 0
@@ -117,7 +117,7 @@ def _rebuild() -> str:
 
 
 def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
-    """Build options of the module: DOCA's headers where installed; a missing path would break the build."""
+    """Build options of the module, with DOCA's headers only where installed: a missing path would break the build."""
     fixed = ["-j8"]
     if inputs.gds:
         fixed += [f"NVFS_INCLUDE_PATH={inputs.nvfs_source}", f"NVIDIA_INCLUDE_PATH={inputs.nvidia_source}"]
@@ -131,7 +131,7 @@ def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
             f"printf '%s\\n' '# Managed by rackproof.' buildEnabled=true {wanted} >{AUTOBUILD}.new\n"
             f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{_rebuild()}"
         ),
-        otherwise=f"{AUTOBUILD} could not be written, or the client not be built with it; {LOG} on the node says why",
+        otherwise=f"{AUTOBUILD} could not be written, or the client could not be built with it; see {LOG} on the node",
         writes=(AUTOBUILD,),
     )
 
@@ -141,12 +141,12 @@ def _build() -> Step:
         name="Build of the BeeGFS client",
         holds='test -n "$(modinfo -k "$(uname -r)" -n beegfs)"',
         script=_rebuild(),
-        otherwise=f"not built for the running kernel; {LOG} on the node says why",
+        otherwise=f"not built for the running kernel; see {LOG} on the node",
     )
 
 
 def _transport(named: NamedStorage) -> Step:
-    """The client's connection counters; a server that was not contacted yet has none."""
+    """Checks the client's connection counters; servers that were not contacted yet have none."""
     wanted = "RDMA" if named.storage.transport == "rdma" else "TCP"
     other = "TCP" if wanted == "RDMA" else "RDMA"
     touch = f"timeout -k 2 10 stat -f {shlex.quote(named.storage.mountpoint)} >/dev/null"
@@ -154,6 +154,6 @@ def _transport(named: NamedStorage) -> Step:
         name=f"Transport of {named.name}",
         holds=f"{touch}; cat /proc/fs/beegfs/*/meta_nodes /proc/fs/beegfs/*/storage_nodes | awk '/Connections:/"
         f"{{if (/{wanted}: [1-9]/) good = 1; if (/{other}: [1-9]/) bad = 1}} END{{exit !(good && !bad)}}'",
-        otherwise=f"not only {wanted} is in use (cat /proc/fs/beegfs/*/storage_nodes); are the servers' interfaces "
-        "RDMA capable, and the module built with the RDMA headers in use?",
+        otherwise=f"connections use not only {wanted} (cat /proc/fs/beegfs/*/storage_nodes); are the servers' "
+        "interfaces RDMA capable, and was the module built with the installed RDMA headers?",
     )

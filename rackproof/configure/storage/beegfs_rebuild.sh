@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Builds the client's module with the program that the package brings. The service stays stopped: it would mount what its
-# own list names.
+# Builds the client's module with the package's program. The service stays stopped: it would mount the file systems of
+# its own configuration.
 : "${log?}"
 for f in /opt/beegfs/sbin/beegfs-client /etc/init.d/beegfs-client; do
   if [ -x "$f" ]; then

@@ -1,4 +1,4 @@
-"""Which module mounts which storage: by class, and by the kernel's name of the file system."""
+"""Selects the module of a storage by its class and its file system type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Secrets = Callable[[str], bytes | None]
 
 
 def mounts_of(named: NamedStorage, node: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
-    """Raises DeclarationError, one line, for what cannot be mounted."""
+    """Desired mounts of one storage. Raises DeclarationError, one line, for a storage that cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":
         return local.mounts(named)
@@ -47,7 +47,7 @@ def asks_machine(storages: Sequence[Storage], node: ClientNode) -> bool:
 def clients_of(
     storages: Sequence[NamedStorage], node: ClientNode, family: str, own_fsid: str | None, secrets: Secrets
 ) -> tuple[Client, ...]:
-    """What the node needs for all its storage. ``family`` matters where ``asks_machine``.
+    """Clients for all storage of a node. ``family`` is used only when ``asks_machine`` is true.
 
     Raises DeclarationError when an input is missing.
     """
@@ -78,7 +78,7 @@ def clients_of(
 
 
 def merge_clients(clients: Sequence[Client]) -> Client:
-    """All of them as one. Two file systems of one kind share packages, services and repositories."""
+    """All clients as one. Two file systems of one kind share packages, services and repositories."""
     files = {entry.path: entry for client in clients for entry in client.files}
     units = {unit.name: unit for client in clients for unit in client.units}
     return Client(

@@ -1,4 +1,4 @@
-"""CephFS by the kernel's client: of the architecture's own cluster, or of an external one."""
+"""CephFS with the kernel's client, from the architecture's own cluster or from an external one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY = "storage_clients.cephfs"
 
 
 def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:
-    """``own_fsid``: of the cluster that the architecture itself has, None without one."""
+    """``own_fsid``: FSID of the cluster that the kit sets up; None for an external cluster."""
     inputs = node.inputs.cephfs
     fsid = own_fsid or inputs.fsid
     if not fsid:
@@ -30,7 +30,7 @@ def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple
         f"mon_addr={'/'.join(f'{address}:{port}' for address in monitors)}",
         f"secretfile={CEPH_SECRET}",
         f"ms_mode={inputs.ms_mode}",
-        # A client that was unreachable for too long is evicted; without this its mount stays broken.
+        # Without this the mount stays broken after the cluster has evicted an unreachable client.
         "recover_session=clean",
         "mount_timeout=20",
     ]
@@ -39,9 +39,9 @@ def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple
 
 def client(named: NamedStorage, node: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
     if own_fsid:
-        return Client(modules=("ceph",))  # its key comes from its server
+        return Client(modules=("ceph",))  # rack_operations.ceph_secret copies its key
     if not node.inputs.cephfs.secret:
-        raise DeclarationError(f"{named.name}: {KEY}.secret: name where the key of {node.inputs.cephfs.user} is")
+        raise DeclarationError(f"{named.name}: {KEY}.secret: name the source of the key of {node.inputs.cephfs.user}")
     content = (secret or b"").decode().strip() + "\n"
     return Client(
         modules=("ceph",),

@@ -1,4 +1,4 @@
-"""Types that all storage clients share: the node, and what one kind of client needs."""
+"""Types that all storage clients share: the node, and the needs of one kind of client."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rackproof.errors import DeclarationError
 
 @dataclass(frozen=True, slots=True)
 class ClientNode:
-    """The node that mounts."""
+    """A node that mounts storage."""
 
     node: str
     index: int = 0
     """Position among the nodes that mount the same storage, which spreads them over its servers."""
     addresses: tuple[str, ...] = ()
-    """The node's own on the fabric, rail by rail."""
+    """The node's addresses on the fabric, in the order of rails."""
     interfaces: tuple[str, ...] = ()
     """Names of the fabric's ports."""
     roce_tos: int | None = None
-    """The fabric's type of service, where it is RoCE."""
+    """Type of service of a RoCE fabric."""
     inputs: StorageClients = field(default_factory=StorageClients)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Packages of the version set: name to version."""
@@ -39,7 +39,7 @@ class ClientNode:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a kind of client needs beside its mounts. Downloads are named for the mirror."""
+    """What a kind of client needs besides its mounts. ``downloads`` are for ``rackproof mirror list``."""
 
     files: tuple[Entry, ...] = ()
     install: tuple[Step, ...] = ()
@@ -51,7 +51,7 @@ class Client:
     ready: tuple[Step, ...] = ()
     """After the services, before the mounts."""
     proofs: tuple[Step, ...] = ()
-    """After the mounts: checks that the declared transport is the one in use."""
+    """After the mounts: checks that they use the declared transport."""
     downloads: tuple[Download, ...] = ()
 
 
@@ -75,12 +75,12 @@ class NamedStorage:
 
 
 def in_turn(servers: Sequence[str], index: int, count: int) -> tuple[str, ...]:
-    """``count`` servers for a node: round robin from a start that differs by node, so that load is even."""
+    """``count`` servers for a node: round robin, starting at a different server on every node, so that load is even."""
     return tuple(servers[(index + k) % len(servers)] for k in range(count))
 
 
 def mounted_test(mountpoint: str, fstype: str) -> str:
-    """Shell test that reads the kernel's table and never the mount itself."""
+    """Shell test that reads the kernel's mount table and never the mount itself."""
     return f"grep -q {shlex.quote(f' {mountpoint} {fstype} ')} /proc/self/mounts"
 
 
@@ -88,7 +88,7 @@ def simple_mount(
     named: NamedStorage, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
     timeout_s: int | None = None, seen: str | None = None,
 ) -> DesiredMount:  # fmt: skip
-    """A network mount by mount(8). ``seen``: pattern of its source in /proc/mounts, where that is not ``what``."""
+    """A network mount by mount(8). ``seen``: as in ``DesiredMount``."""
     storage = named.storage
     keys = {option.split("=")[0] for option in storage.options}
     return DesiredMount(

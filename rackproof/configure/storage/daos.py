@@ -1,6 +1,6 @@
 """DAOS: the agent, and a dfuse service that is bound to it.
 
-``source`` of the storage is ``POOL/CONTAINER``. The servers choose the data's transport; the agent reports it.
+The storage's ``source`` is ``POOL/CONTAINER``. The servers choose the transport; the agent reports it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _unit(named: NamedStorage, node: ClientNode) -> str:
     if not inputs.caching:
         words.append("--disable-caching")
     where = named.storage.mountpoint
-    # dfuse in the foreground does not say when it has mounted: the unit is up when the kernel has it.
-    # systemd makes one dollar sign of two.
+    # dfuse in the foreground does not report that it has mounted: wait for the kernel's mount table.
+    # "$$" is systemd's escape for "$".
     seen = f'grep -q " {where} fuse.daos " /proc/self/mounts'
     wait = f"n=0; until {seen}; do n=$$((n + 1)); [ $$n -lt 50 ] || exit 1; sleep 1; done"
     return f"""\
@@ -94,8 +94,8 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
             Step(
                 name="Certificates of DAOS",
                 holds=f"cd {CERTIFICATES} && test -s daosCA.crt && test -s agent.crt && test -s agent.key",
-                otherwise=f"{CERTIFICATES} lacks daosCA.crt, agent.crt or agent.key: bring them from the servers' "
-                f"gen_certificates.sh, or say {KEY}.insecure: true",
+                otherwise=f"{CERTIFICATES} lacks daosCA.crt, agent.crt or agent.key: copy those of the servers' "
+                f"gen_certificates.sh, or set {KEY}.insecure: true",
             )
         )
     return Client(
@@ -108,7 +108,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
 
 
 def agent(named: NamedStorage, node: ClientNode) -> str:
-    """daos_agent.yml. JSON is YAML: what needs quoting is quoted."""
+    """daos_agent.yml. Values are JSON, a subset of YAML, so that quoting is right."""
     inputs = node.inputs.daos
     servers = named.first_servers("DAOS is reached over its access points")
     transport: dict[str, object] = {"allow_insecure": inputs.insecure}
@@ -134,7 +134,7 @@ def _limits() -> str:
 
 
 def _transport(named: NamedStorage) -> Step:
-    """Providers of the servers, as the agent hands them to every client: ``ofi+verbs;ofi_rxm``, ``ucx+dc_x`` …"""
+    """Checks the servers' providers that the agent reports: ``ofi+verbs;ofi_rxm``, ``ucx+dc_x`` …"""
     fast, slow = "verbs|ucx\\+(dc|rc|ud)|cxi", "tcp|sockets"
     wanted, other = (fast, slow) if named.storage.transport == "rdma" else (slow, fast)
     ask = "timeout -k 2 15 daos_agent dump-attachinfo 2>/dev/null"
@@ -142,6 +142,6 @@ def _transport(named: NamedStorage) -> Step:
         name=f"Transport of {named.name}",
         holds=f"p=$({ask} | grep -i provider) && echo \"$p\" | grep -qE '{wanted}'"
         f" && ! echo \"$p\" | grep -qE '{other}'",
-        otherwise=f"transport {named.storage.transport} is declared and the servers offer another provider: "
+        otherwise=f"transport {named.storage.transport} is declared but the servers offer another provider: "
         "daos_agent dump-attachinfo; it is set in the servers' daos_server.yml",
     )

@@ -9,7 +9,7 @@ from rackproof.configure.storage.steps import Step, holding_command, parse_holdi
 
 
 class Holding(Answer[tuple[bool, ...]]):
-    """Which of some steps hold already."""
+    """Whether the tests of steps succeed, in their order."""
 
     def command(self, steps: Sequence[Step]) -> str:
         return complete(holding_command(steps))

@@ -1,4 +1,4 @@
-"""Steps that install software: downloads that are checked, signed repositories, exact packages, modules that fit."""
+"""Steps that install software: verified downloads, signed repositories, exact packages, matching kernel modules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TITLES = {"beegfs": "BeeGFS", "daos": "DAOS", "lustre": "Lustre", "scale": "Stor
 
 
 def place(download: Download) -> str:
-    """Where a download is kept on the node."""
+    """Path of a download on the node."""
     return cached(download.url, download.sha256)
 
 
 def fetch(download: Download) -> str:
-    """Shell lines."""
+    """Shell lines that download and verify a file."""
     words = " ".join(map(shlex.quote, (download.url, download.sha256, place(download))))
     return Script.of(fetch_function(), f"rp_fetch {words}")
 
@@ -47,8 +47,8 @@ def downloaded(name: str, download: Download, key: str) -> Step:
 
 
 def repository(name: str, source: Repository, family: str, key: str) -> tuple[Step, ...]:
-    """A vendor's repository. Its file is written after its key was checked: a repository that cannot be verified would
-    stop every other installation."""
+    """A vendor's repository. Its file is written after its key was verified: a repository that cannot be verified stops
+    every installation."""
     ring = f"/etc/rackproof/keys/{name}.asc"
     if family == "rhel":
         path = f"/etc/yum.repos.d/rackproof-{name}.repo"
@@ -64,7 +64,7 @@ def repository(name: str, source: Repository, family: str, key: str) -> tuple[St
             name=f"Key of the repository {name}",
             holds=f"echo {source.key.sha256}'  '{ring} | sha256sum -c --status",
             script=f"{fetch(source.key)}\ninstall -D -m 644 {shlex.quote(place(source.key))} {ring}",
-            otherwise=f"the key that was pinned is not there: has the vendor changed it? see {key}.repository.key",
+            otherwise=f"the pinned key is not available: has the vendor changed it? see {key}.repository.key",
             writes=(ring,),
         ),
         Step(
@@ -107,13 +107,13 @@ def packages(name: str, wanted: Mapping[str, str], family: str, key: str, policy
 def software(
     name: str, wanted: Mapping[str, str], source: Repository | None, family: str, key: str, node: ClientNode
 ) -> tuple[Step, ...]:
-    """Packages, from a vendor's repository where one is given. Those of the version set come from its repositories and
-    are left out. Raises DeclarationError where the two declare different versions.
+    """Packages, from a vendor's repository if one is given, without those of the version set, which other operations
+    install. Raises DeclarationError when the two declare different versions.
     """
     for package, version in wanted.items():
         if version and node.locked.get(package, version) != version:
             raise DeclarationError(
-                f"{key}: {package} {version}, and the version set has {node.locked[package]}: name one"
+                f"{key}: {package} {version}, but the version set has {node.locked[package]}: remove one of them"
             )
     left = {package: version for package, version in wanted.items() if package not in node.locked}
     if not left:
@@ -129,7 +129,7 @@ def install_download(download: Download, family: str, policy: Policy = STRICT) -
 
 
 def install_built(paths: str, family: str, policy: Policy = STRICT) -> str:
-    """Shell lines that install packages which were built on the node; ``paths`` as shell words."""
+    """Shell lines that install packages that were built on the node; ``paths``: shell words."""
     return transaction_script(Transaction(family, built=paths, policy=policy))
 
 
@@ -139,7 +139,7 @@ def of_running_kernel(name: str, policy: Policy = STRICT) -> str:
 
 
 def kernel_headers(family: str, why: str, policy: Policy = STRICT) -> Step:
-    """Without the headers of exactly the running kernel nothing can be built for it."""
+    """Step that installs the headers of exactly the running kernel, which every build needs."""
     if family == "rhel":
         package = Package("kernel-devel", RUNNING_KERNEL)
     else:
@@ -148,14 +148,14 @@ def kernel_headers(family: str, why: str, policy: Policy = STRICT) -> Step:
         name="Headers of the running kernel",
         holds='test -e "/lib/modules/$(uname -r)/build/Makefile"',
         script=transaction_script(Transaction(family, (package,), policy=policy)),
-        otherwise=f"{why} is built for the running kernel, whose headers are not to be had: boot the kernel of the "
+        otherwise=f"{why} is built for the running kernel, whose headers are not available: boot the kernel of the "
         "version set, or mirror its headers",
         brings=((package.name, package.version or ""),),
     )
 
 
 def module(name: str, module_name: str, remedy: str) -> Step:
-    """Check that a kernel module is built for the running kernel, not for the one that it was packaged for."""
+    """Step that checks that a kernel module was built for the running kernel."""
     return Step(
         name=f"Module {module_name}",
         holds=f'[ "$(modinfo -k "$(uname -r)" -F vermagic {module_name} | cut -d\' \' -f1)" = "$(uname -r)" ]',

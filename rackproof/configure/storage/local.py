@@ -1,4 +1,4 @@
-"""The local drive: a file system with a label, mounted at boot."""
+"""Local storage: a labelled file system on a local drive, mounted at boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lustre: packages for exactly this kernel or a build against DOCA, LNet, mounts from the management server."""
+"""Lustre: packages for exactly the running kernel or a build against DOCA, LNet, mounts from the management server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BUILD = {
         " debhelper dpatch libkeyutils-dev libselinux1-dev zlib1g-dev quilt swig"
     ),
 }
-"""What Lustre's own build needs; stackhpc's slurm appliance (roles/lustre) lists the same for Rocky."""
+"""Build dependencies of Lustre; stackhpc's slurm appliance (roles/lustre) lists the same for Rocky."""
 
 
 DROP_IN = "/etc/systemd/system/lnet.service.d/rackproof.conf"
@@ -57,13 +57,13 @@ ExecStart=-/usr/sbin/lnetctl lnet configure --all
 ExecStart=/bin/sh -c 'timeout 15 lctl list_nids | grep -q "@{network}$$"'
 TimeoutStartSec=120
 """
-"""The service fails without its network: a mount over LNet would wait minutes for its servers."""
+"""The service fails when its network is missing; without this a mount would wait minutes for its servers."""
 
 
 def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     network = network_name(named, node.inputs.lustre)
     servers = named.first_servers("Lustre is mounted from its management server (MGS)")
-    # Failover partners of one MGS; several addresses of one node would be separated by commas.
+    # Colons separate failover partners of one MGS; commas would separate addresses of one node.
     nids = ":".join(server if "@" in server else f"{server}@{network}" for server in servers)
     return (
         simple_mount(
@@ -75,7 +75,7 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
 
 def network_name(named: NamedStorage, inputs: Lustre) -> str:
     if named.storage.transport is None and not inputs.network:
-        raise DeclarationError(f"{named.name}: storage.{named.name}.transport: Lustre needs to know, tcp or rdma")
+        raise DeclarationError(f"{named.name}: storage.{named.name}.transport: Lustre needs tcp or rdma")
     return inputs.network or ("o2ib" if named.storage.transport == "rdma" else "tcp")
 
 
@@ -86,7 +86,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     steps: list[Step] = []
     entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, node), restart=(LNET,)))
     entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
-    # No longer read at boot; emptied so that it cannot contradict the module's options.
+    # Empty, so that it cannot contradict the module's options.
     entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
     steps += _software(inputs, family, node)
     steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
@@ -102,7 +102,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
 
 
 def options(network: str, node: ClientNode) -> str:
-    """modprobe.d: read once, when the module is loaded."""
+    """Module options for modprobe.d, read when the module is loaded."""
     inputs = node.inputs.lustre
     interfaces = inputs.interfaces or node.interfaces
     if not interfaces:
@@ -156,7 +156,7 @@ def _software(inputs: Lustre, family: str, node: ClientNode) -> list[Step]:
 
 
 def stamp(source: Download, ofed: str) -> str:
-    """Shell command: what a build depends on. Another kernel or DOCA means another build."""
+    """Shell command that prints what a build depends on: sources, running kernel, DOCA."""
     return (
         f'echo {source.sha256[:12]} "$(uname -r)" '
         f'"$(cat {ofed}/.ofed_version {ofed}/build_release 2>/dev/null | sha256sum | cut -c1-12)"'
@@ -175,7 +175,7 @@ def _modules_package(policy: Policy) -> Step:
 
 
 def _transport(named: NamedStorage, network: str) -> Step:
-    """Every connection of this file system to a data or metadata target is on the declared network."""
+    """Checks that every connection of this file system to a target uses the declared network."""
     source = shlex.quote(f"{named.storage.source}-")
     ask = f"timeout -k 2 15 lctl get_param -n osc.{source}'*'.import mdc.{source}'*'.import"
     count = "awk '/current_connection:/{if ($0 ~ /@" + network + "/) good = 1; else if ($0 !~ /none/) bad = 1} "

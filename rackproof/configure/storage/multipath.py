@@ -1,6 +1,6 @@
-"""VAST's and PowerScale's NFS clients, which replace the kernel's sunrpc and everything that uses it.
+"""VAST's and PowerScale's NFS clients, which replace the kernel's sunrpc and all modules that use it.
 
-They cannot be replaced under a mount: while NFS is in use the step fails and names the mount.
+The modules cannot be replaced while NFS is mounted: the step then fails and names the mount.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rackproof.errors import DeclarationError
 
 KEY = "storage_clients.nfs"
 VERSION = "/sys/module/sunrpc/parameters/nfs_bundle_version"
-"""Only the vendors' modules have it. (VAST's documentation; PowerScale's client is built from the same source.)"""
+"""Exists only in the vendors' modules (VAST's documentation; PowerScale's client is built from the same source)."""
 STAMP = "/var/lib/rackproof"
 
 
@@ -51,7 +51,7 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         Step(
             name=f"Module of {driver}",
             holds='modinfo -k "$(uname -r)" -F parm sunrpc | grep -q nfs_bundle_version',
-            otherwise=f"{driver} is installed and not for the running kernel; rebuild it there",
+            otherwise=f"{driver} is installed, but not for the running kernel; rebuild it",
         ),
         Step(
             name=f"{driver} in the kernel",

@@ -1,7 +1,7 @@
-"""NFS: several addresses of a server in turn, options of either version, local cache, slots.
+"""NFS: several addresses of a server, options of versions 3 and 4, local cache, slots.
 
-The k-th mount of a client uses the k-th address, counted from a different one on every node, as in Dell's DGX-1 system
-with Isilon: every node uses all addresses, and load is even.
+The k-th mount of a client uses the k-th address, starting at a different address on every node, as in Dell's DGX-1
+system with Isilon: every node uses all addresses, and load is even.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ RDMA_PORT = 20049
 
 
 def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
-    """Raises DeclarationError when no server is known, or several mounts would be one connection."""
+    """Raises DeclarationError when no server is known, or several mounts would share one connection."""
     storage, inputs = named.storage, node.inputs.nfs
     servers = named.first_servers("NFS is mounted from a server")
     count = storage.mounts_per_client or 1
     if count > 1 and inputs.driver == "kernel" and len(set(servers)) > 1 and _trunks(storage):
         raise DeclarationError(
             f"{named.name}: {count} mounts over {len(set(servers))} addresses with NFS {_version(storage)}: "
-            "the kernel's client takes them for paths to one server and keeps to the first; use vers=3, or a "
-            "multipath client"
+            "the kernel's client recognises one server behind them and uses only the first address; use vers=3, or "
+            "a multipath client"
         )
     chosen = in_turn(servers, node.index, count) if storage.servers or count > 1 else servers[:1]
     return tuple(
@@ -43,7 +43,7 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
 def _mount(named: NamedStorage, node: ClientNode, where: str, server: str, servers: Sequence[str]) -> DesiredMount:
     storage, inputs = named.storage, node.inputs.nfs
     host = f"[{server}]" if ":" in server else server
-    # retry=0: the retry service tries again; a mount that retries by itself delays the boot.
+    # retry=0: the retry service repeats the mount; retries of mount.nfs itself would delay the boot.
     extra = ["nofail", "_netdev", "retry=0"]
     if storage.transport:
         extra.append(f"proto={storage.transport}")
@@ -92,7 +92,7 @@ def _multipath(inputs: Nfs, storage: Storage, servers: Sequence[str]) -> list[st
 
 
 def _option(options: Sequence[str], key: str) -> str:
-    """Of a repeated option the last, as mount(8) has it."""
+    """Value of an option; of a repeated option the last, as in mount(8)."""
     values = [option.partition("=")[2] for option in options if option.split("=")[0] == key]
     return values[-1] if values else ""
 
@@ -102,17 +102,17 @@ def _version(storage: Storage) -> str:
 
 
 def _trunks(storage: Storage) -> bool:
-    """Whether the kernel's client recognises two addresses as one server: with sessions, from 4.1 on."""
+    """Whether the kernel's client recognises two addresses of one server (trunking), from NFS 4.1 on."""
     version = _version(storage)
     return version in ("4.1", "4.2") or (not version and storage.fstype == "nfs4")
 
 
 def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
-    """Why two of these mounts would silently be one connection, or None.
+    """Why two of these mounts would silently share one connection, or None.
 
-    An NFS 4.1 or newer client recognises a server that it already knows by any other address or transport, and keeps
-    to the first connection: the second mount then says proto=tcp although proto=rdma was asked for. It does not when
-    the two speak different minor versions.
+    A client of NFS 4.1 or newer recognises a known server at another address or transport and uses the first
+    connection: the second mount then has proto=tcp although proto=rdma was requested. Mounts with different minor
+    versions have different connections.
     """
     seen: dict[tuple[str, str], DesiredMount] = {}
     for mount in mounts:
@@ -122,14 +122,14 @@ def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
         other = seen.setdefault(key, mount)
         if _option(other.options, "proto") != _option(mount.options, "proto"):
             return (
-                f"{other.name} and {mount.name}: NFS {key[1]} from one server over two transports is one connection,"
-                " the one that was made first; give one of them another minor version"
+                f"{other.name} and {mount.name}: NFS {key[1]} from one server over two transports would share the"
+                " first connection; give one of them another minor version"
             )
     return None
 
 
 def client(named: Sequence[NamedStorage], node: ClientNode) -> Client:
-    """What the NFS mounts of a node need in common."""
+    """Files, modules and services for all NFS mounts of a node."""
     inputs = node.inputs.nfs
     storages = [member.storage for member in named]
     entries: list[Entry] = []
@@ -138,7 +138,7 @@ def client(named: Sequence[NamedStorage], node: ClientNode) -> Client:
     modules = ["rpcrdma" if s.transport == "rdma" else "nfsv3" if _version(s) == "3" else "nfsv4" for s in storages]
     locks = [s for s in storages if _version(s) == "3" and not {"nolock", "local_lock=all"} & set(s.options)]
     if locks:
-        # NFSv3 keeps its locks in a daemon on the client.
+        # Locks of NFSv3 need a daemon on the client.
         units += [Unit("rpcbind.socket"), Unit("rpc-statd.service", enabled=None)]
     if inputs.statd_port or inputs.lockd_port:
         entries.append(
@@ -156,7 +156,7 @@ def client(named: Sequence[NamedStorage], node: ClientNode) -> Client:
 
 
 CACHE_ACTIVE = "awk 'NR > 2 && $6 == \"A\" {found = 1} END {exit !found}' /proc/fs/fscache/caches"
-"""Shell test: the kernel has a cache, and it takes data."""
+"""Shell test: the kernel has an active cache."""
 
 
 _CACHE_SERVICE = """\
@@ -188,7 +188,7 @@ def _cache_files(cache: Cache) -> list[Entry]:
             f"# Managed by rackproof.\ndir {cache.directory}\ntag {cache.tag}\n{limits}",
             restart=(CACHE_UNIT,),
         ),
-        # Debian's package has a SysV script, which cannot be enabled like a unit.
+        # Debian's package has only a SysV script.
         RemoteFile(f"/etc/systemd/system/{CACHE_UNIT}", _CACHE_SERVICE.format(cache.directory), restart=(CACHE_UNIT,)),
     ]
 
@@ -212,12 +212,12 @@ def _slots(inputs: Nfs) -> dict[str, int]:
 
 
 def _modprobe(inputs: Nfs) -> str:
-    """A sysctl.d file would be read before the module is loaded."""
+    """Slots in modprobe.d: sysctl.d would be read before the module is loaded."""
     lines = ["# Managed by rackproof."]
     if inputs.slot_table_entries:
         lines.append(f"options sunrpc tcp_max_slot_table_entries={inputs.slot_table_entries}")
     if inputs.rdma_slot_table_entries:
-        # No parameter of the module: set when it is loaded.
+        # Not a module parameter: set after the module is loaded.
         value = inputs.rdma_slot_table_entries
         lines.append(
             "install rpcrdma /sbin/modprobe --ignore-install rpcrdma $CMDLINE_OPTS &&"
@@ -232,5 +232,5 @@ def _slot_step(path: str, value: int) -> Step:
         name=path.rpartition("/")[2],
         holds=f'[ "$(cat {path})" = {value} ]',
         script=f"modprobe {module}\necho {value} >{path}",
-        otherwise=f"{path} does not take {value}; connections that are there keep what they have until unmounted",
+        otherwise=f"{path} does not accept {value}; existing connections keep their slots until unmounted",
     )

@@ -16,7 +16,7 @@ from rackproof.errors import Refused
 
 @operation()
 def ensured(steps: Sequence[Step]) -> Commands:
-    """Make every step hold, in order. One that does not hold and has no script refuses the node, after all others.
+    """Run the scripts of all steps whose tests fail, in order. Refuses a node where a test still fails.
 
     + steps: tests and scripts
 
@@ -28,20 +28,20 @@ def ensured(steps: Sequence[Step]) -> Commands:
     """
     holding = host.get_fact(Holding, steps=list(steps))
     if holding is None or len(holding) != len(steps):
-        raise Unreadable("what is installed for storage")
+        raise Unreadable("the state of the storage clients")
     missing = [step for step, holds in zip(steps, holding, strict=True) if not holds]
     todo = [step for step in missing if step.script]
     record_reasons(step.name for step in todo)
-    # Steps without a script before the last script are tested there: the script stops at one that does not hold.
+    # Steps without a script that precede the last script are tested in it; the script stops at a failed test.
     last = missing.index(todo[-1]) if todo else -1
     if todo:
         yield StringCommand(script_of(missing[: last + 1], journal_here()))
     hopeless = missing[last + 1 :]
     if todo and hopeless and state.is_executing:
-        # They were tested before the script ran: a module before its package.
-        again = ask(Holding, "what is installed for storage", steps=hopeless)
+        # The script may have changed the result, e.g. installed the package of a missing module.
+        again = ask(Holding, "the state of the storage clients", steps=hopeless)
         hopeless = [step for step, holds in zip(hopeless, again, strict=True) if not holds]
-    # Before the run, earlier operations that make them hold have not run.
+    # While planning, earlier operations that affect the tests have not run.
     if hopeless and state.is_executing:
         raise Refused(" | ".join(f"{step.name}: {step.otherwise}" for step in hopeless))
     elif not todo:

@@ -37,13 +37,13 @@ TARGET = "nfs-client.target"
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if site.client_storage() else "mounts nothing by the architecture"
+    return None if site.client_storage() else "the architecture declares no mounts for this node"
 
 
 def client_here(site: Site) -> Client:
     """Client software of the current node, with the packages of its version set.
 
-    Raises DeclarationError where there is none for the node's operating system, DeployError when an input is missing.
+    Raises DeclarationError when its operating system is unknown or not supported, DeployError when an input is missing.
     """
     family = ""
     if catalogue.asks_machine([named.storage for named in site.named_storage()], site.storage_around):
@@ -57,9 +57,10 @@ def client_here(site: Site) -> Client:
 
 
 def built_for_what_runs() -> bool:
-    """Whether no other kernel and no other drivers of the adapters wait for the reboot. Evaluated during the run.
+    """Whether no reboot into another kernel or other adapter drivers is pending. Evaluated during the run.
 
-    A vendor's client would be built for the old ones, and a failure would keep the node from its reboot.
+    Before such a reboot a vendor's client would be built for the old kernel or drivers, and a failed build would
+    prevent the reboot.
     """
     marks = host.get_fact(Marks) or frozenset()
     waiting = [mark for mark in marks if mark.startswith((f"{REBOOT}kernel ", f"{REBOOT}{DRIVERS}"))]
@@ -69,7 +70,7 @@ def built_for_what_runs() -> bool:
 
 
 def ceph_server(site: Site) -> Node | None:
-    """The node that has the key of the architecture's own Ceph cluster, where this node mounts it."""
+    """The node with the client key of the kit's own Ceph cluster; None when this node does not mount it."""
     if not site.own_fsid:
         return None
     ceph = next(storage for storage in site.client_storage().values() if storage.fstype == "ceph")
@@ -77,9 +78,9 @@ def ceph_server(site: Site) -> Node | None:
 
 
 def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | None = None) -> Client:
-    """``locked``: package and version of what a version set brings.
+    """Client software of a node. ``locked``: versions by package of the version set.
 
-    Raises DeployError when an input is missing: nothing has been changed then.
+    Raises DeployError when an input is missing; nothing has been changed then.
     """
     node = replace(site.storage_around, locked=dict(locked or {}))
     try:
@@ -97,7 +98,7 @@ def _secret(site: Site, kind: str) -> bytes | None:
 
 
 def local_drive(site: Site) -> Drive | None:
-    """The local drive and its file system, None when the architecture gives this role none.
+    """The local drive and its file system; None when the architecture declares none for this node.
 
     Raises DeployError when the inventory names no drive for it.
     """
@@ -110,7 +111,7 @@ def local_drive(site: Site) -> Drive | None:
 
 
 def modules(site: Site) -> tuple[str, ...]:
-    """Kernel modules of the network file systems, loaded at boot; until then the first mount loads them."""
+    """Kernel modules of the network file systems, loaded at boot; before a reboot the first mount loads them."""
     return client_of(site).modules
 
 
@@ -148,7 +149,7 @@ def read_ahead_steps(site: Site) -> tuple[Step, ...]:
             name="Read-ahead",
             holds=f"{READ_AHEAD} --check",
             script=f"udevadm control --reload\n{READ_AHEAD}",
-            otherwise=f"{READ_AHEAD} --check names what the kernel has",
+            otherwise=f"{READ_AHEAD} --check shows the kernel's values",
         ),
     )
 
@@ -169,12 +170,12 @@ def _unit_file(mount: DesiredMount, timeout_s: int) -> RemoteFile:
 
 
 def early_units(client: Client) -> tuple[Unit, ...]:
-    """Services that run before anything can be mounted."""
+    """Services that must run before mounts."""
     return tuple(unit for unit in client.units if unit.name != TARGET)
 
 
 def units(site: Site) -> tuple[Unit, ...]:
-    """After the mounts, so that the retry service has nothing to wait for."""
+    """Units to start after the mounts, so that the retry service succeeds at once."""
     mounts = site.client_mounts()
     wanted = [Unit(mount.unit, running=None) for mount in mounts if not mount.network]
     if any(storage.class_ == "nfs" for storage in site.client_storage().values()):
@@ -185,7 +186,7 @@ def units(site: Site) -> tuple[Unit, ...]:
 
 
 def kept_mounts(site: Site, names: str) -> tuple[DesiredMount, ...]:
-    """Network mounts that stay when the named ones are unmounted: names of storage divided by commas, or all.
+    """Network mounts that remain when ``names`` are unmounted: names of storage separated by commas, or ``all``.
 
     Raises DeployError for a storage that no node of the rack mounts.
     """

@@ -41,11 +41,11 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
 _WAIT = (
     f'n=0; until {BIN}/mmgetstate -Y | grep -q ":active:"; do n=$$((n + 1)); [ $$n -lt 20 ] || exit 1; sleep 3; done'
 )
-"""systemd makes one dollar sign of two."""
+"""``$$`` is systemd's escape for ``$``."""
 
 
 def _unit(named: NamedStorage) -> str:
-    """mmmount knows options and servers from the cluster; a mount unit would have to repeat them."""
+    """A service that runs mmmount, which gets options and servers from the cluster; a mount unit would repeat them."""
     storage = named.storage
     options = f" -o {','.join(storage.options)}" if storage.options else ""
     return f"""\
@@ -80,7 +80,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
             holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',
             script=f"timeout 800 {BIN}/mmbuildgpl >/var/log/rackproof-mmbuildgpl.log 2>&1 ||"
             " { tail -n 5 /var/log/rackproof-mmbuildgpl.log >&2; exit 1; }\ndepmod",
-            otherwise="not built for the running kernel; /var/log/rackproof-mmbuildgpl.log, and IBM's list of kernels",
+            otherwise="not built for the running kernel; see /var/log/rackproof-mmbuildgpl.log, IBM's list of kernels",
         ),
         *_membership(named, node),
     ]
@@ -94,8 +94,8 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
                 holds=ACTIVE,
                 script=f"timeout 60 {BIN}/mmstartup || :\n"
                 f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
-                otherwise="mmgetstate does not say active: arbitrating means no quorum, down means it ended; "
-                "/var/adm/ras/mmfs.log.latest",
+                otherwise="mmgetstate does not report active: arbitrating means no quorum, down means it has ended; "
+                "see /var/adm/ras/mmfs.log.latest",
             ),
             *_verbs(named, inputs, node.node),
         ),
@@ -115,12 +115,12 @@ def _membership(named: NamedStorage, node: ClientNode) -> list[Step]:
     member = Step(
         name="Membership of Storage Scale",
         holds="test -s /var/mmfs/gen/mmfsNodeData",
-        otherwise=f"this node is in no cluster: add it there, or declare {KEY}.join and admin_node",
+        otherwise=f"this node is in no cluster: add it to one, or declare {KEY}.join and admin_node",
     )
     if inputs.join == "none":
         return [member]
     if not inputs.admin_node:
-        raise DeclarationError(f"{named.name}: {KEY}.admin_node: a member of the cluster that adds {node.node}")
+        raise DeclarationError(f"{named.name}: {KEY}.admin_node: name the member of the cluster that adds {node.node}")
     asked = f"timeout 300 ssh -o BatchMode=yes {shlex.quote(inputs.admin_node)} "
     add = " && ".join((f"{BIN}/mmaddnode -N {node.node}:client", f"{BIN}/mmchlicense client --accept -N {node.node}"))
     steps = [Step(member.name, member.holds, f"{inputs.admin_node} could not add it", asked + shlex.quote(add))]
@@ -150,7 +150,7 @@ def _remote(named: NamedStorage, inputs: Scale, asked: str) -> Step:
 
 
 def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
-    """verbs settings, compared with the daemon's, not with the stored configuration."""
+    """verbs settings, compared with those of the running daemon, not with the stored configuration."""
     if named.storage.transport != "rdma":
         return ()
     if not inputs.verbs_ports:
@@ -171,7 +171,7 @@ def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
         Step(
             name="RDMA of Storage Scale",
             holds=" && ".join(tests),
-            # They are read when the daemon starts; it is not stopped under a mount in use.
+            # The daemon reads them at its start; mmshutdown fails while a mount is in use.
             script=f"timeout 120 {BIN}/mmchconfig {shlex.quote(settings)} -N {node}\n"
             f"timeout 120 {BIN}/mmshutdown -N {node}\ntimeout 60 {BIN}/mmstartup -N {node}\n"
             f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
@@ -185,7 +185,7 @@ def _proofs(named: NamedStorage) -> tuple[Step, ...]:
     mounted = Step(
         name=f"Mount of {named.name}",
         holds=mounted_test(named.storage.mountpoint, "gpfs"),
-        otherwise=f"mmlsmount {named.storage.source} -L shows who has it; journalctl -u {service(named)}",
+        otherwise=f"not mounted; see journalctl -u {service(named)} and mmlsmount {named.storage.source} -L",
     )
     if named.storage.transport != "rdma":
         return (mounted,)
@@ -194,6 +194,6 @@ def _proofs(named: NamedStorage) -> tuple[Step, ...]:
         Step(
             name=f"Transport of {named.name}",
             holds=f"timeout -k 2 15 {BIN}/mmfsadm test verbs status | grep -qi 'status: started'",
-            otherwise="transport rdma is declared and the daemon has not started RDMA; /var/adm/ras/mmfs.log.latest",
+            otherwise="transport rdma is declared, but not started by the daemon; see /var/adm/ras/mmfs.log.latest",
         ),
     )

@@ -1,4 +1,4 @@
-"""Secrets: read on the controller, from the environment or a file that only its owner can read."""
+"""Reads secrets on the controller, from an environment variable or from a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackproof.errors import InventoryError
 
 
 def read_secret(secret: SecretSource, key: str) -> bytes:
-    """The secret; never part of a message. A file's content is taken unchanged.
+    """The secret, which no message contains. The content of a file is returned unchanged.
 
     Raises InventoryError when it is missing or empty, or others may read or write the file.
     """

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Unpacks sources into a folder of its own, which goes with the script, and works there.
+# Unpacks sources into a temporary folder, which is removed when the script ends, and changes to it.
 : "${sources?}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,6 @@
 """WEKA: the agent from a backend, and a stateless client that the first mount starts.
 
-A client takes cores for itself. They must be kept from Slurm (``slurm.cpu_spec_list``), or jobs share them with a
+A client needs cores of its own. They must be reserved in Slurm (``slurm.cpu_spec_list``), or jobs share them with a
 polling loop.
 """
 
@@ -44,7 +44,7 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
             options=options,
             requires=(AGENT,),
             timeout_s=inputs.mount_timeout_s,
-            # The kernel shows the file system, with or without a backend in front.
+            # /proc/mounts has the file system with or without a backend in front.
             seen=rf"(.*/)?{name}",
         ),
     )
@@ -56,7 +56,7 @@ def _net(named: NamedStorage, node: ClientNode) -> tuple[str, ...]:
         raise DeclarationError(f"{named.name}: transport rdma and {KEY}.net udp contradict each other")
     net = inputs.net or node.interfaces[:1]
     if not net:
-        raise DeclarationError(f"{named.name}: {KEY}.net: name the card of the client, or udp")
+        raise DeclarationError(f"{named.name}: {KEY}.net: name the NIC of the client, or udp")
     return net
 
 
@@ -68,7 +68,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
         Step(
             name=f"Client of {named.name}",
             holds="timeout -k 2 15 weka local ps | grep -q Running",
-            otherwise="weka local ps shows no running container; weka local status, and the cluster's events",
+            otherwise="weka local ps shows no running container; see weka local status and the cluster's events",
         )
     ]
     if named.storage.transport == "rdma":
@@ -78,8 +78,8 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
                 holds='timeout -k 2 15 weka cluster processes --filter "hostname=$(uname -n),role=FRONTEND"'
                 " --output network --no-header"
                 " | awk '/RDMA/{rdma = 1; next} NF{other = 1} END{exit !(rdma && !other)}'",
-                otherwise="transport rdma is declared and the client does not use it; are the cards of net= RDMA "
-                "capable, with RDMA on in the cluster (weka cluster processes)?",
+                otherwise="transport rdma is declared but the client does not use it; are the NICs of net= RDMA "
+                "capable, and is RDMA enabled in the cluster (weka cluster processes)?",
             )
         )
     return Client(
@@ -95,8 +95,8 @@ def installer(named: NamedStorage, inputs: Weka) -> Download:
     url = f"http://{backend}:{inputs.install_port}/dist/v1/install"
     if not inputs.install_sha256:
         raise DeclarationError(
-            f"{named.name}: {KEY}.install_sha256: a script that root runs is not taken unseen; look at it and give "
-            f"what this says: curl -s {url} | sha256sum"
+            f"{named.name}: {KEY}.install_sha256: root runs this script; review it and give its digest: "
+            f"curl -s {url} | sha256sum"
         )
     return Download(url=url, sha256=inputs.install_sha256)
 
@@ -117,7 +117,7 @@ def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
             name="Cores of WEKA",
             holds=f"grep -qx '{isolate}' {SERVICE_CONF}",
             script=shell.script(__name__, "weka_cores", conf=SERVICE_CONF, isolate=isolate, agent=AGENT),
-            otherwise=f"{SERVICE_CONF} does not say {isolate}",
+            otherwise=f"{SERVICE_CONF} does not contain {isolate}",
             writes=(SERVICE_CONF,),
             restart=(AGENT,),
         ),

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Says in WEKA's service.conf whether its cores are isolated. Written beside and renamed: the agent never reads half of it.
+# Sets isolate_cpusets in WEKA's service.conf. Written to a temporary file and renamed: the agent never reads half of it.
 : "${conf?}" "${isolate?}" "${agent?}"
 if grep -q '^isolate_cpusets=' "$conf"; then
   sed "s/^isolate_cpusets=.*/$isolate/" "$conf" >"$conf.new"

@@ -1,1 +1,1 @@
-"""The version set on a node: repositories, exact packages, holds, kernel, DKMS, and reading all of it back."""
+"""Installs a version set on a node and verifies it: repositories, exact packages, holds, kernel, DKMS modules."""

@@ -29,7 +29,7 @@ class FileDigest:
 
 
 def placed(components: Iterable[tuple[str, Component]], mirrors: Mapping[str, str]) -> tuple[Placed, ...]:
-    """Every file of these components. Raises ValueError for one without a digest: a draft's."""
+    """Every file of these components. Raises ValueError for a file without a digest, which only drafts have."""
     files = []
     for name, component in components:
         for file in component.files:
@@ -74,8 +74,10 @@ def differences(wanted: Sequence[Placed], state: Mapping[str, FileDigest]) -> di
 
 
 def script(wanted: Sequence[Placed], proxy: str | None = None) -> str:
-    """Fetch each file beside its path, compare the digest, and rename it. Another file than the locked one replaces
-    nothing."""
+    """Shell script that downloads each file to a temporary name beside its path, compares the digest, and renames it.
+
+    A file with another digest than the locked one replaces nothing.
+    """
     lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
     if proxy:
         lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
@@ -83,16 +85,16 @@ def script(wanted: Sequence[Placed], proxy: str | None = None) -> str:
     for file in wanted:
         path, url, new = shlex.quote(file.path), shlex.quote(file.url), shlex.quote(f"{file.path}.rackproof-new")
         lost = shlex.quote(
-            f"{file.component}: {file.url} could not be fetched; put it on the mirror (rackproof mirror list) or mend"
-            " the proxy"
+            f"{file.component}: {file.url} could not be fetched; put it on the mirror (rackproof mirror list) or"
+            " correct the proxy"
         )
         other = f"{file.component}: {file.url} is not the locked file: expected sha256 {file.sha256}, actual"
         lines += [
             f"mkdir -p -- {shlex.quote(file.path.rpartition('/')[0] or '/')}",
             f"get {url} {new} || {{ rm -f -- {new}; echo {lost} >&2; exit 1; }}",
             f"s=$(sha256sum <{new}); s=${{s%% *}}",
-            f'[ "$s" = {file.sha256} ] || {{ rm -f -- {new}; echo {shlex.quote(other)} "$s; lock the new one, or mend'
-            ' the mirror" >&2; exit 1; }',
+            f'[ "$s" = {file.sha256} ] || {{ rm -f -- {new}; echo {shlex.quote(other)} "$s; lock the new one, or'
+            ' correct the mirror" >&2; exit 1; }',
             f"chmod {file.mode} -- {new} && sync -- {new} && mv -fT -- {new} {path}",
         ]
     return "\n".join(lines)

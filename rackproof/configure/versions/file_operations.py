@@ -1,4 +1,4 @@
-"""Operations on files of a version set: put into their places, and read back at the end."""
+"""Operations on files of a version set: download them, and verify them at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackproof.errors import Refused
 
 @operation()
 def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -> Commands:
-    """Download missing and different files. Another content than the locked one is refused.
+    """Download missing and different files. A download with another digest than the locked one is refused.
 
     + wanted: files with URL, sha256, path and mode
     + proxy: URL of a proxy for HTTP and HTTPS
@@ -51,7 +51,7 @@ def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> None:
     """
     present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
     wrong = downloads.differences(wanted, present)
-    # Before the run nothing need be there yet.
+    # While planning, the files may not be installed yet.
     if wrong and state.is_executing:
         raise Refused(f"not as the version set says: {'; '.join(wrong.values())}")
     else:

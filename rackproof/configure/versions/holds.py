@@ -1,4 +1,4 @@
-"""Holding what is installed, and reading back that it is held."""
+"""Holds installed packages and verifies the holds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rackproof.core.versions import LockedPackage
 def to_hold(
     packages: Sequence[LockedPackage], state: PackageState, family: str, all_there: bool = False
 ) -> tuple[LockedPackage, ...]:
-    """Packages that are installed as locked and not held. Missing ones are left to the installation.
+    """Packages that are installed as locked and not held. Missing packages are skipped.
 
-    ``all_there``: as if everything were installed as locked, as it will be at the end of a run.
+    ``all_there``: assume that all packages are installed as locked, as at the end of a run.
     """
     return tuple(
         package
@@ -24,7 +24,7 @@ def to_hold(
 
 
 def hold_script(packages: Sequence[LockedPackage], family: str, policy: Policy) -> str:
-    """Hold, read the holds again, and fail with the names of those that are missing: a hold that was set and is not
-    listed lets a fabric manager drift from its driver."""
+    """Shell script that holds packages, reads the holds again, and fails with the names of missing ones: without its
+    hold a fabric manager may be upgraded without its driver."""
     names = tuple(dict.fromkeys(package.name for package in packages))
     return transaction_script(Transaction(family, hold=names, policy=policy))

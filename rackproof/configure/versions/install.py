@@ -1,4 +1,4 @@
-"""Exact versions in one transaction."""
+"""Plans the installation of exact package versions in one transaction."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rackproof.errors import Refused
 from rackproof.parse.packages import held_packages
 
 FIRST: Final = "nvidia-driver-pinning"
-"""Packages that are installed before the others: they pin the branch of what those depend on."""
+"""Prefix of packages that are installed first: they pin the driver branch for the dependencies of the others."""
 
 BOOT_KERNEL: Final = 10
-"""Which part of ``free_mib`` must be free below /boot for a kernel."""
+"""Divisor of ``free_mib`` for /boot when a kernel is installed."""
 BOOT: Final = 40
-"""And for anything else: an initial file system is written again at most, and RHEL's /boot has 1 GiB."""
+"""Divisor of ``free_mib`` for /boot otherwise: at most an initramfs is rewritten, and RHEL's /boot has 1 GiB."""
 
 
 class NoRoom(Refused):
@@ -27,7 +27,7 @@ class NoRoom(Refused):
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What has to be installed; empty when everything is there."""
+    """Packages to install, with the script; empty when nothing is missing."""
 
     packages: tuple[LockedPackage, ...] = ()
     script: str = ""
@@ -37,15 +37,15 @@ class InstallPlan:
 
 
 def plan_install(packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy) -> InstallPlan:
-    """One transaction with everything that is not there at its version.
+    """One transaction with all packages that are not installed at their versions.
 
-    Raises NoRoom, one line, where it would not fit.
+    Raises NoRoom, one line, when a file system lacks space.
     """
     missing = tuple(package for package in packages if not is_installed(package, state, family))
     if not missing and not state.broken:
         return InstallPlan()
     if not missing:
-        missing = tuple(packages)  # a repair is a transaction too, and has to be proven
+        missing = tuple(packages)  # the transaction repairs half-configured packages and verifies all
     room = room_mib(missing, state, policy)
     for directory, needed in room.items():
         if state.free_mib[directory] < needed:
@@ -62,11 +62,11 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, family:
 
 
 def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Policy) -> Mapping[str, int]:
-    """Free space that packages need, of the directories that were looked at."""
+    """Free space that packages need, by directory."""
     boot = BOOT_KERNEL if any(package.component == "kernel" for package in packages) else BOOT
     return {path: policy.free_mib // boot if path == "/boot" else policy.free_mib for path in state.free_mib}
 
 
 def holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
-    """Whether a package is held, at whatever version."""
+    """Whether a package is held at any version."""
     return bool(held_packages(state.held, {package.name: None}, family))

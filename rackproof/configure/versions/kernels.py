@@ -16,7 +16,7 @@ from rackproof.parse.dkms import Dkms, parse_dkms_status
 from rackproof.parse.sections import sections_of
 
 GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
-CHANGED: Final = "the kernel that starts is another one"
+CHANGED: Final = "the default kernel has changed"
 """Reason for a reboot after a rollback."""
 
 
@@ -26,7 +26,7 @@ class KernelState:
     installed: tuple[str, ...]
     """Releases with an image below /boot, oldest first."""
     default: str
-    """Release that the boot loader starts next; empty where it takes the newest."""
+    """Release that the boot loader starts next; empty when it starts the newest."""
     headers: bool
     """Headers of the locked release are installed."""
     dkms: tuple[Dkms, ...]
@@ -34,16 +34,16 @@ class KernelState:
 
 
 def kernel_command(release: str) -> str:
-    """Ask about kernels, boot loader, headers of ``release`` and DKMS modules."""
+    """Shell text that prints kernels, the default kernel, headers of ``release`` and DKMS modules."""
     headers = f"/lib/modules/{release}/build/Makefile"
     return f"{shell.script(__name__, 'kernels', headers=headers, grub_drop_in=GRUB_DROP_IN)}\n{pending_command()}"
 
 
 def parse_kernel(lines: Sequence[str]) -> KernelState:
-    """Raises ValueError on anything that is not an answer of ``kernel_command``."""
+    """Answer of ``kernel_command``. Raises ValueError on anything else."""
     sections = sections_of(lines, 6)
     if len(sections[0]) != 1 or not sections[4]:
-        raise ValueError("no running kernel, or nothing about DKMS")
+        raise ValueError("no running kernel, or no status of DKMS")
     *built, status = sections[4]
     if status not in ("status 0", "status 127"):
         raise ValueError(f"dkms ended with {status}")
@@ -59,7 +59,7 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
 
 @dataclass(frozen=True, slots=True)
 class KernelPlan:
-    """Shell script, and why; empty when there is nothing to do. ``kept`` and ``later`` are for the journal."""
+    """Shell script and its changes; empty when nothing has to be done. ``kept`` and ``later`` are for the journal."""
 
     script: str = ""
     changes: tuple[Change, ...] = ()
@@ -71,7 +71,7 @@ class KernelPlan:
 
 
 def reboot_reason(release: str) -> str:
-    return f"kernel {release} is locked and another one runs"
+    return f"kernel {release} is locked and another one runs"  # part of marks on nodes
 
 
 def with_kernel(state: KernelState, release: str) -> KernelState:
@@ -88,7 +88,7 @@ def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
-    """Make the locked kernel the default of the boot loader, and ask for a reboot where another one runs."""
+    """Make the locked kernel the boot loader's default, and leave a reboot mark when another kernel runs."""
     lines: list[str] = []
     changes: list[Change] = []
     kept: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
     comes = state.default or newest
     if comes != release:
         lines += _grubby(release) if family == "rhel" else _grub(release)
-        changes.append(Change(what=f"the next start would bring {comes or 'no kernel that is known'}"))
+        changes.append(Change(what=f"the default kernel is {comes or 'unknown'}"))
         kept = mark_lines((f"{REBOOT}{CHANGED}", *(() if family == "rhel" else (GRUB,))))
         if family == "rhel":
             kept += (kernel_line(f"/boot/vmlinuz-{release}"),)
@@ -113,7 +113,7 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
     if not lines:
         return KernelPlan()
     image = shlex.quote(f"/boot/vmlinuz-{release}")
-    there = f"[ -e {image} ] || {{ echo {image}: not there, although its package is installed >&2; exit 1; }}"
+    there = f"[ -e {image} ] || {{ echo {image}: missing, although its package is installed >&2; exit 1; }}"
     return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(changes), kept, grub)
 
 
@@ -127,12 +127,12 @@ def _grubby(release: str) -> list[str]:
 
 
 def _grub(release: str) -> list[str]:
-    """Debian's GRUB starts the newest kernel; an older one has to be named, with its submenu."""
+    """Debian's GRUB starts the newest kernel by default; an older one must be named, with its submenu."""
     entry = shlex.quote(f"gnulinux-{release}-advanced-[^']*")
     sentence = f"GRUB has no entry of kernel {release}; run update-grub and look at /boot/grub/grub.cfg"
     return [
-        "command -v update-grub >/dev/null || { echo 'update-grub is not there: no GRUB, so the kernel that starts"
-        " cannot be chosen; choose it in the boot loader' >&2; exit 1; }",
+        "command -v update-grub >/dev/null || { echo 'update-grub is not installed, so the default kernel cannot be"
+        " set; set it in the boot loader' >&2; exit 1; }",
         "update-grub >/dev/null 2>&1 || { echo 'update-grub fails' >&2; exit 1; }",
         f"e=$(grep -o -- {entry} /boot/grub/grub.cfg | head -n 1)",
         'm=$(grep -o -- "gnulinux-advanced-[^\']*" /boot/grub/grub.cfg | head -n 1)',
@@ -147,7 +147,7 @@ def _grub(release: str) -> list[str]:
 
 
 def unbuilt(modules: Sequence[str], release: str, state: KernelState) -> tuple[str, ...]:
-    """Modules that are not installed for the kernel: "added" and "built" are not enough, nothing would load them."""
+    """Modules that are not installed for the kernel. Modules that are only "added" or "built" cannot be loaded."""
     good = {module.name for module in state.dkms if module.kernel == release and module.state == "installed"}
     return tuple(name for name in modules if name not in good)
 
@@ -157,7 +157,7 @@ def headers_package(release: str, family: str) -> str:
 
 
 def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> KernelPlan:
-    """Build missing modules for the kernel that will run, and check them: package scripts mask a failed build."""
+    """Build missing modules for the locked kernel and check them, because package scripts hide failed builds."""
     missing = unbuilt(modules, release, state)
     if not missing:
         return KernelPlan()
@@ -166,7 +166,7 @@ def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: 
     lines = [
         "set -eu",
         "export LC_ALL=C",
-        f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are not there, so no"
+        f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are missing, so no"
         f" module can be built for it; add '{shlex.quote(package)}' to the kernel of the version set' >&2; exit 1; }}",
         "command -v dkms >/dev/null || { echo 'dkms is not installed; the packages of the set should bring it' >&2;"
         " exit 1; }",

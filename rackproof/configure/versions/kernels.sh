@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Kernels that run, are installed and start next, headers of the locked release, and modules that DKMS has built.
+# Prints the running, the installed and the default kernel, whether the locked release has headers, and DKMS modules.
 : "${headers?}" "${grub_drop_in?}"
 export LC_ALL=C
 uname -r

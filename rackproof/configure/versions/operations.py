@@ -1,4 +1,4 @@
-"""Operations of a version set. Each reads a node, changes what is not as locked, and reads it back."""
+"""Operations of a version set. Each reads a node, changes what differs from the set, and verifies it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rackproof.errors import Refused
 
 @operation()
 def identified() -> None:
-    """Refuse a node whose operating system could not be read: it decides about packages. Changes nothing.
+    """Refuse a node whose operating system could not be read, because packages depend on it. Changes nothing.
 
     **Example:**
 
@@ -33,16 +33,16 @@ def identified() -> None:
         versions.identified(name="Operating system")
     """
     required(machine_here(), "the operating system")
-    host.noop("the node says what it is")
+    host.noop("the operating system is known")
 
 
 @operation()
 def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequence[str] = ()) -> Commands:
-    """Install exactly these versions, all in one transaction; nothing else is removed or made older for them.
+    """Install exactly these versions in one transaction; no other package is removed or downgraded.
 
     + packages: names and versions of the version set
     + family: ``debian`` (apt) or ``rhel`` (dnf)
-    + earlier: names that operations before this one install; a plan takes them for installed, a run reads the node
+    + earlier: packages that earlier operations install; a plan assumes them installed, a run reads the node
 
     **Example:**
 
@@ -54,7 +54,7 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
     present = ask(facts.PackageStates, "the list of installed packages", names=names, family=family)
     due = list(packages) if state.is_executing else [package for package in packages if package.name not in earlier]
     if not due:
-        host.noop(f"all {len(packages)} packages come with the operations before")
+        host.noop(f"earlier operations install all {len(packages)} packages")
         return
     plan = install.plan_install(due, present, family, policy_here())
     if not plan:
@@ -70,7 +70,7 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
 
 @operation()
 def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | None = None) -> Commands:
-    """Download the keys of repositories; refuse another digest than the locked one, with both digests.
+    """Download the keys of repositories; refuse a key with another digest than the locked one, naming both digests.
 
     + wanted: keys with URL, sha256 and path
     + family: ``debian`` (apt) or ``rhel`` (dnf)
@@ -99,9 +99,9 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
 
 @operation()
 def held(packages: Sequence[LockedPackage], family: str) -> Commands:
-    """Hold every package that is installed as locked, and read the holds again.
+    """Hold every package that is installed as locked, and verify the holds.
 
-    A plan holds all of them: operations before this one install what is missing.
+    A plan holds all of them, because earlier operations install missing packages.
 
     + packages: names and versions of the version set
     + family: ``debian`` (apt) or ``rhel`` (dnf)
@@ -126,11 +126,11 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
 
 @operation()
 def promised_held(names: Sequence[str], family: str) -> Commands:
-    """Hold packages at whatever version they have. Refuses a node where one is not installed.
+    """Hold packages at their installed versions. Refuses a node where one is not installed.
 
-    A plan holds all of them: operations before this one install what is missing.
+    A plan holds all of them, because earlier operations install missing packages.
 
-    + names: packages, as the node's distribution names them
+    + names: packages, by the names of the node's distribution
     + family: ``debian`` (apt) or ``rhel`` (dnf)
 
     **Example:**
@@ -154,12 +154,12 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
     absent = [name for name in names if name not in actual.installed]
     if absent and state.is_executing:
         if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):
-            # Packages that are installed after the reboot must not stop the node before it.
+            # Packages that are installed only after the reboot must not prevent it.
             note(f"held after the reboot ({'; '.join(waiting)}): {', '.join(absent)}")
             return
         raise Refused(
             f"system.holds: not installed, so not held: {', '.join(absent)}; name them in system.packages or in a"
-            " version set, or take them out of the architecture's system.holds"
+            " version set, or remove them from the architecture's system.holds"
         )
     elif not missing:
         host.noop(f"all {len(names)} packages are held")
@@ -167,9 +167,9 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 
 @operation()
 def boot_kernel(release: str, family: str) -> Commands:
-    """Make the locked kernel the one that the next start brings. Asks for a reboot where another one runs.
+    """Make the locked kernel the default, and leave a reboot mark when another kernel runs.
 
-    + release: as ``uname -r`` prints it
+    + release: kernel release, as ``uname -r`` prints it
     + family: ``debian`` (apt) or ``rhel`` (dnf)
 
     **Example:**
@@ -187,18 +187,18 @@ def boot_kernel(release: str, family: str) -> Commands:
         yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
     else:
         host.noop(
-            f"kernel {release} runs" if actual.running == release else f"kernel {release} comes with the next start"
+            f"kernel {release} runs" if actual.running == release else f"kernel {release} starts with the next reboot"
         )
 
 
 @operation()
 def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Sequence[str] = ()) -> Commands:
-    """Build every DKMS module for the kernel that will run, not only for the one that runs.
+    """Build DKMS modules for the locked kernel, which may run only after a reboot.
 
     + modules: as ``dkms status`` names them
     + release: kernel, as ``uname -r`` prints it
     + family: ``debian`` (apt) or ``rhel`` (dnf)
-    + earlier: modules that operations before this one build; as in ``exact_packages``
+    + earlier: modules that earlier operations build, as in ``exact_packages``
 
     **Example:**
 
@@ -220,7 +220,7 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
 
 @operation()
 def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True) -> None:
-    """Refuse a node where a package is not at its version, or not held. Changes nothing.
+    """Verify packages: refuse a node where one is not at its version, or not held. Changes nothing.
 
     + packages: names and versions of the version set
     + family: ``debian`` (apt) or ``rhel`` (dnf)
@@ -239,7 +239,7 @@ def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True)
         family=family,
     )
     wrong = differences(packages, actual, family, hold)
-    # Before the run nothing need be there yet.
+    # While planning, the packages may not be installed yet.
     if wrong and state.is_executing:
         raise Refused(f"not as the version set says: {some(wrong, 5, '; ')}")
     else:
@@ -248,7 +248,7 @@ def read_back(packages: Sequence[LockedPackage], family: str, hold: bool = True)
 
 @operation()
 def modules_in_force(modules: Sequence[str], release: str) -> None:
-    """Refuse a node where the locked kernel does not run and no reboot is pending, or lacks a DKMS module.
+    """Refuse a node where the locked kernel lacks a DKMS module, or does not run and no reboot is pending.
 
     Changes nothing.
 

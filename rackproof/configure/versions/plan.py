@@ -37,10 +37,10 @@ FREEZE_UNITS = {
 
 
 def why_nothing(site: Site) -> str | None:
-    """Raises DeployError where the version set cannot be used."""
+    """Raises DeployError when the version set cannot be used."""
     if versions_here() is not None or site.architecture.system.holds:
         return None
-    return "the inventory names no version set (versions_lock), the architecture holds no packages"
+    return "the inventory names no version set (versions_lock) and the architecture holds no packages"
 
 
 def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
@@ -54,7 +54,7 @@ def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) ->
 def repositories(
     platform: Platform, machine: Machine, inputs: VersionInputs
 ) -> tuple[tuple[repository_files.Key, ...], tuple[Entry, ...]]:
-    """Keys and files of the repositories that the node's packages come from. Raises DeployError."""
+    """Signing keys and files of the repositories that the node's packages come from. Raises DeployError."""
     used = {package.repository for package in packages_here("all")}
     wanted = {name: repository for name, repository in platform.repositories.items() if name in used}
     try:
@@ -67,7 +67,7 @@ def repositories(
 
 
 def dkms_here(machine: Machine) -> tuple[str, ...]:
-    """DKMS modules of the whole set that the current node gets."""
+    """DKMS modules of the set for the current node."""
     versions = versions_here()
     return stage_dkms(versions, machine, "all", here().node.groups) if versions else ()
 
@@ -93,9 +93,10 @@ def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
-    """None without a version set, and on a node that cannot be read, which its first operation refuses.
+    """Platform, machine and inputs of the current node. None without a version set, and for an unreadable node, which
+    an operation then refuses.
 
-    Raises DeployError where the set contradicts itself or has nothing for the operating system.
+    Raises DeployError when the set contradicts itself or lacks the operating system.
     """
     versions = versions_here()
     if versions is None:
@@ -109,5 +110,5 @@ def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
         operations.identified(name="Operating system")
         return None
     if machine.family not in FREEZE_UNITS:
-        raise DeployError(f"{host.name}: {machine.label}: no package manager is known for it (there are apt and dnf)")
+        raise DeployError(f"{host.name}: {machine.label}: its package manager is not supported (expected apt or dnf)")
     return platform, machine, version_inputs(here().node)

@@ -21,9 +21,9 @@ HELD_BACK: Final = -1
 """Priority of packages that must never be installed."""
 
 PREFERRED: Final = 1001
-"""Priority of a version that also replaces a newer installed one."""
+"""Priority of a version that may downgrade a newer installed one."""
 CHOSEN: Final = 1000
-"""Priority of a version that is chosen over all others offered; a newer installed one stays."""
+"""Priority of a version that is preferred to all others; a newer installed one stays."""
 
 DRIVER_PACKAGES: Final = (
     "nvidia-driver-*",
@@ -39,7 +39,8 @@ DRIVER_PACKAGES: Final = (
     "cuda-drivers*",
     "xserver-xorg-video-nvidia*",
 )
-"""What a driver is made of, by every repository's names: mixing two repositories' is the classic partial upgrade."""
+"""Packages of a driver, by the names of all repositories. They must come from one repository: a mixture is a partial
+upgrade."""
 _RELEASES: Final = {"ubuntu": "Ubuntu", "debian": "Debian"}
 """``Origin`` in the distribution's own Release files, by os-release's ID."""
 
@@ -56,7 +57,7 @@ class Key:
 
 
 def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
-    """The URL at the site; the longest matching prefix counts."""
+    """The URL on the site's mirror; the longest matching prefix wins."""
     for beginning in sorted(mirrors, key=len, reverse=True):
         if url == beginning or url.startswith(beginning.rstrip("/") + "/"):
             return mirrors[beginning].rstrip("/") + url[len(beginning.rstrip("/")) :]
@@ -64,7 +65,8 @@ def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
-    """Every signing key, in the order of the set. Raises ValueError for a key without a digest: a draft's."""
+    """Every signing key, in the order of the set. Raises ValueError for a key without a digest, which only drafts
+    have."""
     signing_keys = []
     for name, repository in repositories.items():
         if repository.key.sha256 is None:
@@ -88,7 +90,7 @@ def key_path(name: str, repository: Repository) -> str:
 
 
 def _suffix(key: SigningKey) -> str:
-    """apt tells armoured from binary keys by the file's name."""
+    """apt distinguishes armoured from binary keys by the file name."""
     return "gpg" if urlsplit(key.url).path.endswith((".gpg", ".kbx")) else "asc"
 
 
@@ -138,7 +140,7 @@ def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], pro
         f"gpgkey=file://{key_path(name, repository)}",
         *([f"priority={repository.priority}"] if repository.priority is not None else []),
         *([f"excludepkgs={' '.join(repository.exclude)}"] if repository.exclude else []),
-        # NVIDIA's modular metadata hides exact versions behind a stream that has to be enabled.
+        # Otherwise NVIDIA's modular metadata hides versions of streams that are not enabled.
         "module_hotfixes=1",
         *([f"proxy={proxy}"] if proxy else []),
     ]
@@ -164,10 +166,10 @@ def preferences(
                 stanzas.append((packages, _pin(name, repositories, mirrors), HELD_BACK))
         elif machine.os_id in _RELEASES:
             stanzas.append((packages, f"release o={_RELEASES[machine.os_id]}", HELD_BACK))
-        # What a driver depends on comes in its version: apt would take the newest there is, and give up.
+        # Pin dependencies to the driver's version: apt would select the newest and fail.
         stanzas.append((packages, f"version {driver.version}-*", PREFERRED))
-    # A package that is requested by name alone (another deploy, a dependency) comes in the locked version, not in the
-    # newest, which only a downgrade would undo.
+    # A package that is installed without a version (by another deploy, as a dependency) gets the locked version.
+    # Otherwise apt would install the newest, and the lock would require a downgrade.
     for _, component in platform.components.named():
         for version in dict.fromkeys(component.packages.values()):
             names = [package for package, own in component.packages.items() if own == version]
@@ -180,7 +182,7 @@ def preferences(
             stanzas.append(("*", _pin(name, repositories, mirrors), repository.priority))
     if not stanzas:
         return ""
-    head = "# Written by rackproof from the version set: what must not come from where.\n"
+    head = "# Written by rackproof from the version set: sources of packages.\n"
     return head + "".join(
         f"\nPackage: {package}\nPin: {pin}\nPin-Priority: {priority}\n" for package, pin, priority in stanzas
     )
@@ -199,8 +201,8 @@ def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str
     if shared or not place:
         with_ = f"the host {place} with {', '.join(shared)}" if shared else "no host of its own"
         raise DeclarationError(
-            f"repositories.{name}: shares {with_}, so apt cannot tell its packages by the host;"
-            " say its label (Label in its Release file)"
+            f"repositories.{name}: shares {with_}, so apt cannot select its packages by the host;"
+            " set its label (Label in its Release file)"
         )
     return f'origin "{place}"'
 
@@ -211,27 +213,27 @@ def keys_command(wanted: Sequence[Key]) -> str:
 
 
 def parse_keys(lines: Sequence[str]) -> dict[str, str]:
-    """Path: sha256. Raises ValueError on anything else."""
+    """sha256 by path. Raises ValueError on anything else."""
     if not lines or lines[-1] != "--":
         raise ValueError("no end of the list of keys")
     return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[:-1])}
 
 
 def fetch(timeout_s: int) -> tuple[str, ...]:
-    """The shell function ``get URL PATH``, with any downloader that a bare node has."""
+    """The shell function ``get URL PATH``, which uses any downloader that a bare node has."""
     return (
         'get() { case "$1" in file://*) cp -- "${1#file://}" "$2" ;; *)',
         f'  if command -v curl >/dev/null; then curl -fsSL --max-time {timeout_s} -o "$2" -- "$1"',
         f'  elif command -v wget >/dev/null; then wget -q -T {timeout_s} -O "$2" -- "$1"',
-        # apt's own downloader is there on every Debian; it names the problem itself.
+        # apt's own downloader exists on every Debian and prints its own error.
         '  else /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null; fi ;; esac; }',
     )
 
 
 def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> str:
-    """Fetch every key, compare its digest, rename it to its path; on RHEL rpm imports it.
+    """Shell script that downloads every key, compares its digest, and renames it; on RHEL rpm imports it.
 
-    A key that is not the locked one ends the script with both digests in one line, and nothing is replaced.
+    A key with another digest than the locked one ends the script with both digests in one line; nothing is replaced.
     """
     lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
     if proxy:
@@ -240,20 +242,20 @@ def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) ->
     for key in wanted:
         path, url = shlex.quote(key.path), shlex.quote(key.url)
         new = shlex.quote(f"{key.path}.rackproof-new")
-        told = f" (fingerprint {key.fingerprint})" if key.fingerprint else ""
+        fingerprint = f" (fingerprint {key.fingerprint})" if key.fingerprint else ""
         lines += [
             f"mkdir -p -- {shlex.quote(key.path.rpartition('/')[0])}",
             f'get {url} {new} || {{ rm -f -- {new}; echo "{key.repository}: the key "{url}" could not be fetched;'
-            ' put it on the mirror (rackproof mirror list) or mend the proxy" >&2; exit 1; }',
+            ' put it on the mirror (rackproof mirror list) or correct the proxy" >&2; exit 1; }',
             f"s=$(sha256sum -- {new}); s=${{s%% *}}",
             f'[ "$s" = {key.sha256} ] || {{ rm -f -- {new};'
             f' echo "{key.repository}: the repository key has changed: expected sha256 {key.sha256}, actual $s at "'
-            f'{url}"; compare its fingerprint with the vendor\'s{told}, then lock the new one" >&2; exit 1; }}',
+            f'{url}"; compare its fingerprint with the vendor\'s{fingerprint}, then lock the new one" >&2; exit 1; }}',
         ]
         if key.path.endswith(".asc") or family == "rhel":
             lines.append(
                 f"grep -q -- '-----BEGIN PGP PUBLIC KEY BLOCK-----' {new} || {{ rm -f -- {new};"
-                f' echo "{key.repository}: "{url}" is no armoured key; give its .gpg URL if it is a binary one"'
+                f' echo "{key.repository}: "{url}" is not an armoured key; if it is binary, its URL must end in .gpg"'
                 " >&2; exit 1; }"
             )
         lines.append(f"chmod 644 -- {new} && mv -fT -- {new} {path}")

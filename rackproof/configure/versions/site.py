@@ -1,6 +1,6 @@
 """The version set of the current node.
 
-The deploys of other domains plan with these::
+Deploys of other domains use it so::
 
     packages = locked("driver")            # of a stage, or of one component: locked("clients.weka")
     if packages:
@@ -39,13 +39,13 @@ def version_inputs(node: Node) -> VersionInputs:
 
 def policy_here() -> Policy:
     """What the inventory allows the package manager to do on the current node. Raises DeployError, one line."""
-    if getattr(host, "data", None) is None:  # stand-ins of tests have none
+    if getattr(host, "data", None) is None:  # hosts in tests have none
         return STRICT
     return version_inputs(here().node).policy
 
 
 def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
-    """The locked set of a node; None where the inventory names none. Raises DeployError, one line."""
+    """The version set of a node; None when the inventory names none. Raises DeployError, one line."""
     try:
         return version_sets.versions_of(node, inventory)
     except (InventoryError, VersionSetError) as error:
@@ -53,14 +53,14 @@ def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
 
 
 def versions_here() -> VersionSet | None:
-    """The locked set of the current node. Raises DeployError, one line."""
+    """The version set of the current node. Raises DeployError, one line."""
     return versions_of(here().node)
 
 
 def platform_here() -> Platform | None:
-    """What the set has for this node's operating system; None without a set, or for a node that cannot be read.
+    """The set's platform for this node's operating system; None without a set, or for an unreadable node.
 
-    Raises DeployError where the set has nothing for the operating system.
+    Raises DeployError when the set lacks the operating system.
     """
     versions, machine = versions_here(), None
     if versions is not None:
@@ -77,18 +77,18 @@ _taken: WeakKeyDictionary[State, dict[str, set[str]]] = WeakKeyDictionary()
 
 
 def taken() -> frozenset[str]:
-    """What earlier deploys of this run install on the current node: packages from ``locked``, and names given to
-    ``take``."""
+    """Names that earlier deploys of this run install on the current node, recorded by ``locked`` and ``take``."""
     return frozenset(_taken.get(host.state, {}).get(host.name, ()))
 
 
 def take(names: Iterable[str]) -> None:
-    """Record that the caller installs these; DKMS modules are ``dkms NAME``."""
+    """Record that the caller installs these packages; DKMS modules are ``dkms NAME``."""
     _taken.setdefault(host.state, {}).setdefault(host.name, set()).update(names)
 
 
 def locked(part: str) -> tuple[LockedPackage, ...]:
-    """Packages of a stage or of a component for the current node, which the caller installs; nothing without a set.
+    """Packages of a stage or component for the current node; records that the caller installs them. Empty without a
+    set.
 
     Raises DeployError, one line.
     """
@@ -109,7 +109,7 @@ def packages_here(part: str) -> tuple[LockedPackage, ...]:
 def locked_of(
     versions: VersionSet, machine: Machine, part: str, groups: Collection[str] | None = None
 ) -> tuple[LockedPackage, ...]:
-    """Raises DeployError where the set has nothing for the operating system."""
+    """Packages of a stage or component. Raises DeployError when the set lacks the operating system."""
     try:
         chosen = stage_packages if part in STAGES or part == "all" else component_packages
         return chosen(versions, machine, part, groups)

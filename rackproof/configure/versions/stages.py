@@ -12,9 +12,9 @@ INSTALL_TIMEOUT_S = 3600
 def stage(name: str, title: str) -> None:
     """Install a stage, or one component (``clients.weka``), and build its DKMS modules for the locked kernel.
 
-    Called from within a deploy. Does nothing without a version set, or where the set has nothing for the stage. Deploys
+    Call it from a deploy. Does nothing without a version set, or when the set has no packages for the stage. Deploys
     call the stages in the order of ``rackproof.core.versions.STAGES``: a driver links to symbols of the network stack,
-    file-system clients are built against both.
+    and file-system clients are built against both.
     """
     lock = plan.lock_here()
     earlier = taken()

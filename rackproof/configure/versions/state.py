@@ -13,7 +13,7 @@ from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 
 ROOM: Final = ("/usr", "/var", "/boot")
-"""Where packages are unpacked to and downloaded to."""
+"""Folders that packages are downloaded to and unpacked to."""
 _WHOLE: Final = ("installed", "config-files", "not-installed")
 KERNEL_PACKAGES: Final = re.compile(r"^kernel(-(core|modules|modules-core|modules-extra|devel|devel-matched))?$")
 """RHEL keeps several versions of these at once."""
@@ -21,19 +21,19 @@ KERNEL_PACKAGES: Final = re.compile(r"^kernel(-(core|modules|modules-core|module
 
 @dataclass(frozen=True, slots=True)
 class PackageState:
-    """Answer of ``state_command``. rpm's versions have their epoch in front of them, ``0:5.14.0-427.el9``."""
+    """Answer of ``state_command``. Versions from rpm start with their epoch, ``0:5.14.0-427.el9``."""
 
     installed: Mapping[str, tuple[str, ...]]
-    """Name: its versions; more than one where several are kept, or of several architectures."""
+    """Versions by name; several for multiversion packages and for several architectures."""
     held: frozenset[str]
-    """As apt-mark names them; on RHEL as versionlock has them, ``kernel-0:5.14.0-427.el9.*``."""
+    """Names from apt-mark; on RHEL entries of versionlock, ``kernel-0:5.14.0-427.el9.*``."""
     broken: tuple[str, ...]
     """Packages that an interrupted run left half-configured."""
     free_mib: Mapping[str, int]
 
 
 def state_command(names: Sequence[str], family: str) -> str:
-    """Ask for the given packages. Every section ends with its program's exit status."""
+    """Shell text that prints the state of the given packages. Every section ends with its program's exit status."""
     quoted = " ".join(shlex.quote(name) for name in names)
     room = " ".join(ROOM)
     free = f'for d in {room}; do echo "$d $(df -Pm "$d" | awk \'NR == 2 {{ print $4 }}\')"; done; echo status $?'
@@ -55,7 +55,7 @@ def state_command(names: Sequence[str], family: str) -> str:
 
 
 def parse_state(lines: Sequence[str], family: str) -> PackageState:
-    """Raises ValueError on anything that is not such an answer."""
+    """Answer of ``state_command``. Raises ValueError on anything else."""
     sections = sections_of(lines, 4)
     bodies = [section[:-1] for section in sections]
     statuses = [_status(section) for section in sections]
@@ -68,7 +68,7 @@ def parse_state(lines: Sequence[str], family: str) -> PackageState:
         raise ValueError("the package database or df could not be read")
     return PackageState(
         installed=parse_package_list(bodies[0]),
-        # Without its plugin dnf has no such command: nothing is held then, and ``held`` names the missing plugin.
+        # Without its plugin dnf lacks the command: nothing is held then, and the operation names the missing plugin.
         held=frozenset(bodies[1] if not statuses[1] else ()),
         broken=tuple(line.split()[1] for line in bodies[2]),
         free_mib={line.split()[0]: int(line.split()[1]) for line in bodies[3]},
@@ -83,14 +83,14 @@ def _status(section: Sequence[str]) -> int:
 
 
 def same_version(actual: str, locked: str, family: str) -> bool:
-    """Whether an installed version is the locked one; a lock for RHEL may leave the epoch out."""
+    """Whether an installed version is the locked one; a lock for RHEL may omit the epoch."""
     if family == "rhel" and ":" not in locked:
         actual = actual.partition(":")[2]
     return actual == locked
 
 
 def is_installed(package: LockedPackage, state: PackageState, family: str) -> bool:
-    """At exactly its version, and at no other unless the distribution keeps several."""
+    """Whether the package is installed at exactly its version, and at no other except for multiversion packages."""
     versions = state.installed.get(package.name, ())
     same = [same_version(version, package.version, family) for version in versions]
     if family == "rhel" and KERNEL_PACKAGES.fullmatch(package.name):
@@ -103,7 +103,7 @@ def is_held(package: LockedPackage, state: PackageState, family: str) -> bool:
 
 
 def differences(packages: Iterable[LockedPackage], state: PackageState, family: str, held: bool) -> tuple[str, ...]:
-    """What is not as locked, one sentence a package: ``libnccl2: expected 2.30.4-1, actual not installed``."""
+    """Differences from the lock, one per package: ``libnccl2: expected 2.30.4-1, actual not installed``."""
     wrong = []
     for package in packages:
         if not is_installed(package, state, family):

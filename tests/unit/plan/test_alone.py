@@ -90,5 +90,5 @@ def test_pyinfras_own_command_says_it() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
-    assert "[storage-01] storage client: mounts nothing by the architecture" in result.stderr
+    assert "[storage-01] storage client: the architecture declares no mounts for this node" in result.stderr
     assert "Storage client | Mounts" in result.stderr

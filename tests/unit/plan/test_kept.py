@@ -12,7 +12,7 @@ from tests.unit.plan.golden import PLANS, ROOT, racks
 
 OUTSIDE: Mapping[str, str] = {
     # what is written: why a rollback leaves it
-    "$said": "what a step complained of, in memory",
+    "$messages": "messages of a step, in memory",
     "$3": "a download below /var/cache/rackproof, named by its content",
     "hold of $e": "a version of a package, whose lock is kept by the package's name",
 }

@@ -191,7 +191,7 @@ def test_another_kernel_that_runs_asks_for_a_reboot_and_changes_nothing_else(pla
 
 def test_a_newer_kernel_does_not_start_again(plans: dict[str, RackPlan]) -> None:
     operation = only_change(plans["a newer kernel"])
-    assert operation.lines == ("the next start would bring 6.8.0-90-generic", "6.8.0-90-generic runs")
+    assert operation.lines == ("the default kernel is 6.8.0-90-generic", "6.8.0-90-generic runs")
     assert "GRUB_DEFAULT" in operation.commands[0]
 
 

@@ -1,4 +1,4 @@
-"""A node leaves Slurm before its driver is exchanged, and only then."""
+"""A node leaves Slurm before its driver is replaced, and only then."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_job_that_came_meanwhile_stops_the_exchange_and_the_node_goes_back() -
     assert "State=DRAIN" in drained
     assert undone == drain.undo_script("gpu-01", IDLE)
     assert "State=RESUME" in undone
-    assert "in Slurm as before, nothing was exchanged" in refused
+    assert "in Slurm as before, nothing was replaced" in refused
     assert "jobs 12" in refused
     assert len(out(Changing(Use(node=IDLE), Use(node=OURS, jobs=("12",))), accepted=True)) == 1
     *_, refused = out(Changing(Use(node=IDLE), None), accepted=True)

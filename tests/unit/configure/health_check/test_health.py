@@ -206,7 +206,7 @@ def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
     ("parts", "complaint"),
     [
         ({"version": 1}, "is older than Python 3.11; name a newer one in health_check.python"),
-        ({"pip": 1}, "pip could not install what the kit needs"),
+        ({"pip": 1}, "pip could not install the kit's dependencies"),
         ({"kit_starts": 1}, "the kit does not start"),
     ],
 )

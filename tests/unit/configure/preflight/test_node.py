@@ -165,7 +165,7 @@ def test_a_mount_that_must_change_and_is_in_use_stops_the_node() -> None:
     problems = judged(
         checks.mount_problems([NFS], cases.state(mounted=MOUNTED, users={"/mnt/home": ("812(python)", "813(python)")}))
     )
-    assert "and used by 812(python) 813(python); end what works in it" in problems["mounts.busy"]
+    assert "and used by 812(python) 813(python); end these processes" in problems["mounts.busy"]
 
 
 def test_an_idle_mount_is_made_anew_without_a_word() -> None:

@@ -229,7 +229,7 @@ def test_what_is_accepted_does_not_stop_and_is_said_with_its_reason() -> None:
     ("accept", "complaint"),
     [
         ({"disk.fre": "x"}, "preflight.accept.disk.fre: no such check; did you mean 'disk.free'?"),
-        ({"disk.free": " "}, "preflight.accept.disk.free: why?"),
+        ({"disk.free": " "}, "preflight.accept.disk.free: expected a reason"),
     ],
 )
 def test_what_is_accepted_must_exist_and_have_a_reason(accept: dict[str, str], complaint: str) -> None:

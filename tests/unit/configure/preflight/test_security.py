@@ -157,7 +157,7 @@ def test_user_namespaces_of_ubuntu(runtime: str, profile: bool, sysctl: dict[str
     state = replace(QUIET, userns_restricted=True, podman_profile=profile)
     line = lines(state, arch).get("host.userns", "")
     assert bool(line) is fires
-    assert f'say {security.USERNS}: "0" in system.sysctl' in line or not fires
+    assert f'add {security.USERNS}: "0" to system.sysctl' in line or not fires
     assert lines(replace(state, userns_restricted=False), arch) == {}
 
 

@@ -141,7 +141,7 @@ def test_somebody_elses_lock_is_waited_for_and_named(bench: Bench) -> None:
     assert done.stderr.splitlines() == [
         "the package manager is locked by process 4711 (dnf upgrade ) after 300 s; let it finish or end it, then run"
         " again",
-        "Packages of Lustre: somebody else is installing packages, see above",
+        "Packages of Lustre: the package manager is locked by another process, see above",
     ]
     assert "dnf " not in bench.log
 
@@ -163,7 +163,7 @@ def test_headers_of_another_kernel_are_no_headers(bench: Bench) -> None:
     bench.program("apt-get", "exit 100")
     done = bench.carry_out([step])
     assert done.returncode == 1
-    assert "BeeGFS is built for the running kernel, whose headers are not to be had" in done.stderr
+    assert "BeeGFS is built for the running kernel, whose headers are not available" in done.stderr
     assert f"linux-headers-{KERNEL}" in bench.log
     # Lists that are old name files that are gone: they are fetched again.
     bench.stand_in(

@@ -166,7 +166,7 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
         ),
         ({"nfs": {"bundle": {"url": "http://h/x", "sha256": "xyz"}}}, "expected 64 hexadecimal digits"),
         ({"nfs": {"cache": {"bcull": 40}}}, "stop < cull < run"),
-        ({"weka": {"net": ["udp"]}}, "net udp goes alone"),
+        ({"weka": {"net": ["udp"]}}, "net udp must be the only NIC"),
         ({"beegfs": {"repository": {"source": "https://h"}}}, "storage_clients.beegfs.repository.key: field required"),
         ({"beegfs": {"auth": {"file": "a", "environment": "b"}}}, "give either environment or file"),
         ({"beegfs": {"version": 9}}, "storage_clients.beegfs.version"),

@@ -84,8 +84,8 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
         (WEKA, {}, "storage_clients.weka.install_sha256"),
         (WEKA, {"weka": {"install_sha256": SUM, "net": ["udp"], "num_cores": 0}}, "rdma and .* udp contradict"),
         (named("wekafs", "default", servers=()), {"weka": {"install_sha256": SUM}}, "storage.x.servers"),
-        (named("lustre", "lfs01"), {}, "Lustre needs to know, tcp or rdma"),
-        (BEEGFS, {}, "name where the shared secret is, or say auth_disabled"),
+        (named("lustre", "lfs01"), {}, "Lustre needs tcp or rdma"),
+        (BEEGFS, {}, "name the shared secret.s source, or set auth_disabled"),
         (SCALE, {}, "transport rdma needs storage_clients.scale.verbs_ports"),
         (SCALE, {"scale": {"verbs_ports": ["m/1"], "join": "cluster"}}, "scale.admin_node"),
         (
@@ -95,7 +95,7 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
         ),
         (named("fuse.daos", "pool"), {}, "expected POOL/CONTAINER, actual pool"),
         (named("ceph", "fs"), {}, "section ceph, or storage_clients.cephfs.fsid"),
-        (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret: name where the key"),
+        (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret: name the source of the key"),
         (named("zfs", "pool"), {}, "no rule to mount"),
     ],
 )
@@ -304,7 +304,7 @@ def test_what_a_version_set_brings_is_asked_of_no_other_repository(
 def test_a_version_set_and_the_inventory_that_differ_are_both_named() -> None:
     node = a_node(beegfs={"auth_disabled": True, "packages": {"beegfs-client": "8.2.0"}})
     with pytest.raises(
-        DeclarationError, match=r"packages: beegfs-client 8\.2\.0, and the version set has 8\.3\.1: name one"
+        DeclarationError, match=r"packages: beegfs-client 8\.2\.0, but the version set has 8\.3\.1: remove one"
     ):
         catalogue.clients_of([BEEGFS], replace(node, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
 
@@ -427,7 +427,9 @@ def test_somebody_elses_lock_is_not_taken_for_missing_modules(bench: Bench) -> N
         bench.program(name, body)
     done = bench.carry_out([modules_of_lustre()])
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "Modules of Lustre: somebody else is installing packages, see above"
+    assert (
+        done.stderr.splitlines()[-1] == "Modules of Lustre: the package manager is locked by another process, see above"
+    )
     assert "apt-get " not in bench.log
 
 

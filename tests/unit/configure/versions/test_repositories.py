@@ -95,7 +95,7 @@ def test_a_changed_key_is_refused_with_both_digests_and_the_old_one_stays(tmp_pa
 
 def test_a_page_in_place_of_a_key_is_named(tmp_path: Path) -> None:
     message = refusal(run_with(tmp_path, keys_script([key(tmp_path, b"<html>")], "debian"), {}))
-    assert "is no armoured key" in message
+    assert "is not an armoured key" in message
 
 
 def test_a_key_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
