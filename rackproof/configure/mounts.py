@@ -21,9 +21,9 @@ CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
 
 NETWORK_CLASSES = ("nfs", "parallel")
-MANAGED = "Nobody wants this unit at boot: rackproof-mounts.service"
-"""In the first line of the kit's units of network mounts; the kit recognises its units by it. Deployed nodes have this
-text: another one would orphan their units and remount every network file system."""
+MANAGED = "rackproof-mounts.service starts it"
+"""In the first line of the kit's units of network mounts, also in its earlier wording; the kit recognises its units by
+it."""
 STOP_LIMIT_S = 90
 
 

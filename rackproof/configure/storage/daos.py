@@ -57,7 +57,7 @@ def _unit(named: NamedStorage, node: ClientNode) -> str:
     seen = f'grep -q " {where} fuse.daos " /proc/self/mounts'
     wait = f"n=0; until {seen}; do n=$$((n + 1)); [ $$n -lt 50 ] || exit 1; sleep 1; done"
     return f"""\
-# Managed by rackproof. Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds.
+# Managed by rackproof. Not started at boot by itself: rackproof-mounts.service starts it, again until it succeeds.
 [Unit]
 Description=Storage {named.name}
 X-Where={where}

@@ -49,7 +49,7 @@ def _unit(named: NamedStorage) -> str:
     storage = named.storage
     options = f" -o {','.join(storage.options)}" if storage.options else ""
     return f"""\
-# Managed by rackproof. Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds.
+# Managed by rackproof. Not started at boot by itself: rackproof-mounts.service starts it, again until it succeeds.
 [Unit]
 Description=Storage {named.name}
 X-Where={storage.mountpoint}

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from rackproof.configure.files import RemoteFile
 from rackproof.configure.mounts import (
+    MANAGED,
     DesiredMount,
     Table,
     apply_script,
@@ -20,6 +22,7 @@ from rackproof.configure.mounts import (
     table_command,
 )
 from rackproof.configure.storage.nfs import shared_transport
+from rackproof.configure.storage.plan import files
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
 from rackproof.parse.text import text_from
 from tests.unit.configure.rack import site
@@ -229,3 +232,11 @@ def test_who_keeps_a_mount_busy_is_named_and_the_unit_stays(machine: Any, tmp_pa
 
 def test_the_question_is_one_shell_command() -> None:
     assert subprocess.run(["dash", "-n", "-c", table_command()], check=False).returncode == 0
+
+
+def test_units_of_network_mounts_are_recognised_in_their_former_wording_too() -> None:
+    units = [file.content for file in files(site("gpu-01")) if isinstance(file, RemoteFile)]
+    network = [unit for unit in units if "_netdev" in unit and "[Mount]" in unit]
+    assert network
+    assert all(MANAGED in unit.splitlines()[0] for unit in network)
+    assert MANAGED in "Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds."

@@ -13,6 +13,7 @@ import pytest
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.inputs import Download
+from rackproof.configure.mounts import MANAGED
 from rackproof.configure.storage import beegfs, catalogue, daos, lustre, multipath, scale, weka
 from rackproof.configure.storage.client import ClientNode, NamedStorage
 from rackproof.configure.storage.inputs import Nfs, StorageClients
@@ -76,6 +77,7 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
     assert mount.where == "/mnt/x"
     if mount.service:
         assert "X-Where=/mnt/x" in (mount.content or "")
+        assert MANAGED in (mount.content or "").splitlines()[0]
 
 
 @pytest.mark.parametrize(
