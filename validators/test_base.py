@@ -17,7 +17,7 @@ from rackproof.parse.kernel import KERNELS, parse_kernels, parse_sysctl, release
 from rackproof.parse.limits import LOGIN_MEMLOCK, parse_login_memlock
 from rackproof.parse.packages import parse_apt_config, parse_package_list
 from rackproof.parse.sysfs import parse_choice
-from rackproof.parse.systemctl import parse_systemctl_show
+from rackproof.parse.systemctl import parse_systemctl_show, parse_unit_list
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
@@ -229,8 +229,7 @@ def test_failed_units(host: Host) -> None:
     if not count.isdigit():
         raise ParseError("systemctl", f"no number of failed units: {count}")
     if count != "0":
-        listed = read(host, "systemctl list-units --failed --plain --no-legend --no-pager")
-        names = [line.split()[0] for line in listed.splitlines() if line.strip()]
+        names = parse_unit_list(read(host, "systemctl list-units --failed --plain --no-legend --no-pager"))
         raise AssertionError(f"expected no failed unit, actual {', '.join(names)}")
 
 

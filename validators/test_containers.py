@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 
@@ -19,12 +18,14 @@ from rackproof.parse.containers import (
     parse_cdi_list,
     parse_crictl_info,
     parse_ctr_version,
+    parse_device_names,
     parse_docker_info,
     parse_enroot_version,
     parse_inside,
     parse_podman_info,
 )
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
+from rackproof.parse.text import version_begins
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 
 LIMIT = "timeout -k 2 60"
@@ -151,7 +152,7 @@ def test_version(host: Host, arch: Architecture) -> None:
         version: str | None = parse_ctr_version(reply.body)
     else:
         version = running(host, arch).version
-    if not re.match(rf"{re.escape(expected)}(?![0-9])", str(known(version, arch, "version"))):
+    if not version_begins(str(known(version, arch, "version")), expected):
         raise AssertionError(f"expected {expected}, actual {version}")
 
 
@@ -211,7 +212,7 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
         hook = answer(host, "enroot", ENROOT_HOOK)
         if hook.status != 0:
             raise AssertionError("expected enroot's hook 98-nvidia.sh and nvidia-container-cli, actual missing")
-    elif not any(re.fullmatch(r"nvidia(-\w+)*", name) for name in info.runtimes):
+    elif not any(name == "nvidia" or name.startswith("nvidia-") for name in info.runtimes):
         raise AssertionError(f"expected a runtime nvidia, actual {', '.join(info.runtimes) or 'none'}")
 
 
@@ -336,8 +337,7 @@ def bridge_problems(path: str, storage: Storage, outside: Mount | None, within: 
 def test_rdma(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, DEVICES)
     seen, _ = inside(host, arch, node)
-    # Other lines are warnings of the login.
-    outside = {line for line in read(host, DEVICES).splitlines() if re.fullmatch(r"[a-z_]+\d*", line)}
+    outside = parse_device_names(read(host, DEVICES))
     if not any(name.startswith("uverbs") for name in outside):
         raise Unmeasured("no RDMA device on the node; see fabric.rdma")
     missing = sorted(outside - seen.devices)

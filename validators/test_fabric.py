@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 
@@ -20,6 +19,7 @@ from rackproof.parse.kernel import parse_sysctl
 from rackproof.parse.netdev import NetDevice, parse_ip
 from rackproof.parse.ping import parse_answered_sizes, parse_ping
 from rackproof.parse.rdma import parse_rdma_link
+from rackproof.parse.ssh import login_refused
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
 
 LINKS = "ip -j addr show"
@@ -329,8 +329,7 @@ def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     answer = parse_answer("ssh", read(host, command, peer.name))
     if answer.not_run:
         raise Unmeasured(f"ssh {peer.name}: {answer.reason}")
-    refused = re.search(r"(?i)permission denied|host key|REMOTE HOST IDENTIFICATION|resolve hostname", answer.body)
-    if answer.status != 0 and not refused:
+    if answer.status != 0 and not login_refused(answer.body):
         raise Unmeasured(f"{peer.name} does not answer: {answer.reason}")
     if answer.status != 0:
         raise AssertionError(f"expected a login on {peer.name} without a prompt, actual {answer.reason}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from testinfra.host import Host
@@ -14,7 +13,8 @@ from rackproof.parse.ethtool import parse_ethtool_pause
 from rackproof.parse.gids import GIDS, parse_gids
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.rdma_ports import traffic_class_of
+from rackproof.parse.sysfs import GREP_DONE, files_of, number_of, sysfs_command
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.nics import answered, ports_on, wrong_gid
 
@@ -171,12 +171,12 @@ def _on(value: str | None) -> str:
 def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
     """``file`` is NVIDIA's driver packages' name, ``own`` the in-tree driver's, read when no rail has the first."""
     contents = files(host, CONGESTION)
-    values = {name: _number(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
+    values = {name: number_of(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:
         announce(host, RDMA_DEVICES, INTERFACES, CNP_DEBUG)
         contents = files(host, CNP_DEBUG)
         ports = fabric_ports(host, arch)
-        values = {name: _number(contents.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
+        values = {name: number_of(contents.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
     expect_rails(dict(values), expected)
 
 
@@ -211,7 +211,7 @@ def test_tos(host: Host, arch: Architecture) -> None:
     contents = files(host, CONNECTIONS)
     ports = fabric_ports(host, arch)
     values = {
-        f"{name} ({port.name})": _number(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
+        f"{name} ({port.name})": number_of(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
         for name, port in ports.items()
     }
     expect_rails(dict(values), promised(arch).tos)
@@ -266,8 +266,8 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
     for name, port in fabric_ports(host, arch).items():
         lines = contents.get(f"{port.device}/tc/{port.number}/traffic_class")
         # This driver has the file for every port; it is empty until a class is set.
-        tclass = re.search(r"(?m)^Global tclass=(\d{1,3})$", "\n".join(lines)) if lines else None
-        values[f"{name} ({port.name})"] = None if lines is None else int(tclass[1]) if tclass else "none"
+        tclass = traffic_class_of(lines or ())
+        values[f"{name} ({port.name})"] = None if lines is None else "none" if tclass is None else tclass
     expect_rails(values, promised(arch).traffic_class)
 
 
@@ -287,7 +287,3 @@ def test_gid(host: Host, arch: Architecture) -> None:
         wrong = wrong_gid(port, table, index)
         values[name] = expected if wrong == "" else wrong
     expect_rails(values, expected)
-
-
-def _number(lines: tuple[str, ...] | None) -> int | None:
-    return int(lines[0]) if lines and re.fullmatch(r"\d{1,3}", lines[0]) else None

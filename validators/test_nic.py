@@ -141,7 +141,7 @@ def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
 
     def model(port: Port) -> str | None:
         device = devices.get(port.slot or "")
-        return None if device is None or re.search(r"\bDevice( [0-9a-f]{4})?$", device.name) else device.name
+        return device.name if device is not None and device.has_name else None
 
     judge_ports(matched, pattern, model, lambda name: re.search(pattern, name) is not None)
 

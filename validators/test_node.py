@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from testinfra.host import Host
@@ -13,7 +12,7 @@ from rackproof.core.architecture import Architecture, Limits, User
 from rackproof.core.architecture.expectations import limited_services
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.accounts import Account, accounts_command, parse_accounts
+from rackproof.parse.accounts import Account, accounts_command, parse_accounts, public_key
 from rackproof.parse.interrupts import INTERRUPTS, parse_interrupts
 from rackproof.parse.limits import (
     LOGIN_LIMITS,
@@ -89,7 +88,7 @@ def test_limits_services(host: Host, arch: Architecture) -> None:
     for name, number in numbers(limits_of(arch)).items():
         expected = _in_bytes(name, number, "infinity")
         for key in (f"DefaultLimit{name.upper()}Soft", f"DefaultLimit{name.upper()}"):
-            if not re.fullmatch(r"infinity|\d+", shown[0].get(key, "")):
+            if not (shown[0].get(key) == "infinity" or shown[0].get(key, "").isdecimal()):
                 raise ParseError("systemctl", f"no property {key}")
             if shown[0][key] != expected:
                 problems.append(f"{key}: expected {expected}, actual {shown[0][key]}")
@@ -154,7 +153,7 @@ def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
     if user.shell is not None and has.shell != user.shell:
         yield f"{user.name}: shell: expected {user.shell}, actual {has.shell}"
     # The comment at the end of a key is not compared.
-    if absent := [key for key in user.ssh_keys if _key(key) not in map(_key, has.keys)]:
+    if absent := [key for key in user.ssh_keys if public_key(key) not in map(public_key, has.keys)]:
         yield f"{user.name}: keys: expected all {len(user.ssh_keys)}, actual {len(absent)} missing"
     elif user.ssh_keys and has.readable:
         yield f"{user.name}: keys: expected a file that sshd trusts, actual {has.readable}"
@@ -163,12 +162,6 @@ def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
             yield f"{user.name}: sudo: expected {user.sudo}, actual {', '.join(has.sudo) or 'no rule'}"
         elif not has.may_sudo:
             yield f"{user.name}: sudo: expected in force, actual sudo -l lists no rule"
-
-
-def _key(line: str) -> tuple[str, ...]:
-    """Options, type and key, without the comment."""
-    match = re.match(r"(.*?)\b((?:ssh|ecdsa|sk)-\S+)\s+(\S+)", line)
-    return (match[1].strip(), match[2], match[3]) if match else (line,)
 
 
 @check(

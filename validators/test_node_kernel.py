@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
@@ -13,6 +11,8 @@ from rackproof.parse.kernel import (
     SECURE_BOOT,
     VULNERABILITIES,
     in_cmdline,
+    is_unknown,
+    is_vulnerable,
     parse_cmdline,
     parse_modules,
     parse_release,
@@ -183,10 +183,10 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
     expect_all(
         f"{name}: expected a mitigation, actual {state}"
         for name, state in vulnerabilities.items()
-        if re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state)
+        if is_vulnerable(state)
     )
     # A guest cannot see the mitigations of its host.
-    if unknown := [name for name, state in vulnerabilities.items() if re.match(r"(?:KVM: )?Unknown", state)]:
+    if unknown := [name for name, state in vulnerabilities.items() if is_unknown(state)]:
         raise Unmeasured(f"the kernel cannot tell the state of {', '.join(unknown)}")
 
 

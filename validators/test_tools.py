@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from testinfra.host import Host
@@ -57,9 +56,9 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
         raise Unmeasured(f"{item} is not installed; see tools.present")
     answer = parse_answer(item, read(host, start))
     # perftest programs print their version and exit with 1.
-    if answer.status != 0 and not (answer.status == 1 and re.search(r"(?m)^Version: ", answer.body)):
+    if answer.status != 0 and not (answer.status == 1 and any(line.startswith("Version: ") for line in answer.lines)):
         raise AssertionError(f"expected {command} to succeed, actual {answer.failure}")
-    if not re.search(r"\d", answer.body):
+    if not any(character.isdigit() for character in answer.body):
         raise Unmeasured(f"{item}: no version in its output")
 
 
@@ -76,5 +75,6 @@ def test_mpi4py(host: Host) -> None:
         raise Unmeasured(f"python3: exit status {answer.status}")
     if answer.status != 0:
         raise AssertionError(f"expected mpi4py and numpy, actual {answer.reason}")
-    if not re.fullmatch(r"\d\S* /\S+", answer.body.strip()):
+    version, _, path = answer.body.strip().partition(" ")
+    if not version[:1].isdigit() or not path.startswith("/"):
         raise Unmeasured(f"python3: unexpected output {answer.body.strip()!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_holds, parse_package_versions
+from rackproof.parse.text import whole_lines
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation import check, expect_all, read
 from rackproof.version_sets import LOCK_KEY
@@ -65,16 +65,10 @@ def locked_set(node: Node, rack: Rack) -> VersionSet:
 
 
 def machine_of(output: str) -> Machine:
-    lines = output.splitlines()
-    if lines[-1:] != ["end of machine"]:
+    *lines, last = whole_lines("os-release", output)
+    if last != "end of machine":
         raise ParseError("os-release", "the answer is cut off")
-    try:
-        machine = parse_machine(lines[:-1])
-    except (ValueError, KeyError, IndexError) as error:
-        raise ParseError("os-release", str(error)) from None
-    if not re.fullmatch(r"[\w.~-]*", machine.os_version):
-        raise ParseError("os-release", f"no version: {machine.os_version!r}")
-    return machine
+    return parse_machine(lines)
 
 
 def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:

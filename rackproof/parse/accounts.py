@@ -114,3 +114,9 @@ def _account(entry: PasswdEntry, fields: Mapping[str, list[str]]) -> Account:
         sudo=tuple(fields.get("rule", ())),
         may_sudo={"yes": True, "no": False, "absent": None}[sudo[0]],
     )
+
+
+def public_key(line: str) -> tuple[str, ...]:
+    """Options, type and key of a line of authorized_keys, without the comment."""
+    match = re.match(r"(.*?)\b((?:ssh|ecdsa|sk)-\S+)\s+(\S+)", line)
+    return (match[1].strip(), match[2], match[3]) if match else (line,)

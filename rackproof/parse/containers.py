@@ -171,6 +171,11 @@ class Inside:
     """By path: uid of the owner, and whether the process has read and write access."""
 
 
+def parse_device_names(output: str | bytes) -> frozenset[str]:
+    """``ls /dev/infiniband``; other lines are warnings of the login."""
+    return frozenset(line for line in whole_lines("ls", output) if re.fullmatch(r"[a-z_]+\d*", line))
+
+
 _WARNING: Final = re.compile(r'time="[^"]*" level=(?:warning|info|debug) ')
 INSIDE = (
     'cat /proc/self/mountinfo; echo --; grep -E "^(Cap|NoNewPrivs)" /proc/self/status; echo --; id -u; echo --; '

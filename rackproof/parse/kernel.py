@@ -159,3 +159,13 @@ def parse_vulnerabilities(output: str) -> dict[str, str]:
             raise ParseError("sysfs", f"expected a vulnerability, got {excerpt(line)}")
         vulnerabilities[match[1]] = match[2]
     return vulnerabilities
+
+
+def is_vulnerable(state: str) -> bool:
+    """Whether the kernel's words about a vulnerability name no mitigation."""
+    return re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state) is not None
+
+
+def is_unknown(state: str) -> bool:
+    """Whether the kernel cannot tell, as in a guest."""
+    return state.removeprefix("KVM: ").startswith("Unknown")

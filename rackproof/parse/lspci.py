@@ -34,7 +34,7 @@ class PciDevice:
     kind: str
     """``Ethernet controller`` …"""
     name: str
-    """Vendor and device from the PCI id database; ``Device 1021`` for an unknown one."""
+    """Vendor and device from the PCI id database; ``Device 1021`` for an unknown one, as ``has_name`` tells."""
     ids: str | None
     """``15b3:1021``; None without ``-nn``."""
     numa_node: int | None
@@ -52,6 +52,11 @@ class PciDevice:
     acs_can: dict[str, bool] | None = field(hash=False)
     hidden: bool | None
     """lspci was not permitted to read the capabilities, so None values may exist. None: no capabilities printed."""
+
+    @property
+    def has_name(self) -> bool:
+        """The PCI id database knows the device."""
+        return re.search(r"\bDevice( [0-9a-f]{4})?$", self.name) is None
 
 
 _DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
 from rackproof.core.machine import Machine, Pci
+from rackproof.parse.errors import ParseError
 from rackproof.parse.sections import sections_of
 
 _IDS: Final = (
@@ -28,12 +30,21 @@ MACHINE_COMMAND: Final = (
 
 
 def parse_machine(lines: Sequence[str]) -> Machine:
-    """Output of ``MACHINE_COMMAND``. Raises ValueError on anything else."""
+    """Output of ``MACHINE_COMMAND``."""
+    try:
+        return _machine(lines)
+    except (ValueError, KeyError, IndexError) as error:
+        raise ParseError("os-release", str(error)) from None
+
+
+def _machine(lines: Sequence[str]) -> Machine:
     sections = sections_of(lines, 6)
     release, kernel, cmdline, pci, firmware, processor = sections
     os = _os_release(release)
     if "ID" not in os or len(kernel) != 2 or len(cmdline) != 1 or not firmware:
         raise ValueError("the output lacks os-release, kernel, command line or firmware")
+    if not re.fullmatch(r"[\w.~-]*", os.get("VERSION_ID", "")):
+        raise ValueError(f"no version: {os['VERSION_ID']!r}")
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in processor)}
     memory = cpu["MemTotal"].split()
     if len(memory) != 2 or memory[1] != "kB":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rackproof.parse.sysfs import sysfs_command
@@ -34,3 +34,9 @@ def parse_pkeys(files: Mapping[str, tuple[str, ...]]) -> dict[Place, frozenset[i
             values = {int(line, 16) for line in lines if re.fullmatch(r"0x[0-9a-f]{4}", line)} - {0}
             keys[place] = keys.get(place, frozenset()) | values
     return keys
+
+
+def traffic_class_of(lines: Iterable[str]) -> int | None:
+    """``tc/1/traffic_class``: the class of all traffic of the port; None where none is set."""
+    classes = [int(match[1]) for line in lines if (match := re.fullmatch(r"Global tclass=(\d{1,3})", line))]
+    return classes[0] if classes else None

@@ -170,6 +170,22 @@ class SlurmConfig:
             raise ParseError(SCONTROL, f"the configuration has no {key}")
         return None if self.values[key] in _NONE else self.values[key]
 
+    def seconds(self, key: str) -> int:
+        """``300 sec``. Raises ParseError for anything else."""
+        number, _, unit = (self.value(key) or "").partition(" ")
+        if unit != "sec":
+            raise ParseError(SCONTROL, f"no {key}: {excerpt(self.values[key])}")
+        return integer(SCONTROL, key, number)
+
+
+def parse_srun_help(output: str | bytes) -> frozenset[str]:
+    """``srun --help``: its options, plugins' included."""
+    lines = whole_lines("srun", output)
+    options = {match[1] for line in lines if (match := re.match(r"\s+(?:-\w, )?(--[a-z][a-z-]*)", line))}
+    if not any(line.startswith("Usage: srun") for line in lines) or "--help" not in options:
+        raise ParseError("srun", f"unexpected answer to --help: {excerpt(lines[0])}")
+    return frozenset(options)
+
 
 def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
     """``scontrol show config``."""

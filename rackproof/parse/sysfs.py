@@ -27,6 +27,11 @@ def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
     return {path: tuple(lines) for path, lines in files.items()}
 
 
+def number_of(lines: tuple[str, ...] | None) -> int | None:
+    """The number in a file of ``files_of``; None without one."""
+    return int(lines[0]) if lines and re.fullmatch(r"\d{1,3}", lines[0]) else None
+
+
 def parse_choice(output: str) -> str:
     """The selected word, which is in brackets: ``always [madvise] never``."""
     words = re.findall(r"\[(\w+)\]", "\n".join(whole_lines("sysfs", output)))

@@ -30,6 +30,11 @@ def parse_unit_lines(lines: Iterable[str]) -> tuple[dict[str, str], ...]:
     return tuple(block for block in blocks if block)
 
 
+def parse_unit_list(output: str) -> tuple[str, ...]:
+    """``systemctl list-units --plain --no-legend``: names of units."""
+    return tuple(line.split()[0] for line in whole_lines("systemctl", output) if line.strip())
+
+
 def at_boot_command(mountpoints: Sequence[str]) -> str:
     """Command that prints the mount units, their state, and the script of rackproof-mounts."""
     points = " ".join(map(shlex.quote, mountpoints))

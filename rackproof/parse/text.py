@@ -76,6 +76,11 @@ def half_digit(token: str) -> float:
     return float(0.5 * 10.0 ** (int(exponent or "0") - decimals))
 
 
+def version_begins(version: str | None, prefix: str) -> bool:
+    """``24.11.1`` begins with 24.11 and not with 24.1; an unknown version with nothing."""
+    return version is not None and re.match(rf"{re.escape(prefix)}(?![0-9])", version) is not None
+
+
 def excerpt(text: str, limit: int = 80) -> str:
     """A shortened excerpt of output, quoted, for error messages."""
     text = " ".join(text.split())

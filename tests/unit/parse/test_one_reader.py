@@ -26,6 +26,16 @@ FORMATS = re.compile(
 """Tell-tale words of outputs that a pattern outside of the parsers must not have."""
 
 
+VALIDATORS = ("validators", "rackproof/validation")
+OWN_TEXT = {
+    "rackproof/validation/checks.py": "the last line of a command's errors, quoted",
+    "rackproof/validation/plugin.py": "pytest's report of an assertion",
+    "rackproof/validation/nics.py": "version numbers that a parser returned",
+    "validators/test_slurm.py": "the last line of a failed command, quoted",
+}
+"""Files of validators that split lines or hold a pattern, and what of."""
+
+
 def modules(*parts: str) -> Iterator[tuple[str, ast.Module]]:
     for part in parts:
         for path in sorted((ROOT / "rackproof" / part).rglob("*.py")):
@@ -70,6 +80,26 @@ def test_patterns_of_known_outputs_are_in_the_parsers_alone() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and FORMATS.search(node.value)
     }
     assert readers == set()
+
+
+def reads_output(node: ast.AST) -> bool:
+    """A pattern written there, or output split into lines; patterns of an architecture are variables."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    base = node.func.value
+    if isinstance(base, ast.Name) and base.id in READERS:
+        return not node.args or not isinstance(node.args[0], ast.Name | ast.Attribute)
+    return node.func.attr == "splitlines"
+
+
+def test_validators_ask_parsers() -> None:
+    readers = {
+        str(path.relative_to(ROOT))
+        for part in VALIDATORS
+        for path in sorted((ROOT / part).glob("*.py"))
+        if any(reads_output(node) for node in ast.walk(ast.parse(path.read_text())))
+    }
+    assert readers == set(OWN_TEXT), "move what reads a tool's output to rackproof/parse"
 
 
 def test_every_parser_is_used_by_the_kit() -> None:

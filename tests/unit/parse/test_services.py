@@ -8,13 +8,19 @@ import pytest
 
 from rackproof.parse import (
     ParseError,
+    accounts,
     answer,
     ceph,
     kernel,
+    limits,
     nfs_server,
+    nvidia_smi,
     packages,
     ping,
     programs,
+    rdma_ports,
+    slurm,
+    ssh,
     statfs,
     sysfs,
     systemctl,
@@ -23,7 +29,7 @@ from rackproof.parse.answer import Answer
 from rackproof.parse.ceph import CephStatus
 from rackproof.parse.nfs_server import Export, Nfsd
 from rackproof.parse.ping import Ping
-from rackproof.parse.text import whole_lines
+from rackproof.parse.text import version_begins, whole_lines
 
 PING = """\
 PING 10.77.0.11 (10.77.0.11) from 10.77.0.21 fabric0: 8972(9000) bytes of data.
@@ -64,6 +70,21 @@ def package_list(text: str) -> dict[str, tuple[str, ...]]:
         (packages.parse_apt_config, 'APT "";\nAPT::Periodic::Enable "0";\nA::B:: "x y";\n',
          {"APT": "", "APT::Periodic::Enable": "0", "A::B::": "x y"}),
         (sysfs.parse_choice, "always [madvise] never\n", "madvise"),
+        (systemctl.parse_unit_list, "a.service loaded failed failed A\n", ("a.service",)),
+        (slurm.parse_srun_help, "Usage: srun [OPTIONS]\n  -A, --account=name  charge\n      --help\n",
+         frozenset({"--account", "--help"})),
+        (lambda t: rdma_ports.traffic_class_of(t.splitlines()), "Global tclass=106\n", 106),
+        (lambda t: rdma_ports.traffic_class_of(t.splitlines()), "tclass=106\n", None),
+        (ssh.login_refused, "root@gpu-02: Permission denied (publickey).\n", True),
+        (ssh.login_refused, "ssh: connect to host gpu-02: No route to host\n", False),
+        (accounts.public_key, 'from="10.0.0.0/8" ssh-ed25519 AAAA ada@desk',
+         ('from="10.0.0.0/8"', "ssh-ed25519", "AAAA")),
+        (lambda t: version_begins(t, "24.1"), "24.11.1", False),
+        (lambda t: version_begins(t, "24.11"), "24.11.1", True),
+        (kernel.parse_release, "6.8.0-51-generic\n", "6.8.0-51-generic"),
+        (limits.parse_login_memlock, "Last login\nunlimited\n", "unlimited"),
+        (nvidia_smi.parse_refusal, "x\nFailed to initialize NVML: Driver/library version mismatch\n",
+         "'Failed to initialize NVML: Driver/library version mismatch'"),
         (ping.parse_ping, PING, Ping(2, 1)),
         (nfs_server.parse_nfsd, NFSD, Nfsd(16, frozenset({"rdma 20049", "tcp 2049"}), frozenset({"4", "4.1", "4.2"}))),
         (nfs_server.parse_nfsd, "no nfsd\n", Nfsd(0, frozenset(), frozenset())),
@@ -96,6 +117,9 @@ def test_what_an_answer_says(parse: Callable[[str], object], text: str, expected
         (package_list, "dpkg-query: error\n"),
         (packages.parse_apt_config, "E: Syntax error\n"),
         (sysfs.parse_choice, "always madvise never\n"),
+        (slurm.parse_srun_help, "srun: error: unknown option\n"),
+        (kernel.parse_release, "uname: error\n"),
+        (limits.parse_login_memlock, "ulimit: error\n"),
         (sysfs.parse_choice, "[always] [madvise] never\n"),
         (sysfs.parse_choice, "always [madvise] ne"),
         (ping.parse_ping, "ping: connect: Network is unreachable\n"),
