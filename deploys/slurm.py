@@ -33,11 +33,10 @@ def slurm() -> None:
     plan.check_gpus(site, cluster)
     family, inputs = family_here(), cluster.inputs
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
-    if family == "rhel" and inputs.repository_url:
+    if family == "rhel" and inputs.repository:
         site_repository(
-            plan.REPOSITORY, "Slurm", inputs.repository_url, inputs.repository_key_url or "",
-            inputs.repository_key_sha256 or "",
-        )  # fmt: skip
+            plan.REPOSITORY, "Slurm", inputs.repository.source, inputs.repository.key.url, inputs.repository.key.sha256
+        )
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)

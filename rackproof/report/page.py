@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -46,6 +47,7 @@ def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
     return _environment().get_template("page.html.j2").render(**_view(certificate, raw))
 
 
+@cache
 def _environment() -> Environment:
     env = Environment(
         loader=PackageLoader("rackproof.report"),

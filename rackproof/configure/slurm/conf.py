@@ -77,7 +77,7 @@ def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
             if cluster.mig and cluster.inputs.gres_autodetect != "nvml" and not nvml:
                 raise NoPartitions(
                     "slurm.gres.gpu: only NVML finds partitions of MIG (gpu.mig: Enabled), and Slurm's package here has"
-                    " no gpu_nvml.so: install one that has (slurm.repository_url, or the version set), say"
+                    " no gpu_nvml.so: install one that has (slurm.repository, or the version set), say"
                     " slurm.gres_autodetect: nvml where it lies elsewhere, or gpu.mig: Disabled"
                 )
             lines += _gpus(cluster.inputs.gres_autodetect, count, nvml)

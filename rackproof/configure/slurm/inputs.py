@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
+from rackproof.configure.inputs import Repository
 from rackproof.configure.settings import Inputs
 
 OWN_KEYS = frozenset(
@@ -82,13 +83,22 @@ class SlurmInputs(Inputs):
     """By partition: keys of its line, e.g. ``{gpu: {MaxTime: 2-00:00:00}}``. The first partition is the default."""
     extra: dict[str, str] = Field(default_factory=dict)
     """Further keys of slurm.conf. Those that the kit writes itself are refused."""
-    repository_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
-    """Base URL of a dnf repository with Slurm, for the RHEL family, whose own repositories have none."""
-    repository_key_url: str | None = Field(default=None, pattern=r"^(https?|file)://\S+$")
-    """URL of the key that its packages are signed with."""
-    repository_key_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """sha256 of the key's file, as the repository's owner publishes it. Required: a changed key stops the run on its
-    node."""
+    repository: Repository | None = None
+    """A dnf repository with Slurm, for the RHEL family, whose own repositories have none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_spelling(cls, plain: Any) -> Any:
+        """Former keys of ``slurm``: ``repository_url``, ``repository_key_url`` and ``repository_key_sha256``."""
+        names = {"repository_url", "repository_key_url", "repository_key_sha256"}
+        if not isinstance(plain, dict) or "repository" in plain or not names & set(plain):
+            return plain
+        rest = {key: value for key, value in plain.items() if key not in names}
+        older = {key.removeprefix("repository_"): plain[key] for key in names if plain.get(key) is not None}
+        if not older:
+            return rest
+        source = {"source": older.pop("url")} if "url" in older else {}
+        return {**rest, "repository": {**source, "key": {k.removeprefix("key_"): v for k, v in older.items()}}}
 
     @field_validator("extra")
     @classmethod
@@ -128,11 +138,3 @@ class SlurmInputs(Inputs):
     def daemons_off_spec(self) -> bool:
         """Whether TaskPluginParam is written: by default slurmd runs on the very processors that are reserved."""
         return bool(self.cpu_spec_list) and self._task_parameters is None
-
-    @model_validator(mode="after")
-    def _signed(self) -> SlurmInputs:
-        if self.repository_url and not self.repository_key_url:
-            raise ValueError("repository_url needs repository_key_url: packages are not installed unsigned")
-        if self.repository_key_url and not self.repository_key_sha256:
-            raise ValueError("repository_key_url needs repository_key_sha256: sha256sum of the key, from its owner")
-        return self

@@ -22,6 +22,14 @@ from tests.unit.configure.rack import architecture, rack, site
 
 BIG = NodeLine(2, 56, 2, 2031616)
 
+KEY = {"url": "https://mirror.example/key", "sha256": "0" * 64}
+REPOSITORY = {"source": "https://mirror.example/slurm", "key": KEY}
+OLDER = {
+    "repository_url": "https://mirror.example/slurm",
+    "repository_key_url": "https://mirror.example/key",
+    "repository_key_sha256": "0" * 64,
+}
+
 
 def arch(**keys: Any) -> Architecture:
     declared = {"controller_role": "storage", "gres": {"gpu": 8}, "partitions": ["gpu"], **keys}
@@ -156,13 +164,17 @@ def test_inputs_reach_the_file(inputs: dict[str, Any], keys: dict[str, Any], exp
         ({"cpu_spec_list": [4], "extra": {"taskpluginparam": "Verbose"}}, "it has to say SlurmdOffSpec, too"),
         ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "no option of a partition"),
         ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
-        ({"repository_url": "https://mirror.example/slurm"}, "needs repository_key_url"),
+        ({"repository": {"source": "https://mirror.example/slurm"}}, "repository.key\n"),
+        ({"repository": {"source": "slurm", "key": KEY}}, "repository.source\n.*pattern"),
+        ({"repository": REPOSITORY, "repository_url": "https://mirror.example/slurm"}, "repository_url\n"),
+        ({"repository_url": "https://mirror.example/slurm"}, "repository.key.url\n"),
         (
             {"repository_url": "https://mirror.example/slurm", "repository_key_url": "https://mirror.example/key"},
-            "repository_key_url needs repository_key_sha256",
+            "repository.key.sha256\n",
         ),
-        ({"repository_key_url": "https://mirror.example/key"}, "needs repository_key_sha256"),
-        ({"repository_key_sha256": "0" * 63}, "pattern"),
+        ({"repository_key_url": "https://mirror.example/key"}, "repository.key.sha256\n"),
+        ({"repository_key_sha256": "0" * 63}, "expected 64 hexadecimal digits"),
+        ({"url": "https://mirror.example/slurm", **OLDER}, "url\n"),
         ({"prolog": "prolog.sh"}, "pattern"),
         ({"cluster_name": "Rack 1"}, "pattern"),
         ({"return_to_service": 3}, "0, 1 or 2"),
@@ -184,6 +196,11 @@ def test_inputs_that_cannot_be(inputs: dict[str, Any], complaint: str) -> None:
 def test_an_architecture_that_cannot_be(keys: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InventoryError, match=complaint):
         cluster(**keys)
+
+
+def test_the_former_keys_of_the_repository_still_load() -> None:
+    assert SlurmInputs.model_validate(OLDER) == SlurmInputs.model_validate({"repository": REPOSITORY})
+    assert SlurmInputs.model_validate({"repository_url": None}).repository is None
 
 
 def test_the_key_of_the_repository_is_a_file_that_was_compared() -> None:
