@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pydantic import BaseModel
+
 from rackproof.bench import collectives, containers, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import canonical
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError
 
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
-    """Steps of a profile. Raises ArchitectureError when the architecture has no such profile."""
+    """Steps of a profile. Raises ArchitectureError when the architecture has no such profile.
+
+    Every step has a digest of its parameters: its part of the profile, the rest of the architecture, and the nodes.
+    """
     try:
         profile = architecture.profiles[profile_name]
     except KeyError:
@@ -18,11 +28,27 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
     steps: list[Step] = []
     if profile.links:
-        steps += links.plan(architecture, profile.links, rack)
+        steps += _bound(links.plan(architecture, profile.links, rack), architecture, profile.links, rack)
     if profile.collectives:
-        steps += collectives.plan(architecture, profile.collectives, rack)
+        planned = collectives.plan(architecture, profile.collectives, rack)
+        steps += _bound(planned, architecture, profile.collectives, rack)
     if profile.storage:
-        steps += storage.plan(architecture, profile.storage, rack)
+        steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)
     if profile.containers:
-        steps += containers.plan(architecture, profile.containers, rack)
+        steps += _bound(containers.plan(architecture, profile.containers, rack), architecture, profile.containers, rack)
     return steps
+
+
+def _bound(steps: list[Step], architecture: Architecture, part: BaseModel, rack: Rack) -> Iterator[Step]:
+    """The steps with their digests."""
+    reference = architecture.model_dump(mode="json", exclude={"profiles"})
+    shared = canonical(
+        {
+            "architecture": hashlib.sha256(canonical(reference)).hexdigest(),
+            "parameters": part.model_dump(mode="json"),
+            "nodes": [[node.name, list(node.groups)] for node in rack.nodes],
+        }
+    )
+    for step in steps:
+        own = canonical([step.id, step.estimate_s, [place.model_dump(mode="json") for place in step.expects]])
+        yield replace(step, digest=hashlib.sha256(shared + own).hexdigest())

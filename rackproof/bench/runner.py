@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
 from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
-from rackproof.core.evidence import Kind, Measurement, Record
+from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
-
-
-def finished_steps(records: Iterable[Record]) -> set[str]:
-    """Steps that this run has completed; partial and failed ones run again."""
-    return {r.body["step"] for r in records if r.kind is Kind.STEP and r.body["status"] == "done"}
 
 
 def run_steps(
     session: Session,
     run: str,
     steps: Sequence[Step],
-    done: set[str],
+    done: Collection[str],
     say: Callable[[str], None],
     progress: Callable[[Step, int], None] = lambda step, index: None,
 ) -> None:
@@ -39,6 +34,7 @@ def run_steps(
             if step.id in done:
                 continue
             began = time.monotonic()
+            session.step = step.id
             measurements, reason = _attempt(context, step)
             missing = 0
             for place in step.expects:
@@ -52,7 +48,11 @@ def run_steps(
                 session.measured(measurement)
             status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
             body = {"step": step.id, "status": status, "elapsed_s": round(time.monotonic() - began, 3)}
+            body |= {"digest": step.digest} if step.digest else {}
             session.store.append(Kind.STEP, body | ({"reason": reason} if reason else {}))
+            if missing:
+                session.find_lost()
+            session.step = None
             if missing:
                 say(
                     f"{step.title}: {missing} of {len(step.expects)} numbers missing"

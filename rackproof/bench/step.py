@@ -40,6 +40,8 @@ class Step:
     estimate_s: float
     expects: tuple[Measurement, ...]
     execute: Callable[[BenchContext], Iterable[Measurement]]
+    digest: str = ""
+    """sha256 of everything that the step depends on: see ``plan_steps``."""
 
 
 def key_of(measurement: Measurement) -> Key:

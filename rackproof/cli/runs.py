@@ -15,11 +15,20 @@ from rackproof import architectures
 from rackproof.architectures import LoadedArchitecture
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
-from rackproof.core.evidence import Record
+from rackproof.core.evidence import Record, RunInfo
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
-from rackproof.evidence.folder import REPORTS, changed_since, find_run, info_of, new_run, stored_architecture
-from rackproof.evidence.store import EVIDENCE, read_records, read_trusted
+from rackproof.evidence.folder import (
+    REPORTS,
+    changed_since,
+    check_resumable,
+    find_resumable,
+    find_run,
+    info_of,
+    new_run,
+    stored_architecture,
+)
+from rackproof.evidence.store import EVIDENCE, read_trusted
 from rackproof.inventory import load_rack
 from rackproof.report.certificate import Certificate
 from rackproof.run.display import Silent
@@ -113,13 +122,15 @@ def prepare(
     rack = load_rack(inventory)
     reference = _architecture(rack, architecture)
     if resume:
-        folder = find_run(output, resume)
-        profile = profile or info_of(read_records(folder)).profile
-    else:
-        folder = new_run(output, inventory)
+
+        def refuse(info: RunInfo) -> None:
+            check_resumable(info, rack, reference, profile or info.profile)
+
+        folder, info = find_resumable(output, resume, refuse, inventory)
+        return Run(folder, rack, reference, profile or info.profile, Silent(), stages, resume=True)
     virtual = all(node.virtual for node in rack.nodes)
     size = profile or ("lab" if virtual else "full")
-    return Run(folder, rack, reference, size, Silent(), stages, resume=bool(resume))
+    return Run(new_run(output, inventory), rack, reference, size, Silent(), stages)
 
 
 def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:

@@ -77,5 +77,5 @@ def fault(record: Record) -> str | None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ascii(".".join(str(part) for part in first["loc"]))[1:-1]  # a key may be anything
-        return f"record {record.seq} is no {record.kind.value}: {where or 'the body'}: {first['msg']}"
+        return f"record {record.seq} is not a valid {record.kind.value}: {where or 'the body'}: {first['msg']}"
     return None

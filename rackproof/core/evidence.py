@@ -100,10 +100,32 @@ class NodeIdentity(Frozen):
     boot_id: str
     """Changes at every boot; no part of the machine's identity."""
     serial: str
-    """Serial numbers of system, board and chassis, joined by ``/``; firmware placeholders are left out."""
+    """Serial numbers of the system, its board and its chassis: ``product=…; board=…``, without placeholders."""
     host_key: str
     """Fingerprint of the ssh host key that the connection was checked against."""
     raw: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether anything tells this machine from others."""
+        return bool(self.machine_id or self.serial or self.host_key)
+
+    def differences(self, before: NodeIdentity) -> Iterator[str]:
+        """``machine-id 1c… → 7f…`` for everything that both identities have and that differs; the boot is left out."""
+        for name, old, new in (
+            ("machine-id", before.machine_id, self.machine_id),
+            *(
+                (f"{part} serial number", serial, _serials(self.serial).get(part, ""))
+                for part, serial in _serials(before.serial).items()
+            ),
+            ("host key", before.host_key, self.host_key),
+        ):
+            if old and new and old != new:
+                yield f"{name} {old} → {new}"
+
+
+def _serials(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split("; ") if "=" in part)
 
 
 class EventKind(StrEnum):
@@ -115,12 +137,9 @@ class EventKind(StrEnum):
     """A lost node answers again."""
     INTERRUPTED = "interrupted"
     RESUMED = "resumed"
+    """The run goes on, as a whole; a selection of the part before does not hold any longer."""
     NARROWED = "narrowed"
-    """Only a part of the rack or of the checks was asked for: the run claims no more than that."""
-    WIDENED = "widened"
-    """A narrowed run was resumed as a whole; everything is validated again."""
-    REPLACED = "replaced"
-    """A failed result was replaced by a whole repetition."""
+    """From here to the next resume only a part of the rack or of the checks was asked for."""
 
 
 class Event(Frozen):
@@ -260,6 +279,8 @@ class NodeChanges(Frozen):
     changed: tuple[str, ...] = ()
     unchanged: int = 0
     failed: tuple[str, ...] = ()
+    rebooted: bool = False
+    """Whether the deploy itself rebooted it."""
     reason: str | None = None
     details: tuple[OperationChanges, ...] = ()
     """Of ``changed`` operations; pyinfra's own operations record none."""

@@ -1,4 +1,4 @@
-"""The five verdicts, the three outcomes of a certificate, and their exit statuses."""
+"""The five verdicts, the outcomes of a certificate, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Outcome(StrEnum):
     """Result of a certificate."""
 
     CERTIFIED = "CERTIFIED"
+    PASSED = "PASSED"
+    """Of a part of a certificate, such as the checks alone: everything that was asked passed; nothing is certified."""
     NOT_CERTIFIED = "NOT CERTIFIED"
     INCOMPLETE = "INCOMPLETE"
 
@@ -37,6 +39,7 @@ class Outcome(StrEnum):
     def exit_status(self) -> int:
         return {
             Outcome.CERTIFIED: EXIT_OK,
+            Outcome.PASSED: EXIT_OK,
             Outcome.NOT_CERTIFIED: EXIT_FAILED,
             Outcome.INCOMPLETE: EXIT_INCOMPLETE,
         }[self]

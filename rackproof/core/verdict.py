@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackproof.core.status import Outcome, Status, outcome_of
+
+RUN: Final = "run."
+"""Prefix of verdicts on the run itself; every part of a certificate has them."""
+EVIDENCE: Final = f"{RUN}evidence"
+"""INVALID where the evidence is not whole: nothing is proven then, neither good nor bad."""
 
 SCHEMA: Literal["rackproof.verdicts/v1"] = "rackproof.verdicts/v1"
 
@@ -103,6 +109,13 @@ def amended(verdict: Verdict, **fields: Any) -> Verdict:
     return copied
 
 
+def outcome_for(verdicts: Collection[Verdict]) -> Outcome:
+    """The outcome that verdicts earn. Evidence that is not whole makes the run INCOMPLETE, whatever else it says."""
+    if any(verdict.id == EVIDENCE and verdict.status is Status.INVALID for verdict in verdicts):
+        return Outcome.INCOMPLETE
+    return outcome_of(verdict.status for verdict in verdicts if verdict.required)
+
+
 class Judgement(BaseModel):
     """All verdicts of a run, sorted by (kind, id, subject)."""
 
@@ -115,13 +128,16 @@ class Judgement(BaseModel):
     verdicts: tuple[Verdict, ...]
 
     def restricted_to(self, kind: Literal["check", "criterion"]) -> Judgement:
-        """The verdicts of one kind, and their outcome."""
-        verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind)
-        outcome = outcome_of(verdict.status for verdict in verdicts if verdict.required)
-        return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+        """Verdicts of one kind and those on the run, with their outcome: PASSED at best, since a part is no whole."""
+        verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind or verdict.id.startswith(RUN))
+        outcome = outcome_for(verdicts)
+        part = Outcome.PASSED if outcome is Outcome.CERTIFIED else outcome
+        return self.model_copy(update={"verdicts": verdicts, "outcome": part})
 
     def with_verdict(self, verdict: Verdict) -> Judgement:
-        """The judgement with one more verdict, and the new outcome."""
-        verdicts = tuple(sorted((*self.verdicts, verdict), key=lambda v: (v.kind, v.id, v.subject)))
-        outcome = outcome_of(v.status for v in verdicts if v.required)
-        return self.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+        """The judgement with one more verdict, instead of one of the same id and subject, and the new outcome."""
+        others = (v for v in self.verdicts if (v.id, v.subject) != (verdict.id, verdict.subject))
+        verdicts = tuple(sorted((*others, verdict), key=lambda v: (v.kind, v.id, v.subject)))
+        outcome = outcome_for(verdicts)
+        part = self.outcome is Outcome.PASSED and outcome is Outcome.CERTIFIED
+        return self.model_copy(update={"verdicts": verdicts, "outcome": self.outcome if part else outcome})

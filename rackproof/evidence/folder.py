@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rackproof import __version__, architectures
 from rackproof.architectures import LoadedArchitecture
-from rackproof.core.evidence import Kind, NodeInfo, Record, RunInfo
+from rackproof.core.evidence import PROOFS, Kind, NodeInfo, Record, RunInfo, canonical
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError, RunError
 from rackproof.evidence.store import EVIDENCE, read_raw, read_records, utc_now
@@ -32,7 +34,7 @@ def new_run(reports: Path, inventory: str, now: dt.datetime | None = None) -> Pa
 def find_run(reports: Path, run: str) -> Path:
     """A run by path, by name under reports/, or ``latest``."""
     if run == "latest":
-        runs = sorted(p.parent for p in reports.glob(f"*/{EVIDENCE}"))
+        runs = _runs(reports)
         if not runs:
             raise RunError(f"{reports}: no run there yet")
         return runs[-1]
@@ -40,6 +42,46 @@ def find_run(reports: Path, run: str) -> Path:
         if (folder / EVIDENCE).is_file():
             return folder
     raise RunError(f"{run}: no such run (neither a folder with {EVIDENCE} nor a name under {reports}/)")
+
+
+def find_resumable(reports: Path, run: str, refuse: Callable[[RunInfo], None], inventory: str) -> tuple[Path, RunInfo]:
+    """The run to continue; ``latest`` is the latest run of the inventory that ``refuse`` has nothing against.
+
+    ``refuse`` raises RunError, one line, for a run that cannot be continued.
+    """
+    if run != "latest":
+        folder = find_run(reports, run)
+        info = info_of(read_records(folder))
+        refuse(info)
+        return folder, info
+    why: str | None = None
+    for folder in reversed(_runs(reports)):
+        try:
+            info = info_of(read_records(folder))
+        except RunError as error:
+            why = why or str(error)
+            continue
+        if Path(info.inventory).resolve() != Path(inventory).resolve():
+            continue
+        try:
+            refuse(info)
+        except RunError as error:
+            why = why or str(error)
+            continue
+        return folder, info
+    reason = f" that can be continued: {why}" if why else " yet"
+    raise RunError(f"{reports}: no run of {inventory}{reason}")
+
+
+def _runs(reports: Path) -> list[Path]:
+    """Folders of runs, the latest last; folders of deploys are none."""
+    return sorted(path.parent for path in reports.glob(f"*/{EVIDENCE}") if _is_run(path))
+
+
+def _is_run(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        return b'"kind":"deploy"' not in file.readline(4096)
+    return True
 
 
 def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile: str) -> RunInfo:
@@ -52,12 +94,11 @@ def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile
         architecture=architecture.model.metadata.id,
         architecture_sha256=architecture.sha256,
         profile=profile,
-        nodes=tuple(
-            NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus)
-            for n in rack.nodes
-        ),
+        nodes=_nodes(rack),
         controller=_controller(),
-    )  # fmt: skip
+        proofs=PROOFS,
+        node_data=node_data(rack),
+    )
 
 
 def _controller() -> dict[str, str]:
@@ -96,20 +137,44 @@ def changed_since(info: RunInfo) -> str | None:
     return f"{now.path} has changed since the run; --architecture {info.architecture} judges against it as it is now"
 
 
-def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture) -> None:
-    """Raises RunError where nodes or architecture have changed since the run began."""
-    if [n.name for n in info.nodes] != [n.name for n in rack.nodes]:
-        raise RunError(f"{info.run}: the inventory's nodes have changed since it began; start a new run")
-    if info.architecture_sha256 != architecture.sha256:
+def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture, profile: str) -> None:
+    """Raises RunError where the run began with another kit, inventory, architecture or profile."""
+    anew = "start a new run"
+    if info.rackproof != __version__ or not set(PROOFS) <= set(info.proofs):
         raise RunError(
-            f"{info.run}: {architecture.path} has changed since it began; start a new run, or judge this one again"
+            f"{info.run}: recorded by another version of rackproof ({info.rackproof}; this is {__version__}); {anew}"
         )
+    if Path(info.inventory).resolve() != Path(rack.source).resolve():
+        raise RunError(f"{info.run}: it is a run of {info.inventory}, not of {rack.source}; {anew}")
+    now = _nodes(rack)
+    if [n.name for n in info.nodes] != [n.name for n in now]:
+        raise RunError(f"{info.run}: {rack.source} has other nodes than when the run began; {anew}")
+    data = node_data(rack)
+    for node, before in zip(now, info.nodes, strict=True):
+        if node != before or data[node.name] != info.node_data.get(node.name):
+            raise RunError(f"{info.run}: {rack.source} says something else of {node.name} than when it began; {anew}")
+    if info.architecture_sha256 != architecture.sha256:
+        raise RunError(f"{info.run}: {architecture.path} has changed since it began; {anew}, or judge this one again")
+    if info.profile != profile:
+        raise RunError(f"{info.run}: it began with profile {info.profile}, not {profile}; {anew}")
 
 
-def finished_stages(records: Iterable[Record]) -> set[str]:
+_LOGIN = ("ssh_user", "ssh_key", "ssh_key_password", "ssh_password", "ssh_known_hosts_file")
+"""Data of a node that say how somebody logs in, not which node it is."""
+
+
+def node_data(rack: Rack) -> dict[str, str]:
+    """sha256 of each node's data in the inventory; how to log in is left out."""
     return {
-        r.body["stage"] for r in records if r.kind is Kind.STAGE and r.body["event"] == "end" and r.body.get("ok", True)
+        node.name: hashlib.sha256(canonical({k: v for k, v in node.data.items() if k not in _LOGIN})).hexdigest()
+        for node in rack.nodes
     }
+
+
+def _nodes(rack: Rack) -> tuple[NodeInfo, ...]:
+    return tuple(
+        NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus) for n in rack.nodes
+    )
 
 
 def stage_seconds(records: Iterable[Record]) -> dict[str, float]:

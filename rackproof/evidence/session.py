@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.evidence import Event, EventKind, Kind, Measurement
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redacted
 from rackproof.remote.ssh import Fleet, Server
+
+_LOST = ("connection lost", "the connection was lost")
+"""How errors of commands begin whose connection broke."""
 
 
 @dataclass
@@ -25,6 +28,13 @@ class Session:
     architecture: Architecture
     fleet: Fleet
     store: EvidenceStore
+    stage: str | None = None
+    step: str | None = None
+    """What is being done, for events."""
+    answered: set[str] = field(default_factory=set)
+    """Nodes that have run a command to its end in this part of the run."""
+    lost: set[str] = field(default_factory=set)
+    """Nodes that stopped answering since."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
@@ -49,7 +59,35 @@ class Session:
         result = redacted(result)
         with self._lock:
             self.store.command(result)
+        if result.rc is not None:
+            self.answered.add(result.node)
+        elif (result.error or "").startswith(_LOST):
+            self.lose(result.node, result.why)
         return result
+
+    @property
+    def answering(self) -> list[str]:
+        """Nodes that have answered in this part of the run and were not lost, in inventory order."""
+        return [node.name for node in self.rack.nodes if node.name in self.answered - self.lost]
+
+    def event(self, kind: EventKind, text: str, node: str | None = None) -> None:
+        """Record an event of the present stage and step."""
+        with self._lock:
+            self.store.append(Kind.EVENT, Event(event=kind, text=text, node=node, stage=self.stage, step=self.step))
+
+    def lose(self, node: str, why: str) -> None:
+        """Record, once, that a node which had answered does not answer any longer."""
+        with self._lock:
+            if node in self.lost or node not in self.answered:
+                return
+            self.lost.add(node)
+        self.event(EventKind.LOST, f"{node} was lost during {self.step or self.stage or 'the run'}: {why}", node)
+
+    def find_lost(self) -> None:
+        """Ask the nodes that have answered whether they still do; record those that do not."""
+        for node, why in self.fleet.reachable(self.answering).items():
+            if why is not None:
+                self.lose(node, why)
 
     def outputs(self, *results: CommandResult) -> tuple[str, ...]:
         """sha256 names of the commands' outputs, for a measurement's ``raw``."""

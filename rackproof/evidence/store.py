@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rackproof.atomic_write import replace_file
 from rackproof.core.bodies import fault
-from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, Frozen, Kind, Record, link_breaks, make_record
+from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, End, Frozen, Kind, Record, link_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redact_bytes, redacted
@@ -84,6 +84,10 @@ class EvidenceStore:
             raise _write_error(self.folder, error) from error
         self._seq, self._prev = record.seq + 1, record.hash
         return record
+
+    def end(self, stages: Iterable[str], interrupted: bool = False) -> None:
+        """Write the last record of this part of the run. Raises EvidenceWriteError."""
+        self.append(Kind.END, End(records=self._seq, head=self._prev, stages=tuple(stages), interrupted=interrupted))
 
     def _cut(self, size: int) -> None:
         """Remove a line that was written in part, so that the file stays readable."""

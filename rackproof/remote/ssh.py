@@ -209,6 +209,14 @@ class Connection:
             raise NodeUnreachable(self.node.name, f"writing {path}: {_line(error)}") from error
 
     @property
+    def host_key(self) -> str:
+        """Fingerprint of the host key that the open connection was checked against; empty where none is open."""
+        transport = self._connection.transport if self._connection is not None else None
+        if transport is None or not transport.is_active():
+            return ""
+        return str(transport.get_remote_server_key().fingerprint)
+
+    @property
     def sudo(self) -> str:
         """What commands are started with where the inventory says so; empty, or ending in a space."""
         return self._sudo

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rackproof.core.architecture import Reduce, Source, Weakening
 from rackproof.core.evidence import NodeChanges, NodeInfo, Scope
 from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve
-from rackproof.core.status import Outcome, Status, outcome_of
-from rackproof.core.verdict import Verdict
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Verdict, outcome_for
 from rackproof.report.versions import VersionSeen
 
 SCHEMA: Literal["rackproof.certificate/v1"] = "rackproof.certificate/v1"
 
-_BEST_FIRST = (Outcome.CERTIFIED, Outcome.INCOMPLETE, Outcome.NOT_CERTIFIED)
+_BEST_FIRST = (Outcome.CERTIFIED, Outcome.PASSED, Outcome.INCOMPLETE, Outcome.NOT_CERTIFIED)
 
 
 class Model(BaseModel):
@@ -206,7 +206,7 @@ class Certificate(Model):
 
     @model_validator(mode="after")
     def _no_better_than_its_verdicts(self) -> Self:
-        earned = outcome_of(v.status for v in self.verdicts if v.required)
+        earned = outcome_for(self.verdicts)
         if _BEST_FIRST.index(self.outcome) < _BEST_FIRST.index(earned):
             raise ValueError(f"the certificate says {self.outcome}, its verdicts say {earned}")
         if self.exit_status != self.outcome.exit_status:

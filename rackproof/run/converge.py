@@ -269,7 +269,7 @@ def _record(
         nodes.append(
             NodeChanges(
                 node=name, reached=log.connected, changed=changed, details=details,
-                unchanged=log.unchanged, failed=tuple(log.failed), reason=reason,
+                unchanged=log.unchanged, failed=tuple(log.failed), rebooted=log.rebooted, reason=reason,
                 reboot=None if log.failed else log.reboot,
             )
         )  # fmt: skip

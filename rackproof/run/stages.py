@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.runner import finished_steps, run_steps
+from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
-from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Kind, Record
+from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, EventKind, Kind, Record
+from rackproof.core.history import History, history_of
 from rackproof.core.rack import Rack, fold
-from rackproof.evidence.folder import check_resumable, earlier_seconds, finished_stages, info_of, run_info
+from rackproof.errors import EvidenceWriteError
+from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore, read_records
 from rackproof.remote.ssh import Fleet
 from rackproof.run.converge import INTERRUPTED, converge
 from rackproof.run.display import STAGES, Display
+from rackproof.run.identity import record_identities
+from rackproof.run.resume import Finished, finished
 from rackproof.validation.run import run_validators
 from rackproof.validation.selection import EVERYTHING, Selection
 
@@ -41,59 +45,87 @@ class Run:
     stages: Sequence[str] = STAGES[:-1]
     resume: bool = False
     selection: Selection = EVERYTHING
-    """Nodes and checks to validate; a limited selection is noted in the evidence."""
-    _done: set[str] = field(default_factory=set)
-    _steps_done: set[str] = field(default_factory=set)
+    """Nodes and checks to validate; a limited selection is an event of the evidence."""
+    _before: History | None = None
+    """What happened in the parts before this one."""
 
     def execute(self) -> list[Record]:
         """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
         steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
-        before = earlier_seconds(self.folder.parent, self.rack.source)
+        seconds = earlier_seconds(self.folder.parent, self.rack.source)
         if self.resume:
             # Before the store opens the folder: a run that does not match is not modified.
             records = read_records(self.folder)
-            check_resumable(info_of(records), self.rack, self.architecture)
-            self._done, self._steps_done = finished_stages(records), finished_steps(records)
+            info = info_of(records)
+            check_resumable(info, self.rack, self.architecture, self.profile)
+            self._before = history_of(records, self.architecture.model, info.nodes)
         with EvidenceStore(self.folder) as store, Fleet(self.rack) as fleet:
-            if self.resume:
-                store.append(
-                    Kind.NOTE, {"text": f"resumed; finished before: {', '.join(sorted(self._done)) or 'nothing'}"}
-                )
-            else:
-                store.raw(self.architecture.text.encode())
-                store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
-                if self.selection.description:
-                    store.append(Kind.NOTE, {"text": f"validation {self.selection.description}"})
             session = Session(self.rack, self.architecture.model, fleet, store)
-            work: dict[str, Callable[[Session], bool]] = {
-                "connect": self._connect,
-                "deploy": self._deploy,
-                "validate": self._validate,
-                "bench": lambda s: self._bench(s, steps),
-            }
-            for name in self.stages:
-                if name in self._done and name != "connect":
-                    self.display.line(f"{name}: finished before")
-                    continue
-                bench = sum(step.estimate_s for step in steps if step.id not in self._steps_done)
-                with self._stage(store, name, before.get(name) or (bench if name == "bench" else None)) as outcome:
-                    outcome["ok"] = work[name](session)
+            try:
+                self._begin(session, self._finished(steps))
+                self._execute(session, steps, seconds)
+            except EvidenceWriteError:
+                raise
+            except BaseException:
+                with suppress(EvidenceWriteError):
+                    store.end(self.stages, interrupted=True)
+                raise
+            store.end(self.stages)
         return read_records(self.folder)
 
+    def _begin(self, session: Session, done: Finished) -> None:
+        """The first record of this part of the run."""
+        if self.resume:
+            text = f"resumed; finished before: {', '.join(sorted(done.stages)) or 'nothing'}"
+            session.event(EventKind.RESUMED, text)
+            return
+        session.store.raw(self.architecture.text.encode())
+        session.store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
+        if self.selection.description:
+            session.event(EventKind.NARROWED, f"validation {self.selection.description}")
+
+    def _execute(self, session: Session, steps: list[Step], seconds: Mapping[str, float]) -> None:
+        work: dict[str, Callable[[], bool]] = {
+            "connect": lambda: self._connect(session),
+            "deploy": lambda: self._deploy(session),
+            "validate": lambda: self._validate(session),
+            "bench": lambda: self._bench(session, steps, done.steps),
+        }
+        for name in self.stages:
+            done = self._finished(steps)
+            if name in done.stages:
+                self.display.line(f"{name}: finished before")
+                continue
+            bench = sum(step.estimate_s for step in steps if step.id not in done.steps)
+            estimate = seconds.get(name) or (bench if name == "bench" else None)
+            with self._stage(session, name, estimate) as outcome:
+                outcome["ok"] = work[name]()
+                if name != "connect":
+                    record_identities(session, session.answering)
+
+    def _finished(self, steps: Sequence[Step]) -> Finished:
+        """What need not be done again; what this part has recorded so far may have opened more."""
+        if not self.resume:
+            return Finished()
+        return finished(read_records(self.folder), self.architecture.model, steps)
+
     @contextmanager
-    def _stage(self, store: EvidenceStore, name: str, estimate_s: float | None) -> Iterator[dict[str, bool]]:
+    def _stage(self, session: Session, name: str, estimate_s: float | None) -> Iterator[dict[str, bool]]:
         self.display.stage(name, estimate_s)
         log.info("stage %s", name)
+        store = session.store
+        session.stage = name
         store.append(Kind.STAGE, {"stage": name, "event": "begin"})
         began = time.monotonic()
         outcome = {"ok": True}
         try:
             yield outcome
         except KeyboardInterrupt:
-            store.append(Kind.NOTE, {"text": f"interrupted in {name}"})
+            session.event(EventKind.INTERRUPTED, f"interrupted in {name}")
             raise
         body = {"stage": name, "event": "end", "elapsed_s": round(time.monotonic() - began, 3), "ok": outcome["ok"]}
         store.append(Kind.STAGE, body)
+        session.stage = None
 
     def _say(self, text: str) -> None:
         log.info(text)
@@ -104,6 +136,7 @@ class Run:
         nodes = [node.name for node in self.rack.nodes if self.selection.has_node(node.name)]
         answers = session.run(dict.fromkeys(nodes, FACTS), 30)
         lost = {name: answer.why for name, answer in answers.items() if not answer.ok}
+        self._identify(session, [name for name in answers if name not in lost])
         for name, answer in answers.items():
             if not answer.ok:
                 self._say(f"{name}: {answer.why}")
@@ -120,6 +153,19 @@ class Run:
             self._say(f"{fold(answers)} answer")
         return not lost
 
+    def _identify(self, session: Session, nodes: Sequence[str]) -> None:
+        """Record who the nodes are; name those that are other machines than before, and lost ones that are back."""
+        before = self._before
+        for name, identity in record_identities(session, nodes).items():
+            _, known = before.identities.get(name, (-1, None)) if before else (-1, None)
+            if known is not None and (differences := ", ".join(identity.differences(known))):
+                self._say(f"{name} is another machine than before and begins anew: {differences}")
+            elif known is not None and known.boot_id != identity.boot_id:
+                self._say(f"{name} has rebooted since it was seen last; it is validated again")
+        for name in before.lost_now() if before else ():
+            if name in session.answered:
+                session.event(EventKind.BACK, f"{name} answered again", name)
+
     def _deploy(self, session: Session) -> bool:
         data = [f"architecture={self.architecture.model.metadata.id}"]
 
@@ -135,6 +181,8 @@ class Run:
         for outcome in outcomes:
             raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
             session.store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
+        for name in {name for outcome in outcomes for name in outcome.rebooted}:
+            session.fleet[name].forget()
         last = outcomes[-1].record
         for check in deploy_checks(last):
             session.store.append(Kind.CHECK, check)
@@ -156,15 +204,15 @@ class Run:
         self._say(f"{count} of {len(results)} checks passed")
         return bool(results)
 
-    def _bench(self, session: Session, steps: list[Step]) -> bool:
-        open_steps = [step for step in steps if step.id not in self._steps_done]
+    def _bench(self, session: Session, steps: list[Step], done: Collection[str]) -> bool:
+        open_steps = [step for step in steps if step.id not in done]
 
         def show(step: Step, index: int) -> None:
             left = sum(s.estimate_s for s in steps[index:] if s in open_steps)
             log.info("step %s", step.id)
             self.display.step(step.title, index + 1, len(steps), left)
 
-        run_steps(session, self.folder.name, steps, self._steps_done, self._say, show)
+        run_steps(session, self.folder.name, steps, done, self._say, show)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
 

@@ -46,6 +46,10 @@ class FakeConnection:
     fleet: FakeFleet
     node: Node
 
+    @property
+    def host_key(self) -> str:
+        return f"SHA256:{self.node.name}"
+
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         name = self.node.name
         self.fleet.asked.append((name, command))

@@ -34,7 +34,7 @@ LAYERS: dict[str, set[str]] = {
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
     },
-    "run": {"architectures", "bench", "core", "errors", "evidence", "kit", "remote", "validation"},
+    "run": {"architectures", "bench", "core", "errors", "evidence", "kit", "parse", "remote", "validation"},
     "selftest": {"architectures", "core", "errors", "remote", "validation"},
     "cli": {
         *("architectures", "atomic_write", "bench", "configure", "core", "errors", "evidence", "inventory", "kit"),

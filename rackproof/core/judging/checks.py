@@ -67,7 +67,7 @@ def judge_checks(
     yield from _without_role(architecture, nodes)
     checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
-        if node.name not in checked and not _is_appliance(architecture, node.groups):
+        if node.name not in checked and not is_appliance(architecture, node.groups):
             yield Verdict(
                 id="rack.checked",
                 kind="check",
@@ -141,7 +141,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
+def is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
     """Whether none of the node's roles is managed by the kit."""
     roles = [architecture.roles[group] for group in groups if group in architecture.roles]
     return bool(roles) and not any(role.managed for role in roles)

@@ -7,7 +7,7 @@ The scope comes from the run's nodes and the architecture, never from the measur
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TypeVar
@@ -15,18 +15,21 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
+from rackproof.core.bodies import fault
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.history import History, history_of
 from rackproof.core.judging.checks import judge_checks
 from rackproof.core.judging.conditions import wanted_conditions
 from rackproof.core.judging.criteria import judge_criterion
 from rackproof.core.judging.curves import judge_curve
 from rackproof.core.judging.gates import wanted_companions
+from rackproof.core.judging.lifecycle import judge_lifecycle
 from rackproof.core.judging.members import Members
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.select import Index, WantedConditions
-from rackproof.core.status import Status, outcome_of
-from rackproof.core.verdict import Judgement, Verdict, amended
+from rackproof.core.status import Status
+from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
 from rackproof.errors import RunError
 
 Body = TypeVar("Body", bound=Frozen)
@@ -55,14 +58,24 @@ def judge_records(
 ) -> Judgement:
     """Judge the records of a run, in their order.
 
-    Results of a repeated stage replace earlier ones, even with UNMEASURED; within one stage the worst counts. Raises
-    RunError, one line, for records without a run, with runs of different architectures, or with invalid bodies; the
+    ``core.history`` says which results count where something was repeated; ``judging.lifecycle`` adds verdicts on the
+    run itself. Raises RunError, one line, for records without a run, of different runs, or with invalid bodies; the
     hash chain is checked by ``evidence.verify_chain``. ``own_architecture`` is False where the run was made for another
     text. ``disproven`` says by ``seq`` why the raw outputs do not give a measurement or a check's result: INVALID.
     """
     with _no_search_for_cycles():
-        run, index, checks, stages, faults = _sorted_out(records, Index(wanted=_wanted(architecture)), disproven)
-        judgement = _judge(architecture, run, index, checks, stages, own_architecture)
+        records = list(records)
+        index = Index(wanted=_wanted(architecture))
+        run, history = _sorted_out(records, architecture, index, disproven)
+        counting = [r for r in records if r.kind is Kind.CHECK and r.seq not in history.superseded]
+        checks = [_read(CheckResult, record) for record in counting]
+        faults = {
+            (f"{result.check}[{result.item}]" if result.item else result.check, result.node): disproven[record.seq]
+            for record, result in zip(counting, checks, strict=True)
+            if record.seq in disproven
+        }
+        of_run = judge_lifecycle(architecture, run, history, records)
+        judgement = _judge(architecture, run, index, checks, history.begun, own_architecture, of_run)
         return _without_disproven(judgement, faults) if faults else judgement
 
 
@@ -90,50 +103,39 @@ def _without_disproven(judgement: Judgement, faults: Mapping[tuple[str, str], st
         else verdict
         for verdict in judgement.verdicts
     )
-    outcome = outcome_of(verdict.status for verdict in verdicts if verdict.required)
-    return judgement.model_copy(update={"verdicts": verdicts, "outcome": outcome})
+    return judgement.model_copy(update={"verdicts": verdicts, "outcome": outcome_for(verdicts)})
 
 
 def _sorted_out(
-    records: Iterable[Record], index: Index, disproven: Mapping[int, str]
-) -> tuple[RunInfo, Index, list[CheckResult], list[str], dict[tuple[str, str], str]]:
-    """The run, its measurements (added to ``index``), the valid check results, and the stages that began.
-
-    The last is why results of checks are disproven, by id and node of the verdict.
-    """
-    faults: dict[tuple[str, str, str], str] = {}
-    run: RunInfo | None = None
-    stage, begun = 0, []
-    answers: dict[tuple[str, str, str], tuple[int, list[CheckResult]]] = {}
+    records: Sequence[Record], architecture: Architecture, index: Index, disproven: Mapping[int, str]
+) -> tuple[RunInfo, History]:
+    """The run, whose measurements that count are added to ``index``, and its history."""
+    runs = [(record, _read(RunInfo, record)) for record in records if record.kind is Kind.RUN]
+    if not runs:
+        raise RunError("the evidence has no run record, so it does not say what was measured")
+    run = runs[0][1]
+    for record, again in runs[1:]:
+        if _bound(again) != _bound(run):
+            raise RunError(
+                f"two runs are mixed: record {record.seq} begins a run against {again.architecture},"
+                f" earlier records belong to one against {run.architecture} ({run.architecture_sha256[:12]})"
+            )
+    try:
+        history = history_of(records, architecture, run.nodes)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        problem = next(filter(None, map(fault, records)), None)
+        if problem is None:
+            raise
+        raise RunError(problem) from None
     for record in records:
-        match record.kind:
-            case Kind.RUN:
-                again = _read(RunInfo, record)
-                run = run or again
-                if (again.architecture_sha256, again.nodes) != (run.architecture_sha256, run.nodes):
-                    raise RunError(
-                        f"two runs are mixed: record {record.seq} begins a run against {again.architecture},"
-                        f" earlier records belong to one against {run.architecture} ({run.architecture_sha256[:12]})"
-                    )
-            case Kind.STAGE:
-                if record.body.get("event") == "begin":
-                    stage += 1
-                    begun.append(str(record.body.get("stage")))
-            case Kind.MEASUREMENT:
-                index.add(_read(Measurement, record), record.seq, disproven.get(record.seq))
-            case Kind.CHECK:
-                result = _read(CheckResult, record)
-                key = (result.check, result.item, result.node)
-                if key not in answers or answers[key][0] != stage:
-                    answers[key] = (stage, [])
-                    faults.pop(key, None)
-                answers[key][1].append(result)
-                if record.seq in disproven:
-                    faults[key] = disproven[record.seq]
-    if run is None:
-        raise RunError("the evidence has no run record, so its architecture is unknown")
-    by_id = {(f"{check}[{item}]" if item else check, node): why for (check, item, node), why in faults.items()}
-    return run, index, [result for _, results in answers.values() for result in results], begun, by_id
+        if record.kind is Kind.MEASUREMENT and record.seq not in history.superseded:
+            index.add(_read(Measurement, record), record.seq, disproven.get(record.seq))
+    return run, history
+
+
+def _bound(run: RunInfo) -> tuple[object, ...]:
+    """What all parts of a run have in common."""
+    return (run.inventory, run.nodes, run.node_data, run.architecture_sha256, run.profile, run.rackproof, run.proofs)
 
 
 def _judge(
@@ -143,12 +145,14 @@ def _judge(
     checks: Iterable[CheckResult],
     stages: Iterable[str] = (),
     own_architecture: bool = True,
+    of_run: Iterable[Verdict] = (),
 ) -> Judgement:
     members = Members(architecture, run.nodes)
     numbers = Numbers(index, members)
     verdicts: list[Verdict] = list(
         judge_checks(architecture, run.nodes, members.groups, checks, stages, own_architecture)
     )
+    verdicts.extend(of_run)
     for criterion in architecture.criteria:
         verdicts.extend(judge_criterion(architecture, criterion, numbers))
     for curve in architecture.curves:
@@ -161,7 +165,7 @@ def _judge(
     return Judgement(
         architecture=architecture.metadata.id,
         architecture_version=architecture.metadata.version,
-        outcome=outcome_of(verdict.status for verdict in verdicts if verdict.required),
+        outcome=outcome_for(verdicts),
         verdicts=tuple(verdicts),
     )
 

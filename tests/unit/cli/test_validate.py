@@ -145,8 +145,8 @@ def test_a_part_of_a_live_rack_asks_only_that_part_and_its_evidence_says_so(here
     assert {node for node, _ in live.asked} == {"gpu-01"}
     assert "limited to gpu-01: the rest of the rack was not checked" in done.output
     (run,) = (here / "reports").iterdir()
-    notes = [record.body["text"] for record in read_records(run) if record.kind is Kind.NOTE]
-    assert notes == ["validation limited to gpu-01"]
+    events = [record.body for record in read_records(run) if record.kind is Kind.EVENT]
+    assert [(e["event"], e["text"]) for e in events] == [("narrowed", "validation limited to gpu-01")]
     assert not (run / "verdicts.json").exists()
     root: Any = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
     assert {case.get("classname") for case in root.iter("testcase")} == {"gpu-01"}

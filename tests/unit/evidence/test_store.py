@@ -184,7 +184,7 @@ def test_a_body_that_does_not_fit_its_kind_breaks_the_evidence(
     trusted = read_trusted(tmp_path)
     assert len(trusted.records) == 1
     assert trusted.broken is not None
-    assert trusted.broken.startswith(f"record 1 is no {said}")
+    assert trusted.broken.startswith(f"record 1 is not a valid {said}")
     assert "\n" not in trusted.broken
 
 

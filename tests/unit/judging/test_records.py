@@ -19,8 +19,8 @@ END = {"stage": "validate", "event": "end", "elapsed_s": 1.0, "ok": True}
 
 
 def status_of(*answers: Any, before: Sequence[Any] = ()) -> Status:
-    """Of ``base.x`` on gpu-01."""
-    result = judge_records(MADE, recorded(run_info(), *before, BEGIN, *CHECKED, *answers))
+    """Of ``base.x`` on gpu-01, after a validation that ends."""
+    result = judge_records(MADE, recorded(run_info(), *before, BEGIN, *CHECKED, *answers, END))
     return verdicts(result, "base.x")["gpu-01"].status
 
 
@@ -54,8 +54,15 @@ def test_a_later_look_that_saw_nothing_does_not_leave_an_old_pass_standing() -> 
     assert status_of(x("unmeasured"), before=(BEGIN, x("passed"), END)) is Status.UNMEASURED
 
 
-def test_an_answer_stands_where_the_stage_did_not_reach_it_again() -> None:
-    assert status_of(before=(BEGIN, x("failed"), "interrupted")) is Status.FAIL
+def test_an_interrupted_validation_replaces_no_failed_result() -> None:
+    chain = recorded(run_info(), BEGIN, *CHECKED, x("failed"), END, BEGIN, *CHECKED, x("passed"))
+    assert verdicts(judge_records(MADE, chain), "base.x")["gpu-01"].status is Status.FAIL
+
+
+def test_a_whole_validation_leaves_no_result_of_an_earlier_one() -> None:
+    """The item may belong to a device that is no longer there."""
+    chain = recorded(run_info(), BEGIN, *CHECKED, x("passed"), END, BEGIN, *CHECKED, END)
+    assert verdicts(judge_records(MADE, chain), "base.x") == {}
 
 
 def test_within_one_stage_the_worst_answer_counts() -> None:
