@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,9 +20,10 @@ from rackproof.core.evidence import (
     Measurement,
     Record,
 )
+from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.status import Status
-from rackproof.core.verdict import Judgement, Verdict
+from rackproof.core.judging.lifecycle import evidence_verdict
+from rackproof.core.verdict import EVIDENCE, Judgement
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import info_of
 from rackproof.evidence.store import lost_outputs, read_raw
@@ -29,6 +31,7 @@ from rackproof.report.certificate import Certificate, build_certificate, stage_t
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
+from rackproof.report.schema import Attested
 from rackproof.report.sizing_summary import sizing_summary
 
 VerdictKind = Literal["check", "criterion"]
@@ -69,37 +72,58 @@ def judged(
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence is incomplete and was left out."] if cut_off else []
     lost = lost_outputs(folder, records) if folder is not None else []
-    if broken is not None or lost:
-        judgement = judgement.with_verdict(_broken(broken, lost))
-    return _certificate(records, architecture, judgement, notes)
+    earlier = unknown_ends(folder, records) if folder is not None else ()
+    problems = [*_broken(broken, lost), *(_other_end(end, len(records)) for end in earlier)]
+    if problems:
+        ends = (v.message for v in judgement.verdicts if v.id == EVIDENCE and broken is None)
+        judgement = judgement.with_verdict(evidence_verdict([*problems, *ends]))
+    return _certificate(records, architecture, judgement, notes, only, earlier)
 
 
-def _broken(why: str | None, lost: Sequence[str]) -> Verdict:
+def unknown_ends(folder: Path, records: Sequence[Record]) -> tuple[Attested, ...]:
+    """Ends that the certificate in the folder attests and that the evidence does not hold."""
+    try:
+        evidence = json.loads((folder / CERTIFICATE).read_bytes())["evidence"]
+        seen = [Attested.model_validate(end) for end in evidence.get("attested", ())]
+        seen.append(Attested(records=evidence["records"], chain_head=evidence["chain_head"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ()  # none yet, or none that can be read
+    return tuple(
+        end for end in seen if not 0 < end.records <= len(records) or records[end.records - 1].hash != end.chain_head
+    )
+
+
+def _other_end(end: Attested, count: int) -> str:
+    what = "its last records are gone" if end.records > count else "it is another chain"
+    return (
+        f"{CERTIFICATE} was made from {end.records} records that end in {end.chain_head[:12]}, the evidence has"
+        f" {count}: {what}"
+    )
+
+
+def _broken(why: str | None, lost: Sequence[str]) -> list[str]:
     problems = [f"{why}; all records from there on were left out"] if why is not None else []
     if lost:
         count = f"{len(lost)} outputs are missing or changed, the first: " if len(lost) > 1 else ""
         problems.append(f"{count}{lost[0]}")
-    return Verdict(
-        id="run.evidence",
-        kind="check",
-        title="Evidence is unchanged",
-        subject="rack",
-        status=Status.INVALID,
-        required=True,
-        message="; ".join(problems),
-        reason="A changed, removed or inserted record proves nothing, nor do the records after it;"
-        " a number without its output cannot be checked.",
-        hint="Find out what changed the files; restore them from a copy, or measure again.",
-    )
+    return problems
 
 
 def _certificate(
-    records: Sequence[Record], architecture: LoadedArchitecture, judgement: Judgement, notes: Sequence[str]
+    records: Sequence[Record],
+    architecture: LoadedArchitecture,
+    judgement: Judgement,
+    notes: Sequence[str],
+    part: VerdictKind | None,
+    attested: Sequence[Attested],
 ) -> Certificate:
-    bodies = {kind: [r.body for r in records if r.kind is kind] for kind in Kind}
+    run = info_of(records)
+    superseded = history_of(records, architecture.model, run.nodes).superseded
+    bodies = {kind: [r.body for r in records if r.kind is kind and r.seq not in superseded] for kind in Kind}
+    events = [r.body["text"] for r in records if r.kind in (Kind.NOTE, Kind.EVENT)]
     measurements = _latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]])
     return build_certificate(
-        info_of(records),
+        run,
         architecture.model,
         judgement,
         measurements=measurements,
@@ -111,8 +135,10 @@ def _certificate(
         chain_head=records[-1].hash,
         records_count=len(records),
         finished=records[-1].time,
-        notes=[*(str(b["text"]) for b in bodies[Kind.NOTE]), *notes],
+        notes=[*events, *notes],
         architecture_sha256=architecture.sha256,
+        part=part,
+        attested=attested,
     )
 
 

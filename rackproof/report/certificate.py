@@ -26,6 +26,7 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.report.schema import (
     ArchitectureSummary,
+    Attested,
     Certificate,
     ChangedBar,
     CheckSummary,
@@ -40,7 +41,17 @@ from rackproof.report.schema import (
     StageTime,
     StorageSummary,
 )
-from rackproof.report.statements import CLASS_ORDER, headline, origin, outcome_statement, simulation_statements
+from rackproof.report.statements import (
+    CLASS_ORDER,
+    Part,
+    broken_evidence,
+    caveats,
+    headline,
+    origin,
+    outcome_statement,
+    part_statement,
+    simulation_statements,
+)
 from rackproof.report.versions import versions_seen
 
 __all__ = ["Certificate", "StageTime", "build_certificate", "from_json", "json_schema", "stage_times", "to_json"]
@@ -63,10 +74,14 @@ def build_certificate(
     notes: Sequence[str] = (),
     sizing: SizingSummary | None = None,
     architecture_sha256: str | None = None,
+    part: Part | None = None,
+    attested: Sequence[Attested] = (),
 ) -> Certificate:
     """Put a judged run into one document. Pure: the same arguments give the same certificate.
 
     ``architecture_sha256`` is needed only when the run is judged against a file other than the one it was made for.
+    ``part`` is what a run of one stage was judged by. ``attested`` are ends of evidence that earlier certificates saw
+    and that the evidence does not hold.
     Raises ``ValueError`` when the judgement's outcome is better than its verdicts allow.
     """
     measurements = sorted(measurements, key=_measurement_key)
@@ -81,6 +96,12 @@ def build_certificate(
             f"and judged against {architecture.metadata.id} (sha256 {(sha256 or 'not given')[:12]})."
         )
     verdicts = tuple(sorted(judgement.verdicts, key=lambda v: (v.kind, v.id, v.subject)))
+    broken = broken_evidence(verdicts)
+    statement = (
+        part_statement(part, judgement.outcome, verdicts)
+        if part is not None and broken is None
+        else outcome_statement(judgement.outcome, verdicts)
+    )
     return Certificate(
         run=run.run,
         started=run.started,
@@ -88,7 +109,9 @@ def build_certificate(
         outcome=judgement.outcome,
         exit_status=judgement.outcome.exit_status,
         headline=headline(judgement.outcome, architecture.metadata),
-        statement=outcome_statement(judgement.outcome, verdicts),
+        statement=statement,
+        caveats=caveats(run, verdicts),
+        part=part,
         rack=RackSummary(inventory=run.inventory, nodes=run.nodes),
         architecture=_architecture(architecture, judgement.architecture_version, sha256),
         profile=run.profile,
@@ -103,7 +126,9 @@ def build_certificate(
         simulated=simulation_statements(run.nodes, architecture, measurements),
         sizing=sizing,
         notes=tuple(remarks),
-        evidence=EvidenceSummary(chain_head=chain_head, records=records_count, raw=_raw_index(commands)),
+        evidence=EvidenceSummary(
+            chain_head=chain_head, records=records_count, raw=_raw_index(commands), attested=tuple(attested)
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import EVIDENCE, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, item_of, name_of
 
@@ -66,7 +66,7 @@ class Finding:
 
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
-    """Everything that is not PASS: required before advisory, then the worst status first."""
+    """Everything that is not PASS: broken evidence, then required before advisory, then the worst status first."""
     by_id: dict[tuple[Status, bool, str, str], list[Verdict]] = {}
     for v in verdicts:
         if v.status is not Status.PASS:
@@ -79,7 +79,7 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
         cause = (required, absent) if status is Status.UNMEASURED else (required, status, kind, identifier)
         causes.setdefault(cause, []).append(finding)
     merged = [finding for group in causes.values() for finding in _cluster(group)]
-    return tuple(sorted(merged, key=lambda f: (not f.required, -f.status.rank, f.kind, f.ids)))
+    return tuple(sorted(merged, key=lambda f: (EVIDENCE not in f.ids, not f.required, -f.status.rank, f.kind, f.ids)))
 
 
 def _title(group: list[Verdict]) -> str:

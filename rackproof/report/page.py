@@ -85,9 +85,12 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "Status": Status,
         "elapsed": quantities.between(certificate.started, certificate.finished),
         "seal": plots.rosette(certificate.evidence.chain_head),
-        "mark": {Outcome.CERTIFIED: "check", Outcome.NOT_CERTIFIED: "cross", Outcome.INCOMPLETE: "gap"}[
-            certificate.outcome
-        ],
+        "mark": {
+            Outcome.CERTIFIED: "check",
+            Outcome.PASSED: "gap",
+            Outcome.NOT_CERTIFIED: "cross",
+            Outcome.INCOMPLETE: "gap",
+        }[certificate.outcome],
         "kind": "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts",
         "roles": _roles(certificate),
         "key_figures": key_figures(certificate),

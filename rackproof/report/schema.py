@@ -154,11 +154,20 @@ class RawOutput(Model):
     which: Literal["stdout", "stderr"]
 
 
+class Attested(Model):
+    """End of the evidence that an earlier certificate of the run saw."""
+
+    records: int
+    chain_head: str
+
+
 class EvidenceSummary(Model):
     chain_head: str
     """Hash of the last record, which proves that the evidence is unchanged."""
     records: int
     raw: tuple[RawOutput, ...]
+    attested: tuple[Attested, ...] = ()
+    """Ends that earlier certificates saw and that this evidence does not hold: it was cut, or exchanged."""
 
 
 class SizingSummary(Model):
@@ -186,6 +195,10 @@ class Certificate(Model):
     """``CERTIFIED against our-pod, which weakens 3 criteria of nvidia-dgx-h100 1.0.0``."""
     statement: str
     """Reason for the outcome, one or two sentences."""
+    caveats: tuple[str, ...] = ()
+    """What happened to the run, what it was narrowed to, and what it does not prove; on top of the page."""
+    part: Literal["check", "criterion"] | None = None
+    """Set where only checks, or only criteria, were asked for; nothing is certified then."""
     rack: RackSummary
     architecture: ArchitectureSummary
     profile: str

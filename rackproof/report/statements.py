@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from ClusterShell.NodeSet import NodeSetException
 
 from rackproof.core.architecture import Architecture, Metadata, Weakening
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
-from rackproof.core.evidence import Measurement, NodeInfo
+from rackproof.core.evidence import PROOFS, Measurement, NodeInfo, RunInfo
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, Verdict
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
+
+Part = Literal["check", "criterion"]
+"""What a run of one stage is judged by."""
 
 PAIRS = 5
 """Pairs that are spelled out: pairs cannot be folded, and a rack of a thousand nodes has half a million."""
@@ -44,8 +48,54 @@ def weakening_text(weakening: Weakening) -> str:
     )
 
 
+def broken_evidence(verdicts: Iterable[Verdict]) -> str | None:
+    """Why the evidence cannot be relied on, in one sentence; None where it is whole."""
+    for verdict in verdicts:
+        if verdict.id == EVIDENCE and verdict.status is Status.INVALID:
+            return f"The evidence is not whole: {verdict.message}."
+    return None
+
+
+def caveats(run: RunInfo, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What happened to the run, and what it does not prove; for the top of the page."""
+    lines = [
+        verdict.message if verdict.subject == "rack" else f"{subject_text(verdict.subject)}: {verdict.message}"
+        for verdict in verdicts
+        if verdict.id.startswith(RUN) and verdict.id != EVIDENCE and verdict.status is not Status.PASS
+    ]
+    unproven = [name for name in PROOFS if name not in run.proofs]
+    if unproven:
+        lines.append(f"recorded by an older kit: not proven: {', '.join(unproven)}")
+    return tuple(f"{line[:1].upper()}{line[1:]}." for line in lines)
+
+
+def part_statement(part: Part, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
+    """The result of the checks alone, or of the criteria alone: ``All 375 checks passed``."""
+    required = [v for v in verdicts if v.required and not v.id.startswith(RUN)]
+    seen = Counter(v.status for v in required)
+    total = len(required)
+    one, many, fine, other = {
+        "check": ("check", "checks", "passed", "benchmarks"),
+        "criterion": ("criterion", "criteria", "met", "checks"),
+    }[part]
+    noun = one if total == 1 else many
+    if outcome is Outcome.PASSED:
+        warned = f", {seen[Status.WARN]} of them with a warning" if seen[Status.WARN] else ""
+        return f"All {total} {noun} {fine}{warned}. Without the {other} nothing is certified."
+    of_run = [v for v in verdicts if v.required and v.id.startswith(RUN) and v.status.rank > Status.WARN.rank]
+    parts = [
+        f"{seen[status]} of {total} {noun} {word}{where}"
+        for status, word in ((Status.FAIL, "failed"), (Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
+        if seen[status]
+        for where in [f", on {fold_subjects(v.subject for v in required if v.status is status)}"]
+    ]
+    return "; ".join([*parts, *(f"{v.title}: {v.message}" for v in of_run[:1])] or [f"No {one} was required"]) + "."
+
+
 def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
     """The reason for the outcome, in a sentence."""
+    if broken := broken_evidence(verdicts):
+        return broken
     required = [v for v in verdicts if v.required]
     seen = Counter(v.status for v in required)
     total = _plural(len(required), "required verdict")

@@ -15,7 +15,7 @@ from rich.text import Text
 from rackproof.core.status import Outcome, Status
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
-from rackproof.report.statements import area_of, area_order, weakening_text
+from rackproof.report.statements import area_of, area_order, broken_evidence, weakening_text
 from rackproof.report.text import one_line
 
 FINDINGS = 10
@@ -28,7 +28,12 @@ _STYLE = {
     Status.INVALID: "magenta",
     Status.UNMEASURED: "cyan",
 }
-_OUTCOME_STYLE = {Outcome.CERTIFIED: "green", Outcome.NOT_CERTIFIED: "red", Outcome.INCOMPLETE: "yellow"}
+_OUTCOME_STYLE = {
+    Outcome.CERTIFIED: "green",
+    Outcome.PASSED: "green",
+    Outcome.NOT_CERTIFIED: "red",
+    Outcome.INCOMPLETE: "yellow",
+}
 
 
 def summary(certificate: Certificate, console: Console, page: str | PathLike[str] | None = None) -> None:
@@ -37,6 +42,30 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
     Everything is ``Text``, so that output of a node is never parsed as markup.
     """
     encode = _Encoder(console.encoding)
+    if broken := broken_evidence(certificate.verdicts):
+        console.print(Text(encode(broken), "bold magenta"), soft_wrap=True)
+    else:
+        _print_results(certificate, console, encode, page)
+    if certificate.part is None:
+        console.print(_verdict(certificate, encode))
+    else:
+        _print_part(certificate, console, encode)
+    if page:
+        console.print(Text.assemble(("page  ", "dim"), encode(fspath(page))), soft_wrap=True)
+
+
+def _print_part(certificate: Certificate, console: Console, encode: _Encoder) -> None:
+    """The result of a run of one stage: a line, no box, since nothing is certified."""
+    console.print(Text(encode(certificate.statement), f"bold {_OUTCOME_STYLE[certificate.outcome]}"), soft_wrap=True)
+    arch = certificate.architecture
+    console.print(Text(encode(f"against {arch.id} {arch.version} ({arch.title})"), "dim"), soft_wrap=True)
+    for line in (*certificate.caveats, *map(weakening_text, arch.weakened[:FINDINGS]), *certificate.simulated):
+        console.print(Text(encode(line), "yellow"), soft_wrap=True)
+
+
+def _print_results(
+    certificate: Certificate, console: Console, encode: _Encoder, page: str | PathLike[str] | None
+) -> None:
     console.print(_counts(certificate, encode))
     console.print()
     shown = [f for f in findings(certificate.verdicts) if f.required or f.status is Status.FAIL]
@@ -44,9 +73,6 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
         _print_finding(console, finding, encode)
     if len(shown) > FINDINGS:
         console.print(Text(f"and {len(shown) - FINDINGS} more{' in the page' if page else ''}\n"))
-    console.print(_verdict(certificate, encode))
-    if page:
-        console.print(Text.assemble(("page  ", "dim"), encode(fspath(page))), soft_wrap=True)
 
 
 class _Encoder:
@@ -115,6 +141,8 @@ def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     origin = f", {arch.origin}" if arch.origin else ""
     against = f"{arch.id} {arch.version} ({arch.title}){origin}, profile {certificate.profile}"
     text.append(f"\n{encode(against)}", style="dim")
+    for caveat in certificate.caveats:
+        text.append(f"\n{encode(caveat)}", style="yellow")
     for weakening in arch.weakened[:FINDINGS]:
         text.append(f"\n{encode(weakening_text(weakening))}", style="yellow")
     if len(arch.weakened) > FINDINGS:

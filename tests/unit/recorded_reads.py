@@ -39,9 +39,12 @@ def fio_json(rates: Mapping[str, float], options: Mapping[str, str]) -> str:
 
 
 def append_reads(
-    store: EvidenceStore, architecture: Architecture, rates: Mapping[str, float], storage: str = "nfs"
+    store: EvidenceStore, architecture: Architecture, rates: Mapping[str, float], storage: str = "nfs", part: str = ""
 ) -> list[Measurement]:
-    """Append one run of fio that read at these rates, MB/s by node, and its measurements; return these."""
+    """Append one run of fio that read at these rates, MB/s by node, and its measurements; return these.
+
+    ``part`` tells steps on different nodes apart.
+    """
     addresses = {f"10.0.0.{number}": node for number, node in enumerate(rates, 1)}
     parts, arguments, options = [], [], {}
     for address, node in addresses.items():
@@ -53,7 +56,7 @@ def append_reads(
     command = f"d=$(mktemp -d) && {' && '.join(parts)} && fio --output-format=json {' '.join(arguments)}"
     answer = CommandResult(next(iter(rates)), command, 0, output.encode(), b"", 6.0, 60.0)
     store.command(answer)
-    step, labels = f"storage/{storage}/read", {"storage": storage, "block_bytes": str(JOB.block_bytes)}
+    step, labels = f"storage/{storage}/read{part}", {"storage": storage, "block_bytes": str(JOB.block_bytes)}
     read = READERS["fio"]([answer], architecture)
     places = [expected("storage.read_bandwidth", Scope.NODE, [node], labels, step) for node in rates]
     measurements = [reading_of(place, read, "fio") for place in places]

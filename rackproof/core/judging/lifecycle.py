@@ -56,14 +56,14 @@ def evidence_verdict(problems: Iterable[str]) -> Verdict:
     return Verdict(
         id=EVIDENCE,
         kind="check",
-        title="Evidence as it was written",
+        title="Evidence is unchanged",
         subject="rack",
         status=Status.INVALID,
         required=True,
         message="; ".join(problems),
-        reason="A record that was changed, removed or inserted proves nothing, and neither does what follows it;"
-        " a number whose output is gone cannot be checked.",
-        hint="Find out who changed the files; restore them from a copy, or measure again.",
+        reason="A changed, removed or inserted record proves nothing, nor do the records after it;"
+        " a number without its output cannot be checked.",
+        hint="Find out what changed the files; restore them from a copy, or measure again.",
     )
 
 

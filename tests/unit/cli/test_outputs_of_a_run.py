@@ -30,7 +30,7 @@ def record(folder: Path, *more: str) -> list[str]:
         store.append(Kind.RUN, run)
         for name in NODES:
             store.append(Kind.CHECK, check(name))
-        names = [append_reads(store, ARCHITECTURE, {name: 60.0})[0].raw[0] for name in GPU]
+        names = [append_reads(store, ARCHITECTURE, {name: 60.0}, part=f"/{name}")[0].raw[0] for name in GPU]
         for output in more:
             store.append(Kind.MEASUREMENT, measurement(GPU[0], 60.0).model_copy(update={"raw": (names[0], output)}))
     return names
