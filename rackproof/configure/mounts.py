@@ -20,7 +20,6 @@ from rackproof.parse.text import text_from
 CEPH_CLIENT = "rackproof"
 CEPH_SECRET = "/etc/ceph/rackproof.secret"  # noqa: S105  (a path, not a secret)
 
-NETWORK_CLASSES = ("nfs", "parallel")
 MANAGED = "rackproof-mounts.service starts it"
 """In the first line of the kit's units of network mounts, also in its earlier wording; the kit recognises its units by
 it."""

@@ -1,6 +1,6 @@
 """Evidence: immutable records of a run.
 
-A run's ``evidence.jsonl`` is a hash chain: each line carries the hash of the line before, so ``verify_chain`` notices
+A run's ``evidence.jsonl`` is a hash chain: each line carries the hash of the line before, so ``chain_breaks`` notices
 removed, changed and inserted lines. Records hold facts only, never verdicts.
 """
 
@@ -327,12 +327,6 @@ def chain_hash(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str)
 
 def make_record(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str) -> Record:
     return Record(seq=seq, time=time, kind=kind, body=body, prev=prev, hash=chain_hash(seq, time, kind, body, prev))
-
-
-def verify_chain(records: Iterable[Record]) -> Iterator[str]:
-    """Yield one sentence for each break of the chain; nothing when it is whole."""
-    for _, sentence in chain_breaks(records):
-        yield sentence
 
 
 def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:

@@ -80,9 +80,6 @@ class FioResult:
         """Hosts that reported at least one job, in order of appearance."""
         return tuple(dict.fromkeys(job.client for job in self.jobs if job.client is not None))
 
-    def of_client(self, client: str) -> tuple[JobResult, ...]:
-        return tuple(job for job in self.jobs if job.client == client)
-
     @property
     def failed(self) -> tuple[JobResult, ...]:
         """Jobs that ended with an error."""

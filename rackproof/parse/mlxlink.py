@@ -23,17 +23,11 @@ class LinkReport:
     """``400GbE``, ``IB-NDR`` …"""
     width: str | None
     """``4x``."""
-    fec: str | None
     status: int | None
     """Troubleshooting opcode; 0: no issue."""
-    recommendation: str | None
     firmware: str | None
-    raw_ber: float | None
-    """Before error correction; None without ``-c``."""
     effective_ber: float | None
     """After error correction."""
-    link_down: int | None
-    """Number of times the link went down since the counters were cleared."""
 
 
 def parse_mlxlink(output: str | bytes) -> LinkReport:
@@ -55,19 +49,15 @@ def parse_mlxlink(output: str | bytes) -> LinkReport:
         value = values.get(key, "")
         return None if value in _NOTHING else value
 
-    status, down = reported("Status Opcode"), reported("Link Down Counter")
+    status = reported("Status Opcode")
     return LinkReport(
         state=state,
         physical_state=reported("Physical state"),
         speed=reported("Speed"),
         width=reported("Width"),
-        fec=reported("FEC"),
         status=integer(TOOL, "Status Opcode", status) if status else None,
-        recommendation=reported("Recommendation"),
         firmware=reported("Firmware Version"),
-        raw_ber=_rate("Raw Physical BER", reported("Raw Physical BER")),
         effective_ber=_rate("Effective Physical BER", reported("Effective Physical BER")),
-        link_down=integer(TOOL, "Link Down Counter", down) if down else None,
     )
 
 

@@ -58,7 +58,6 @@ class Gpu:
     uuid: str | None
     serial: str | None
     """A string: leading zeros are significant."""
-    minor_number: int | None
     vbios: str | None
     inforom: str | None
     """Image version of the InfoROM; None also where it cannot be read."""
@@ -74,13 +73,8 @@ class Gpu:
     """Enabled or Disabled, in force now; a pending change is not."""
     ecc_pending: str | None
     """After the next reset."""
-    compute_mode: str | None
     performance_state: str | None
     memory_total_mib: int | None
-    memory_used_mib: int | None
-    utilization_pct: float | None
-    temperature_c: float | None
-    memory_temperature_c: float | None
     temperature_margin_c: float | None
     """Distance of the hottest spot from the slowdown limit (T.Limit); negative above the limit."""
     power_draw_w: float | None
@@ -92,10 +86,7 @@ class Gpu:
     """Current; an idle GPU may lower it."""
     pcie_generation_max: int | None
     pcie_width: int | None
-    pcie_width_max: int | None
-    pcie_replays: int | None
     sm_clock_mhz: float | None
-    memory_clock_mhz: float | None
     sm_clock_max_mhz: float | None
     memory_clock_max_mhz: float | None
     application_clocks_mhz: ClockPair | None
@@ -221,7 +212,6 @@ def _gpu(element: ET.Element) -> Gpu:
         name=name,
         uuid=text_at(element, "uuid"),
         serial=text_at(element, "serial"),
-        minor_number=integer_at(element, "minor_number"),
         vbios=text_at(element, "vbios_version"),
         inforom=text_at(element, "inforom_version/img_version"),
         part_number=text_at(element, "board_part_number") or text_at(element, "gpu_part_number"),
@@ -231,13 +221,8 @@ def _gpu(element: ET.Element) -> Gpu:
         mig_pending=text_at(element, "mig_mode/pending_mig"),
         ecc=text_at(element, "ecc_mode/current_ecc"),
         ecc_pending=text_at(element, "ecc_mode/pending_ecc"),
-        compute_mode=text_at(element, "compute_mode"),
         performance_state=text_at(element, "performance_state"),
         memory_total_mib=integer_at(element, "fb_memory_usage/total", " MiB"),
-        memory_used_mib=integer_at(element, "fb_memory_usage/used", " MiB"),
-        utilization_pct=real_at(element, "utilization/gpu_util", " %"),
-        temperature_c=real_at(element, "temperature/gpu_temp", " C"),
-        memory_temperature_c=real_at(element, "temperature/memory_temp", " C"),
         temperature_margin_c=_temperature_margin(element),
         power_draw_w=_first_power(element, power, ("power_draw", "instant_power_draw", "average_power_draw")),
         power_limit_w=_first_power(element, power, ("current_power_limit", "enforced_power_limit", "power_limit")),
@@ -245,10 +230,7 @@ def _gpu(element: ET.Element) -> Gpu:
         pcie_generation=integer_at(element, f"{link}/pcie_gen/current_link_gen"),
         pcie_generation_max=integer_at(element, f"{link}/pcie_gen/max_link_gen"),
         pcie_width=integer_at(element, f"{link}/link_widths/current_link_width", "x"),
-        pcie_width_max=integer_at(element, f"{link}/link_widths/max_link_width", "x"),
-        pcie_replays=integer_at(element, "pci/replay_counter"),
         sm_clock_mhz=real_at(element, "clocks/sm_clock", " MHz"),
-        memory_clock_mhz=real_at(element, "clocks/mem_clock", " MHz"),
         sm_clock_max_mhz=real_at(element, "max_clocks/sm_clock", " MHz"),
         memory_clock_max_mhz=real_at(element, "max_clocks/mem_clock", " MHz"),
         application_clocks_mhz=_clocks(element, "applications_clocks"),

@@ -14,7 +14,6 @@ from rackproof import shell
 from rackproof.configure import drives
 from rackproof.configure.drives import ForeignDrive
 
-MDADM_CONF = "/etc/mdadm/mdadm.conf"
 _BLANK_BYTES = 1 << 20
 
 

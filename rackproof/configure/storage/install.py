@@ -36,16 +36,6 @@ def fetch(download: Download) -> str:
     return Script.of(fetch_function(), f"rp_fetch {words}")
 
 
-def downloaded(name: str, download: Download, key: str) -> Step:
-    path = shlex.quote(place(download))
-    return Step(
-        name=f"Download of {name}",
-        holds=f"echo {shlex.quote(download.sha256)}'  '{path} | sha256sum -c --status",
-        script=fetch(download),
-        otherwise=f"not downloaded; see {key}.url and {key}.sha256, and whether this node reaches the server",
-    )
-
-
 def repository(name: str, source: Repository, family: str, key: str) -> tuple[Step, ...]:
     """A vendor's repository. Its file is written after its key was verified: a repository that cannot be verified stops
     every installation."""

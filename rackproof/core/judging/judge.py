@@ -60,7 +60,7 @@ def judge_records(
 
     ``core.history`` says which results count where something was repeated; ``judging.lifecycle`` adds verdicts on the
     run itself. Raises RunError, one line, for records without a run, of different runs, or with invalid bodies; the
-    hash chain is checked by ``evidence.verify_chain``. ``own_architecture`` is False where the run was made for another
+    hash chain is checked by ``evidence.chain_breaks``. ``own_architecture`` is False where the run was made for another
     text. ``disproven`` says by ``seq`` why the raw outputs do not give a measurement or a check's result: INVALID.
     """
     with _no_search_for_cycles():

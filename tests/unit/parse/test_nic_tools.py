@@ -123,11 +123,11 @@ def test_bad_settings_are_refused(output: str, reason: str) -> None:
 def test_quality_of_a_link() -> None:
     link = parse_mlxlink(LINK)
     assert (link.state, link.physical_state, link.speed, link.width) == ("Active", "ETH_AN_FSM_ENABLE", "400G", "4x")
-    assert (link.effective_ber, link.raw_ber, link.link_down) == (15e-255, 4e-11, 0)
-    assert (link.status, link.recommendation, link.firmware) == (0, "No issue was observed", "28.43.2566")
+    assert link.effective_ber == 15e-255
+    assert (link.status, link.firmware) == (0, "28.43.2566")
     down = parse_mlxlink(tool_output("mlxlink-no-cable.txt"))
-    assert (down.state, down.speed, down.status, down.recommendation) == ("Polling", None, 1024, "Cable is unplugged")
-    assert (down.effective_ber, down.link_down) == (None, None)
+    assert (down.state, down.speed, down.status) == ("Polling", None, 1024)
+    assert down.effective_ber is None
 
 
 def test_bad_reports_of_a_link_are_refused() -> None:

@@ -180,15 +180,13 @@ def test_nvidia_smi_xml_details() -> None:
         return nvidia_smi.parse_nvidia_smi(sample(f"nvidia-smi-xml/{name}.xml")).gpus[0]
 
     assert gpu("tesla-p100").serial == "0324217145110"
-    assert gpu("tesla-p100").temperature_c == 38
     assert gpu("tesla-p100").ecc_volatile == nvidia_smi.EccErrors(0, 0)
     assert gpu("tesla-p100").remapped_rows is None
     assert gpu("a100-sxm4-v12").mig == "Enabled"
     assert gpu("a100-sxm4-v12").ecc_volatile == nvidia_smi.EccErrors(0, 0)
     assert gpu("rtx-4090-driver-535").serial is None
     assert gpu("rtx-4090-driver-535").ecc_volatile == nvidia_smi.EccErrors(None, None)
-    assert gpu("rtx-pro-6000-driver-580").temperature_c == 37
-    assert (gpu("tesla-t4").mig, gpu("tesla-t4").temperature_c) == (None, 40)
+    assert gpu("tesla-t4").mig is None
 
 
 @pytest.mark.parametrize(

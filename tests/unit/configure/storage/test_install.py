@@ -8,11 +8,12 @@ from rackproof.configure.facts import Marks
 from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.storage import plan as storage_client
 from rackproof.configure.storage.install import (
-    downloaded,
+    fetch,
     install_download,
     kernel_headers,
     module,
     packages,
+    place,
     repository,
 )
 from rackproof.configure.storage.steps import Step, script_of
@@ -20,8 +21,17 @@ from tests.unit.configure.storage.vendor import KERNEL, Bench, Vendor
 from tests.unit.configure.stub import StubHost
 
 
+def downloaded(download: Download) -> Step:
+    return Step(
+        name="Download of x",
+        holds=f"echo {download.sha256}'  '{place(download)} | sha256sum -c --status",
+        script=fetch(download),
+        otherwise="not downloaded",
+    )
+
+
 def test_a_download_is_there_whole_and_fetched_once(server: Vendor, bench: Bench) -> None:
-    step = downloaded("x", server.offer("/x.tgz", b"content" * 99), "k")
+    step = downloaded(server.offer("/x.tgz", b"content" * 99))
     done = bench.carry_out([step])
     assert (done.returncode, done.stderr, server.asked) == (0, "", ["/x.tgz"])
     assert bench.holding([step]) == (True,)
@@ -32,7 +42,7 @@ def test_a_download_is_there_whole_and_fetched_once(server: Vendor, bench: Bench
 def test_a_bad_download_is_named_and_leaves_nothing_and_heals(server: Vendor, bench: Bench, way: str) -> None:
     good = b"content" * 999
     download = server.offer("/x.tgz", good)
-    step = downloaded("x", download, "storage_clients.nfs.bundle")
+    step = downloaded(download)
     says = {
         "other": f"expected sha256 {download.sha256}, actual ",
         "404": "404",
@@ -47,11 +57,11 @@ def test_a_bad_download_is_named_and_leaves_nothing_and_heals(server: Vendor, be
         server.cut.add("/x.tgz")
     else:
         download = Download(url="http://127.0.0.1:9/x.tgz", sha256=download.sha256)
-        step = downloaded("x", download, "storage_clients.nfs.bundle")
+        step = downloaded(download)
     done = bench.carry_out([step])
     assert done.returncode == 1
     assert says in done.stderr
-    assert "Download of x: not downloaded; see storage_clients.nfs.bundle.url" in done.stderr
+    assert "Download of x: not downloaded" in done.stderr
     assert bench.left == []
     assert list((bench.root / "var/cache/rackproof").iterdir()) == []
     if way != "down":
