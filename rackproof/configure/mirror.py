@@ -198,8 +198,8 @@ def _listed(target: Target, packages: Iterable[Package]) -> Iterator[MirrorItem]
 def _of_storage(target: Target) -> Iterator[MirrorItem]:
     """Packages of clients, and installers that a storage's own servers hand out."""
     site = target.site
-    around = replace(site.storage_around, locked=target.locked("clients"))
-    clients = catalogue.clients_of(site.named_storage(), around, target.family, site.own_fsid, lambda _: b"")
+    client_node = replace(site.client_node, locked=target.locked("clients"))
+    clients = catalogue.clients_of(site.named_storage(), client_node, target.family, site.own_fsid, lambda _: b"")
     whole = catalogue.merge_clients(clients)
     locked = target.locked()
     for step in (*whole.install, *whole.ready, *whole.proofs):
@@ -212,7 +212,7 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
                 yield MirrorItem("package", package, target.platform, exact, needed_by="storage_clients")
     for named in site.named_storage():
         if named.storage.fstype == "wekafs":
-            download = weka.installer(named, around.inputs.weka)
+            download = weka.installer(named, client_node.inputs.weka)
             yield MirrorItem(
                 "file", "install", "", "", "", download.url, download.sha256,
                 f"storage {named.name}, from its own servers",

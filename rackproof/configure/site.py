@@ -112,7 +112,7 @@ class Site:
         return drive
 
     @property
-    def storage_around(self) -> ClientNode:
+    def client_node(self) -> ClientNode:
         """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
         try:
             inputs = read_inputs(self.node, storage_inputs.StorageClients)
@@ -155,10 +155,10 @@ class Site:
 
         Raises DeployError when a storage cannot be mounted, or when two mounts conflict.
         """
-        around, fsid = self.storage_around, self.own_fsid
+        client_node, fsid = self.client_node, self.own_fsid
         try:
             client_mounts = [
-                mount for named in self.named_storage() for mount in catalogue.mounts_of(named, around, fsid)
+                mount for named in self.named_storage() for mount in catalogue.mounts_of(named, client_node, fsid)
             ]
         except DeclarationError as error:
             raise DeployError(f"{self.node.name}: {error}") from None

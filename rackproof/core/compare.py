@@ -1,12 +1,12 @@
-"""Two runs side by side: what is worse, better, gone, or cannot be compared.
+"""Compare two runs: numbers and verdicts that are worse, better, gone, new, or cannot be compared.
 
-Numbers are matched by what they are about (metric, scope, members, labels) and change when their medians are further
-apart than noise, see ``noise``. A criterion whose value is made of several of them is compared by its verdicts' values
-instead, see ``derived``. Both runs are judged against one architecture, and verdicts are matched by what they
-are on. Nothing is called the same that has no number, or no verdict, on both sides.
+Numbers are matched by metric, scope, members and labels; they change when their medians differ by more than noise (see
+``noise``). A criterion whose value derives from several numbers is compared by its verdicts' values instead (see
+``derived``). Both runs are judged against one architecture; verdicts are matched by id and subject. Only numbers and
+verdicts that both runs have can be the same.
 
-Swapping the runs swaps better and worse, gone and new. What fails in B without a verdict in A is no change for the
-worse in that sense, but it is a regression: a gate that let it through would hide a failure.
+Swapping the runs swaps better and worse, gone and new. A failure in B without a verdict in A is not worse in that
+sense, but it is a regression, so that it is not hidden.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ def compare(
 ) -> Comparison:
     """Compare run B (``after``) with run A (``before``), both judged against ``architecture``.
 
-    ``warnings`` say what is wrong with the evidence itself; they are handed on.
-    Raises RunError where the records of one of them are not those of a run.
+    ``warnings`` about the evidence itself become part of the result. Raises RunError for records that are not a run's.
     """
-    judgements = judge_records(architecture, before), judge_records(architecture, after)  # refuses what is no run
+    judgements = (
+        judge_records(architecture, before),
+        judge_records(architecture, after),
+    )  # raises for records that are not a run's
     one, other = _info(before), _info(after)
     names, others = ({node.name for node in run.nodes} for run in (one, other))
     return Comparison(
@@ -79,7 +81,7 @@ def _info(records: Iterable[Record]) -> RunInfo:
 
 
 def questions(architecture: Architecture) -> Iterator[Question]:
-    """In the order of the file."""
+    """Questions of the architecture, in the order of the file."""
     for criterion in architecture.criteria:
         for id_, where in criterion.variants():
             yield _question(id_, criterion, criterion.metric, criterion.scope, where)
@@ -192,14 +194,14 @@ def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: fl
 
 
 def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
-    """Samples in the metric's unit, or none and why."""
+    """Samples in the metric's unit; or none, and the reason."""
     if measurement is None:
         return (), "not in the evidence"
     if not measurement.samples:
         return (), measurement.reason or "a measurement without samples and without a reason"
     metric = METRICS.get(measurement.metric)
     if metric is None:
-        return (), f"unknown metric '{measurement.metric}', nobody knows what is better"
+        return (), f"unknown metric '{measurement.metric}', so better and worse are undefined"
     try:
         samples = tuple(convert(sample, measurement.unit, metric.unit) for sample in measurement.samples)
     except UnitError as error:
@@ -240,7 +242,7 @@ def _otherwise(old: Measurement, new: Measurement, run: str, other: str) -> Iter
     """Conditions that differ, apart from run names in commands."""
     before, after = dict(_flat("", old.conditions)), dict(_flat("", new.conditions))
     for key in sorted(before.keys() | after.keys()):
-        was, now = before.get(key, "not said"), after.get(key, "not said")
+        was, now = before.get(key, "not recorded"), after.get(key, "not recorded")
         if was.replace(run, "RUN") != now.replace(other, "RUN"):
             yield f"{key}: {was}, then {now}"
 

@@ -15,7 +15,7 @@ SCHEMA: Literal["rackproof.comparison/v1"] = "rackproof.comparison/v1"
 
 
 class Change(StrEnum):
-    """From run A to run B."""
+    """Change from run A to run B."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -50,7 +50,7 @@ class NumberChange(Frozen):
     gain_pct: float | None = None
     """The same, positive where it has become better."""
     noise_pct: float | None = None
-    """Half the width of what counts as the same, in percent of ``before``."""
+    """Largest difference that counts as noise, in percent of ``before``."""
     samples: tuple[int, int] = (0, 0)
     remark: str = ""
     """Why it cannot be compared, or why its noise is not known."""
@@ -95,7 +95,7 @@ class VerdictChange(Frozen):
     before: Status | None
     after: Status | None
     message: str
-    """Of B, or of A where there is none in B."""
+    """Message in B, or in A where B has none."""
 
     @property
     def is_regression(self) -> bool:
@@ -117,7 +117,7 @@ class Comparison(Frozen):
     before: str
     after: str
     architecture: str
-    """Id of the one that both were judged against."""
+    """Id of the architecture against which both were judged."""
     threshold_pct: float | None
     """As requested; None: the two thresholds of ``noise``."""
     differences: tuple[str, ...]

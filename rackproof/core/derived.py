@@ -1,7 +1,7 @@
-"""Two verdicts whose value is made of several numbers: a share, a spread, a curve, the distance from one's peers.
+"""Compare verdicts whose value derives from several numbers: shares, spreads, curves, distances from peers.
 
-What such a criterion says need not change when every number under it does: all nodes may be slower and share as fairly
-as before. So the values of the two verdicts are compared, and not what they were made of.
+Such a value may stay the same when all of its numbers change: all nodes may be slower and share as fairly as before. So
+the values are compared, not their numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rackproof.core.status import Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict
 
-UNKNOWN_NOISE = "made of several numbers, noise unknown: the threshold alone decides"
+UNKNOWN_NOISE = "derived from several numbers, noise unknown: the threshold alone decides"
 _ROUNDING = 1e-9
 _RELATIVE = ("percent", "ratio", "1")
 
@@ -31,7 +31,7 @@ class _Made(NamedTuple):
     unit: str
     bar: Bar | None
     higher_is_better: bool
-    """Where there is no bar."""
+    """Name of the value, for one without a bar."""
     whole: float
     """Reference of the value, in its unit, where it is larger than the value; else 0.
 
@@ -138,7 +138,7 @@ def _outcome(
         which = "A" if old.simulated else "B"
         return {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
     if old is not None and new is not None and (before.unit, before.bar) != (after.unit, after.bar):
-        return {"change": Change.NOT_COMPARABLE, "remark": f"met in another way: {old.bar}, then {new.bar}"}
+        return {"change": Change.NOT_COMPARABLE, "remark": f"met by another alternative: {old.bar}, then {new.bar}"}
     grown = after.value - before.value
     gain = _merit(after) - _merit(before)
     noise = _noise(before, after, after if gain > 0 else before, threshold_pct)

@@ -51,7 +51,8 @@ class Scope(StrEnum):
 
 
 PROOFS: Final = ("end", "identity", "readers")
-"""Proofs that this kit records in every run (``RunInfo.proofs``). Without one that it names, a run is not certified."""
+"""Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
+certified."""
 
 
 class NodeInfo(Frozen):
@@ -83,15 +84,15 @@ class RunInfo(Frozen):
     proofs: tuple[str, ...] = ()
     """Names of the proofs that the kit which wrote the run records: see ``PROOFS``. Empty for older kits."""
     node_data: dict[str, str] = Field(default_factory=dict)
-    """sha256 of what the inventory says of each node, by node; empty for older kits."""
+    """By node: sha256 of its inventory data; empty for older kits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class NodeIdentity(Frozen):
-    """What makes a node this machine and no other, recorded when a run begins and at every resume.
+    """Identity of a machine, recorded when a run begins and at every resume.
 
-    An empty string: the node does not have it, or does not show it.
+    An empty string: the node has none, or does not report it.
     """
 
     node: str
@@ -154,14 +155,14 @@ class Event(Frozen):
 
 
 class End(Frozen):
-    """Last record of a run that ended orderly. Evidence that does not end with one is cut, or still being written."""
+    """Last record of a run that ended normally. Evidence without it is cut off, or still being written."""
 
     records: int
     """Number of records before this one."""
     head: str
     """Hash of the record before this one."""
     stages: tuple[str, ...]
-    """Stages that were asked for in this part of the run."""
+    """Requested stages of this part of the run."""
     interrupted: bool = False
 
 
@@ -197,13 +198,13 @@ class CheckResult(Frozen):
     outcome: CheckOutcome
     required: bool = True
     protects: str
-    """One sentence: what breaks in production if this is not so."""
+    """One sentence: what breaks in production when the check fails."""
     hint: str
     """What to do when it fails."""
     message: str = ""
     """``expected … actual …`` when failed; the reason when unmeasured."""
     reads: str = ""
-    """The architecture key that says what is expected."""
+    """The architecture key with the expected value."""
     expected: Any = None
     """Value of that key when the check ran, as JSON; None where not recorded."""
     elapsed_s: float = 0.0
@@ -285,7 +286,7 @@ class NodeChanges(Frozen):
     details: tuple[OperationChanges, ...] = ()
     """Of ``changed`` operations; pyinfra's own operations record none."""
     reboot: str | None = None
-    """What waits for a reboot that was not allowed."""
+    """Changes that need a reboot, which was not allowed."""
 
 
 class DeployRecord(Frozen):
@@ -344,7 +345,7 @@ def link_breaks(record: Record, expected: int, prev: str) -> Iterator[str]:
     Raises ValueError or RecursionError where the body has no JSON spelling.
     """
     if record.seq != expected:
-        yield f"record {record.seq} stands where record {expected} should be"
+        yield f"expected record {expected}, actual record {record.seq}"
     if record.prev != prev:
         yield f"record {record.seq} does not follow the record before it"
     if record.hash != chain_hash(record.seq, record.time, record.kind, record.body, record.prev):

@@ -142,14 +142,16 @@ def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Ge
     named = {key.lower(): value for key, value in (overrides or {}).items()}.get(device.lower())
     if named is not None:
         if named not in GENERATIONS:
-            raise UnsupportedGpu(f"gpu_stack.generations.{device}: {named!r} is none; {suggestion(named, GENERATIONS)}")
+            raise UnsupportedGpu(
+                f"gpu_stack.generations.{device}: unknown generation {named!r}; {suggestion(named, GENERATIONS)}"
+            )
         return GENERATIONS[named]
     number = int(device, 16)
     for first, last, name in _BLOCKS:
         if first <= number <= last:
             return GENERATIONS[name]
     raise UnsupportedGpu(
-        f"unknown GPU {NVIDIA}:{device}: say its generation in the inventory, gpu_stack.generations:"
+        f"unknown GPU {NVIDIA}:{device}: set its generation in the inventory, gpu_stack.generations:"
         f" {{'{device}': one of {', '.join(GENERATIONS)}}}"
     )
 
@@ -174,12 +176,12 @@ def support_problem(generation: Generation, device: str, branch: int) -> str | N
     name = f"GPU {NVIDIA}:{device} ({generation.name})"
     if branch < generation.first:
         return (
-            f"{name} needs a driver of branch {generation.first} or newer, {branch} is asked for"
+            f"{name} needs a driver of branch {generation.first} or newer, actual {branch}"
             f" ({generation.source}); declare a newer one in gpu.driver or gpu_stack.driver"
         )
     if generation.last is not None and branch > generation.last:
         return (
-            f"{name} is not known to drivers after branch {generation.last}, {branch} is asked for"
+            f"{name} is not supported by drivers after branch {generation.last}, actual {branch}"
             f" ({generation.source}); declare {generation.last} in gpu.driver or gpu_stack.driver"
         )
     return None

@@ -1,10 +1,9 @@
-"""How far two medians may lie apart and still be the same thing measured twice.
+"""Noise: the largest difference of two medians that is not a change.
 
-Two limits, and a difference must exceed both. The scatter of the samples says what chance does: the 95 % interval of
-the difference of two medians, from the standard deviation that both sides have in common and Student's t. The
-threshold says what is worth a word: percent of the better of the two numbers, because of many hundred numbers one in
-twenty would leave its interval by chance. With one sample on a side its scatter is unknown; the threshold is wider
-then, and the remark says why.
+A change must exceed two limits. The first is the scatter of the samples: the 95 % interval of the difference of two
+medians, from the pooled standard deviation and Student's t. The second is a threshold in percent of the better number,
+because of many hundred numbers one in twenty leaves its interval by chance. With one sample on a side its scatter is
+unknown; the threshold is then wider, and the remark says why.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Noise(NamedTuple):
 def noise_between(
     before: Sequence[float], after: Sequence[float], better: float, threshold_pct: float | None = None
 ) -> Noise:
-    """Of two sets of samples in one unit, neither empty. ``better`` is the better one of their medians.
+    """Noise of two sets of samples in one unit, neither empty. ``better`` is the better one of their medians.
 
     ``threshold_pct`` replaces both thresholds of this module.
     """

@@ -69,8 +69,8 @@ class Rack:
 
         A pattern is one or several, separated by commas, of: a node set (``gpu-01``, ``gpu-[01-16,20]``), a wildcard
         (``gpu-0*``, ``gpu-?1``), a group (``gpu``, ``all``; ``@gpu`` where a node has the group's name) and ``A&B``,
-        what both mean. After ``!`` or ``^`` it is excluded: ``gpu!gpu-03``, ``gpu,!gpu-[07-08]``; ``!gpu-03`` alone is
-        all but gpu-03. Exclusions win wherever they stand. Brackets are node sets, never a choice of characters.
+        the nodes of both. ``!`` or ``^`` excludes what follows: ``gpu!gpu-03``, ``gpu,!gpu-[07-08]``; ``!gpu-03`` alone
+        is all but gpu-03. Exclusions win at any position. Brackets are node sets, never a choice of characters.
 
         Raises InventoryError for a pattern that matches nothing, and where exclusions leave no node.
         """

@@ -1,4 +1,4 @@
-"""What a deploy does about a reboot."""
+"""How a deploy handles reboots."""
 
 from __future__ import annotations
 

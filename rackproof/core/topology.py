@@ -1,8 +1,8 @@
-"""How the GPUs of a node are joined by NVLink, compared as graphs.
+"""Compare the NVLink connections of a node's GPUs with reference graphs.
 
-GPUs are numbered by PCI address, and makers route boards differently: two published matrices of one and the same
-machine differ in most of their cells. What must agree is the graph, so a matrix matches a reference where some
-renumbering of its GPUs makes them equal. Paths over PCIe do not count: they are another check's business.
+GPUs are numbered by PCI address, and vendors route boards differently: two published matrices of the same machine
+differ in most of their cells. So a matrix matches a reference if some renumbering of its GPUs makes them equal. Paths
+over PCIe are ignored; another check reads them.
 
 Through a switch every GPU reaches every other one with all of its links, so ``NV18`` between each two of eight GPUs
 are 18 links of each GPU, not 126.
@@ -129,12 +129,12 @@ def links_between(gpus: Sequence[str], paths: Mapping[tuple[str, str], str]) -> 
     def links(row: str, column: str) -> int:
         path = paths.get((row, column))
         if path is None:
-            raise NoTopology(f"the matrix does not say how {row} reaches {column}")
+            raise NoTopology(f"the matrix has no path from {row} to {column}")
         if row == column or path in _NO_NVLINK:
             return 0
         if match := _NVLINK.fullmatch(path):
             return int(match[1])
-        raise NoTopology(f"the matrix says {path} from {row} to {column}, which is no path")
+        raise NoTopology(f"the matrix says {path} from {row} to {column}, which is not a path")
 
     return tuple(tuple(links(row, column) for column in gpus) for row in gpus)
 
@@ -157,7 +157,7 @@ def same_topology(measured: Matrix, name: str, gpus: Sequence[str] = ()) -> Mism
     expected = f"{name} ({_counted(_pairs(wanted.links))} between {wanted.gpus} GPUs)"
     actual = _counted(_pairs(matrix))
     if _pairs(matrix) == _pairs(wanted.links):
-        actual = "as many, but joined otherwise"
+        actual = "as many, but connected differently"
     return Mismatch(expected, actual, tuple(_differences(matrix, wanted.links, names)))
 
 
@@ -169,7 +169,7 @@ def _checked(measured: Matrix) -> tuple[tuple[int, ...], ...]:
         if len(row) != len(matrix):
             raise NoTopology(f"row {index} of the matrix has {len(row)} cells for {len(matrix)} GPUs")
         if min(row) < 0 or row[index] != 0:
-            raise NoTopology(f"row {index} of the matrix is no count of links to other GPUs: {row}")
+            raise NoTopology(f"row {index} of the matrix is not a list of link counts: {row}")
     return matrix
 
 

@@ -181,7 +181,7 @@ def _data(node: Node) -> dict[str, Any]:
 def _plain(node: Node, key: str) -> Any:
     value = node.data[key]
     if key == "containers" and isinstance(value, dict):
-        value = {key_kept: value[key_kept] for key_kept in ("user", "image") if key_kept in value}
+        value = {name: value[name] for name in ("user", "image") if name in value}
     try:
         return json.loads(json.dumps(value))
     except TypeError:

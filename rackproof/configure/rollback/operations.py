@@ -32,7 +32,7 @@ def target_of(run: str | None, kept: Mapping[str, Iterable[plans.KeptRun] | None
 
     Raises Refused when no node has kept the named run.
     """
-    runs = sorted({kept_run.run for node_runs in kept.values() for kept_run in node_runs or ()})
+    runs = sorted({kept_run.run for runs_of_node in kept.values() for kept_run in runs_of_node or ()})
     if run is None:
         return runs[-1] if runs else None
     if run not in runs:

@@ -46,7 +46,7 @@ def client_here(site: Site) -> Client:
     Raises DeclarationError when its operating system is unknown or not supported, DeployError when an input is missing.
     """
     family = ""
-    if catalogue.asks_machine([named.storage for named in site.named_storage()], site.storage_around):
+    if catalogue.asks_machine([named.storage for named in site.named_storage()], site.client_node):
         machine = machine_here()
         family = machine.family if machine else ""
         if not family:
@@ -82,7 +82,7 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
 
     Raises DeployError when an input is missing; nothing has been changed then.
     """
-    node = replace(site.storage_around, locked=dict(locked or {}))
+    node = replace(site.client_node, locked=dict(locked or {}))
     try:
         return catalogue.merge_clients(
             catalogue.clients_of(site.named_storage(), node, family, site.own_fsid, partial(_secret, site))
@@ -92,7 +92,7 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
 
 
 def _secret(site: Site, kind: str) -> bytes | None:
-    inputs = site.storage_around.inputs
+    inputs = site.client_node.inputs
     secret = inputs.beegfs.auth if kind == "beegfs" else inputs.cephfs.secret
     return read_secret(secret, f"storage_clients.{kind}") if secret else None
 

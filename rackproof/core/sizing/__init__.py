@@ -1,1 +1,1 @@
-"""The sizing model: what a rack can feed, which stage binds, and what each answer depends on."""
+"""The sizing model: throughput of a rack, its binding stage, and the inputs that each answer depends on."""

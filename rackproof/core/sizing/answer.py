@@ -1,4 +1,4 @@
-"""What an answer of the sizing model is."""
+"""Models of the sizing model's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Dependence:
 
     input: str
     value: str
-    """As its author wrote it, with the source."""
+    """Value and unit as in the file, with the source."""
     moves: float
     """Relative change of the answer's quantities when the input is a quarter larger."""
     tips_at: str | None = None
@@ -31,7 +31,7 @@ class Answer:
     figures: Mapping[str, Fact] = field(default_factory=dict)
     """Names end in their unit where it is not a count or a share: ``_s``, ``_bytes``, ``_per_s``, ``_gbps``."""
     headline: tuple[str, ...] = ()
-    """Which of the figures are the answer."""
+    """Names of the figures that are the answer."""
     unknown: tuple[str, ...] = ()
-    """Inputs that are missing for a better one."""
+    """Missing inputs that would improve the answer."""
     depends_on: tuple[Dependence, ...] = ()

@@ -1,4 +1,4 @@
-"""All questions, all answers: ``rackproof size`` as a function."""
+"""All answers of ``rackproof size``."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ASKS: dict[str, Ask] = {
 
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """A capacity plan: the inputs, what the model makes of them, and the answers."""
+    """A capacity plan: inputs, model and answers."""
 
     title: str
     """Of the architecture."""
     view: View
     answers: tuple[Answer, ...]
     pointers: tuple[Answer, ...]
-    """Questions that no arithmetic answers, with the criteria that measure them."""
+    """Questions that the model cannot answer, with the criteria that measure them."""
 
     @property
     def inputs(self) -> Inputs:
@@ -45,6 +45,6 @@ class Memo:
 
 
 def memo(architecture: Architecture, inputs: Inputs) -> Memo:
-    """Every answer for these inputs, and what each depends on."""
+    """Every answer for these inputs, with its dependences."""
     answers = with_dependences(inputs, ASKS)
     return Memo(architecture.metadata.title, View(inputs), answers, pointers(architecture))

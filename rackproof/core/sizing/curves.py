@@ -1,4 +1,4 @@
-"""Points of the two curves that a capacity plan is drawn with: latency against load, throughput against GPUs."""
+"""Points of a capacity plan's two curves: latency against load, throughput against GPUs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LatencyCurve:
 class ScalePoint:
     gpus: int
     asked: float | None
-    """Samples a second that so many GPUs take when nothing holds them up."""
+    """Samples/s that the GPUs take when they do not wait for data."""
     samples_per_s: float | None
-    """That they get."""
+    """Samples/s that they get."""
     stage: str | None
-    """What sets the pace."""
+    """The binding stage."""
 
 
 @dataclass(frozen=True, slots=True)

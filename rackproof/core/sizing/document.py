@@ -18,7 +18,7 @@ SCHEMA = "rackproof.sizing/v1"
 
 
 def document(memo: Memo) -> dict[str, Any]:
-    """Everything that the model knows, in SI units: bytes, bytes a second, seconds, shares of one."""
+    """The whole plan in SI units: bytes, bytes a second, seconds, shares of one."""
     inputs, view = memo.inputs, memo.view
     return {
         "schema": SCHEMA,

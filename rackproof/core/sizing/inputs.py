@@ -1,4 +1,4 @@
-"""From a reference architecture, a choice of workloads and overrides to the inputs of the sizing model."""
+"""Inputs of the sizing model, from a reference architecture, a choice of workloads, and overrides."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from rackproof.core.units import UNITS, UnitError, convert, same_dimension
 from rackproof.errors import SizingError
 
 UNKNOWN = ("null", "none", "unknown")
-"""``--set unit.read_iops=unknown``: what the model says without the figure."""
+"""``--set unit.read_iops=unknown`` computes the model without the figure."""
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
 _CHOICE = re.compile(r"(?P<name>[^:]+)(?::(?P<amount>[0-9.]+)(?P<percent>%?))?")
 _WIDEST = 1e24
-"""Of any input in its SI unit; a larger number was mistyped, and could overflow on the way."""
+"""Limit of any input in its SI unit; a larger number is mistyped and could overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A workload, and the part of the nodes that it gets: so many nodes, a share, or (neither) an even part."""
+    """A workload and its part of the nodes: a number, a share, or (neither) an equal part of the rest."""
 
     name: str
     nodes: float | None = None
@@ -48,18 +48,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that the model reads, in SI units, and where each number comes from."""
+    """Inputs of the model in SI units, with their origins."""
 
     architecture: str
     unit_title: str
     system: System
     tenants: tuple[Tenant, ...]
     origins: Mapping[str, Origin]
-    """By the name that ``--set`` takes."""
+    """Origins by the input's name in ``--set``."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all inputs, as ``--set`` takes them; a tenant's are prefixed where there are several."""
+        """Names of all inputs for ``--set``; with several tenants, a tenant's have its name as prefix."""
         return (*SYSTEM, *(self.name_of(t, key) for t in self.tenants for key in WORKLOAD))
 
     def name_of(self, tenant: Tenant, key: str) -> str:
@@ -81,9 +81,9 @@ class Inputs:
         return WORKLOAD[key] if tenants else SYSTEM[key]
 
     def replaced(self, name: str, value: float | None, origin: Origin | None = None) -> Inputs:
-        """The same with another number, in the input's SI unit; a bare workload key changes every tenant's.
+        """A copy with another number, in the input's SI unit; a workload key without prefix changes all tenants.
 
-        Raises SizingError for an unknown name and for a number that the input cannot have.
+        Raises SizingError for an unknown name and for an invalid number.
         """
         tenants, key = self._place(name)
         spec = WORKLOAD[key] if tenants else SYSTEM[key]
@@ -134,7 +134,7 @@ def parse_choice(text: str) -> Choice:
     if amount is None:
         return Choice(match["name"])
     if not amount > 0:
-        raise SizingError(f"workload '{text}': expected a part of the nodes that is more than 0")
+        raise SizingError(f"workload '{text}': expected a number or share of nodes, more than 0")
     if match["percent"]:
         return Choice(match["name"], share=amount / 100)
     return Choice(match["name"], nodes=amount)
@@ -150,7 +150,7 @@ def parse_quantity(name: str, text: str, spec: Spec) -> tuple[float | None, str]
     value, unit = float(match[1]), {"%": "percent", "/s": "1/s"}.get(match[2], match[2])
     if not unit and spec.unit not in ("1", "1/s"):
         fitting = [u for u in UNITS if same_dimension(u, spec.unit)]
-        raise SizingError(f"{name}: {text.strip()} of what? One of {', '.join(fitting)}")
+        raise SizingError(f"{name}: {text.strip()} has no unit; use one of {', '.join(fitting)}")
     try:
         return convert(value, unit or spec.unit, spec.unit), unit or spec.unit
     except UnitError as error:
@@ -158,20 +158,22 @@ def parse_quantity(name: str, text: str, spec: Spec) -> tuple[float | None, str]
 
 
 def inputs_of(architecture: Architecture, workloads: Sequence[Choice] = (), overrides: Iterable[str] = ()) -> Inputs:
-    """What the model needs, out of a reference architecture.
+    """Inputs of the model from a reference architecture.
 
     ``workloads`` may be empty where the architecture has one only; ``overrides`` are ``name=value`` texts. Raises
     SizingError, one line, where something is unknown, absent or impossible.
     """
     chosen = workloads or _only(architecture)
     if architecture.sizing is None:
-        raise SizingError(f"{architecture.metadata.id} has no sizing block: nothing says what the workloads run on")
+        raise SizingError(
+            f"{architecture.metadata.id} has no sizing block, which describes the system for the workloads"
+        )
     for choice in chosen:
         if choice.name not in architecture.workloads:
             known = suggestion(choice.name, architecture.workloads)
             raise SizingError(f"{architecture.metadata.id} has no workload '{choice.name}'; {known}")
     if len({choice.name for choice in chosen}) < len(chosen):
-        raise SizingError("a workload is named twice; give it one part of the nodes")
+        raise SizingError("a workload is given twice; give each one once")
 
     origins: dict[str, Origin] = {}
     fields = {
@@ -221,7 +223,7 @@ def _read(
     name: str,
     where: str,
 ) -> float | None:
-    """One input out of the file; its origin is noted under ``name``."""
+    """One input of the file; records its origin under ``name``."""
     value: Any = block
     written = True
     for part in key.split("."):
@@ -252,7 +254,7 @@ def _overridden(inputs: Inputs, text: str) -> Inputs:
         raise SizingError(f"--set {text}: expected NAME=VALUE, as in nodes=9")
     spec = inputs.spec(name)
     if name.rpartition(".")[2] == "share" and name not in SYSTEM:
-        raise SizingError(f"--set {text}: say the share with the workload: --workload NAME:SHARE%")
+        raise SizingError(f"--set {text}: give the share with the workload: --workload NAME:SHARE%")
     number, unit = parse_quantity(name, value, spec)
     return inputs.replaced(name, number, Origin(SET, unit))
 
@@ -284,7 +286,7 @@ _NEEDED |= {key for key in SYSTEM if key.startswith("ceilings.")}
 
 
 def _written(value: float, spec: Spec, shown: str) -> str:
-    """With the unit that its author used."""
+    """The value in the unit of the file."""
     return words.in_unit(value, spec.unit, shown, exact=True) if math.isfinite(value) else f"{value:g}"
 
 

@@ -1,8 +1,8 @@
-"""What the model predicts beside what a run has measured: is it the storage, the network or the GPU?
+"""Compare the model's predictions with the measurements of a run: does storage, network or GPU bind?
 
-Two things can be compared. The storage benchmark reads as fast as the rack can, so the least of network, connections
-and storage sets its pace. A workload's pace follows from the same model, once with the figures of the architecture and
-once with links and storage as they were measured. Simulated measurements count for neither.
+There are two comparisons. The storage benchmark reads as fast as the rack can, so it is bound by network, connections
+or storage. A workload's rate follows from the model twice: with the architecture's figures, and with links and storage
+as measured. Simulated measurements count for neither.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rackproof.core.units import convert
 from rackproof.errors import SizingError
 
 AT_LIMIT = 0.8
-"""A stage that gives this much of what it can by itself is what holds a benchmark up."""
+"""A stage at this share of its own capacity binds the benchmark."""
 
 _READ = "storage.read_bandwidth"
 _TO_STORAGE = "link.tcp_bandwidth_to_storage"
@@ -34,7 +34,7 @@ class _Record(BaseModel):
 
 
 class Comparison(_Record):
-    """One prediction beside what was measured."""
+    """One prediction and its measurement."""
 
     subject: str
     """``read of nfs-tcp``, or a workload."""
@@ -57,12 +57,12 @@ class Comparison(_Record):
 
 class PredictedAndMeasured(_Record):
     lines: tuple[str, ...]
-    """For people; one where there is nothing to compare."""
+    """Lines for the report; one line where nothing can be compared."""
     comparisons: tuple[Comparison, ...] = ()
 
 
 class _Found(_Record):
-    """What the run measured of the path from storage to nodes, B/s."""
+    """Measured rates of the path from storage to nodes, B/s."""
 
     storage: str
     clients: int
@@ -99,7 +99,7 @@ def _nothing(reason: str) -> PredictedAndMeasured:
 
 
 def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Found | str:
-    """What can be compared, or why nothing can."""
+    """Measured rates, or why there are none."""
     reads: dict[str, Measurement] = {}
     for m in measurements:
         name = m.labels.get("storage", "")
@@ -130,7 +130,7 @@ def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> f
 
 
 def _reading(inputs: Inputs, figures: _Found) -> Comparison:
-    """The storage benchmark: nothing but the path from storage to nodes."""
+    """Comparison for the storage benchmark, which uses only the path from storage to nodes."""
     system, unit = inputs.system, inputs.system.unit
     per_connection = None if system.connections is None or system.connection_rate is None else system.connection_rate
     paths = {
@@ -150,7 +150,7 @@ def _reading(inputs: Inputs, figures: _Found) -> Comparison:
     if (ports := _storage_ports(inputs, figures)) is not None:
         known[StageName.STORAGE_PORTS] = ports
     full = sorted((figures.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
-    # Whatever is between the nodes and the storage has room to spare: then the storage itself gives no more.
+    # No stage between nodes and storage binds, so the storage does.
     actual = full[-1][1] if full and full[-1][0] >= AT_LIMIT else StageName.BANDWIDTH if full else None
     return Comparison(
         subject=f"read of {figures.storage} by {words.count(figures.clients, 'node')}",
@@ -172,11 +172,11 @@ def _storage_ports(inputs: Inputs, figures: _Found) -> float | None:
 
 
 def _as_measured(inputs: Inputs, figures: _Found, reading: Comparison) -> Inputs:
-    """The inputs with links and storage as the run found them."""
+    """The inputs with measured links and storage."""
     system, unit = inputs.system, inputs.system.unit
     ports = _storage_ports(inputs, figures)
     if figures.link is not None:
-        # the model takes its share of a line rate, a measured rate is what is left of one
+        # the model multiplies a line rate by its efficiency, which a measured rate includes
         inputs = inputs.replaced("port_rate", figures.link / system.port_efficiency)
     if ports is not None and unit.ports is not None:
         inputs = inputs.replaced("unit.port_rate", ports / (unit.count * unit.ports * system.port_efficiency))

@@ -15,7 +15,7 @@ from rackproof.core.sizing.inputs import Inputs
 from rackproof.core.sizing.values import Tenant
 
 _BINDING = 1 - 1e-9
-"""From this share of its ceiling on a stage is at it."""
+"""A stage at this share of its ceiling counts as at its ceiling."""
 
 
 class StageName(StrEnum):
@@ -43,7 +43,7 @@ TITLES: dict[StageName, str] = {
 }
 
 SINGULAR = frozenset({StageName.NETWORK, StageName.BANDWIDTH})
-"""Of the titles, those that are one thing: these take a verb in the singular."""
+"""Titles in the singular, for verbs."""
 SHARED = frozenset({StageName.STORAGE_PORTS, StageName.BANDWIDTH, StageName.REQUESTS, StageName.OPENS})
 
 
@@ -54,13 +54,13 @@ class PhaseName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stage can pass on."""
+    """Capacity of one stage."""
 
     name: StageName
     ceiling: float
-    """Utilisation that it may be planned for."""
+    """Maximum utilisation for planning."""
     tenant: str | None = None
-    """The tenant that it belongs to; None: shared by all."""
+    """Its tenant; None: shared by all."""
     capacity: float | None = None
     """Samples a second at 100 % utilisation; of a shared stage in the tenants' proportions."""
     utilisation: float | None = None
@@ -77,13 +77,13 @@ class Stage:
 
     @property
     def pressure(self) -> float | None:
-        """Utilisation as a share of the ceiling: the stage that binds is at 1."""
+        """Utilisation over the ceiling; 1 for a binding stage."""
         return None if self.utilisation is None else self.utilisation / self.ceiling
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What one tenant gets in one phase."""
+    """Throughput of one tenant in one phase."""
 
     tenant: str
     hit: float
@@ -103,7 +103,7 @@ class Phase:
     samples_per_s: float | None
     flows: tuple[Flow, ...]
     stages: tuple[Stage, ...]
-    """In the order that a sample meets them, from the GPU backwards."""
+    """Stages in their order from the GPU to the storage."""
 
     @property
     def binding(self) -> tuple[Stage, ...]:
@@ -134,7 +134,7 @@ def first_epoch(inputs: Inputs) -> Phase:
 
 
 def later_epochs(inputs: Inputs) -> Phase | tuple[str, ...]:
-    """With the nodes' caches full; or what is missing to tell how much they hold."""
+    """The phase with full node caches; or the inputs missing to compute what they hold."""
     missing = residency_missing(inputs)
     if missing:
         return missing
@@ -142,7 +142,7 @@ def later_epochs(inputs: Inputs) -> Phase | tuple[str, ...]:
 
 
 def residency(inputs: Inputs, tenant: Tenant) -> float | None:
-    """Share of what one node touches that its own caches hold."""
+    """Share of the data read by one node that its own caches hold."""
     system = inputs.system
     if tenant.dataset is None or system.client_cache is None:
         return None
@@ -151,7 +151,7 @@ def residency(inputs: Inputs, tenant: Tenant) -> float | None:
 
 
 def residency_missing(inputs: Inputs) -> tuple[str, ...]:
-    """Inputs without which the content of the caches is unknown. A local tier that the file lacks is no tier."""
+    """Missing inputs for the content of the caches. Without a local tier in the file there is none."""
     names = ["client_cache"] if inputs.system.client_cache is None else []
     if inputs.system.local_tier is None and not inputs.origins["local_tier"].absent:
         names.append("local_tier")
@@ -160,7 +160,7 @@ def residency_missing(inputs: Inputs) -> tuple[str, ...]:
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """The sum, or None where one is unknown."""
+    """The sum; None where a value is unknown."""
     listed = list(values)
     known = [v for v in listed if v is not None]
     return sum(known) if len(known) == len(listed) else None
@@ -197,7 +197,7 @@ def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
     label = tenant.name if len(inputs.tenants) > 1 else None
 
     def stage(name: StageName, ceiling: float, needs: dict[str, float | None], cached: bool = False) -> Stage:
-        """Of capacity 0 until it is computed, unless something is missing or nothing passes."""
+        """A stage with capacity 0 until it is computed, unless inputs are missing or nothing passes."""
         if cached and hit >= 1:
             return Stage(name, ceiling, label, unused="everything comes from the nodes' own caches")
         missing = tuple(inputs.lacking(n) for n, value in needs.items() if value is None)
@@ -238,7 +238,7 @@ def _own_stages(inputs: Inputs, tenant: Tenant, hit: float) -> list[Stage]:
 
 
 def _outstanding(inputs: Inputs, tenant: Tenant, hit: float, stage: Callable[..., Stage]) -> Stage:
-    """Little's law from the client's side: no more reads a second than slots over the time of one read."""
+    """Little's law for the clients: reads/s are at most slots over the time of one read."""
     system, unit = inputs.system, inputs.system.unit
     connections, slots, requests = system.connections, system.connection_slots, tenant.requests_per_sample
     service = service_rate(inputs, tenant.sample_size / requests if tenant.sample_size and requests else None)
@@ -255,7 +255,7 @@ def _outstanding(inputs: Inputs, tenant: Tenant, hit: float, stage: Callable[...
     if connections is None or slots is None or latency is None or service is None or requests is None or hit >= 1:
         return s
     available = tenant.share * system.nodes * connections * slots
-    # Where only the unloaded latency is known, waiting grows with the load as in M/M/1, which has this solution.
+    # Where only the unloaded latency is known, waiting grows with the load as in M/M/1, solved here.
     waiting = 0.0 if unit.loaded_latency is not None else available / service
     return replace(s, capacity=available / (latency + waiting) / (requests * (1 - hit)))
 
@@ -295,7 +295,7 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
 
 
 def _weights(limits: Sequence[float | None]) -> list[float] | None:
-    """In which proportion the tenants' samples flow: as each would by itself."""
+    """Weights of the tenants' samples: the rate of each by itself."""
     if len(limits) == 1:
         return [1.0]
     whole = total(limits)

@@ -1,4 +1,4 @@
-"""What to buy and what to set: storage units, network, connections, reads in flight, prefetch, caches, job time."""
+"""Plan purchases and settings: storage units, network, connections, reads in flight, prefetch, caches, job time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NETWORKS = (10, 25, 40, 50, 100, 200, 400)
 """Line rates that can be bought, Gb/s."""
 _GBPS = 1e9 / 8
 _ROUNDING = 1e-9
-"""Of a count: 2.0000000001 chassis are two."""
+"""Tolerance of a count: 2.0000000001 chassis are two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the GPUs of one tenant take when nothing holds them up, at their own ceiling."""
+    """Demand of one tenant's GPUs that do not wait for data, at their own ceiling."""
 
     tenant: str
     samples_per_s: float | None
@@ -43,7 +43,7 @@ class Network:
 
     gbps: int
     first: float | None
-    """Utilisation by the GPUs' demand, first epoch; above 1 it cannot be had."""
+    """Utilisation by the GPUs' demand in the first epoch; above 1 it is too small."""
     later: float | None
     fits_first: bool | None
     fits_later: bool | None
@@ -64,7 +64,7 @@ class Units:
 
     @property
     def needed(self) -> int | None:
-        """By the specified figures: the most that any known limit asks for; None where bandwidth is unknown."""
+        """Units by the specified figures, the maximum over all known limits; None where bandwidth is unknown."""
         return self._most(self.by_bandwidth)
 
     @property
@@ -91,7 +91,7 @@ class Edge:
     latency_s: float | None
     """Of one read at this load."""
     latency_assumed: bool
-    """The architecture says what the latency under load is; otherwise M/M/1 from the unloaded one."""
+    """The architecture has the latency under load; otherwise M/M/1 from the unloaded one."""
     outstanding: float | None
     knee: float | None
     """Reads in flight at which waiting has doubled the latency: the most reads a second × the unloaded latency."""
@@ -101,7 +101,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """What the caches hold of one tenant's data."""
+    """Content of the caches for one tenant."""
 
     tenant: str
     dataset: float | None
@@ -114,7 +114,7 @@ class Cache:
     disk_read: float | None
     """B/s that the storage must take from its disks once every cache is full."""
     fill_s: float | None
-    """Until a node's own caches hold what they can."""
+    """Time until a node's own caches are full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Checkpoint:
     tenant: str
     stall_s: float | None
     share: float | None
-    """Of the time between two checkpoints."""
+    """Share of the time between two checkpoints."""
     missing: tuple[str, ...]
 
 
@@ -168,7 +168,7 @@ def node_demand(inputs: Inputs, phase: Phase) -> float | None:
 
 
 def networks(inputs: Inputs, phases: tuple[Phase, Phase | None], timed: bool = True) -> tuple[Network, ...]:
-    """Every line rate: what the demand makes of it and, if ``timed``, what the job makes of it."""
+    """Every line rate with its utilisation and, if ``timed``, the job's time."""
     first, later = phases
     needs = node_demand(inputs, first), node_demand(inputs, later) if later else None
     system, candidates = inputs.system, []
@@ -194,7 +194,7 @@ def smallest(candidates: tuple[Network, ...], later: bool = False) -> int | None
 
 
 def units(inputs: Inputs, phase: Phase) -> Units:
-    """How many units the GPUs' demand needs in this phase."""
+    """Number of units for the GPUs' demand in this phase."""
     unit, ceilings, system = inputs.system.unit, inputs.system.ceilings, inputs.system
     samples = [demand(inputs, t).samples_per_s for t in inputs.tenants]
     hits = [flow.hit for flow in phase.flows]
@@ -261,7 +261,7 @@ def edge(inputs: Inputs, phase: Phase) -> Edge:
 
 
 def prefetch(inputs: Inputs, tenant: Tenant, latency: float | None) -> float | None:
-    """Samples of one GPU that must be on their way: its rate × the time of one from disk to GPU."""
+    """Samples in flight for one GPU: its rate × the time of one sample from disk to GPU."""
     requests, rate = tenant.requests_per_sample, tenant.rate_per_gpu
     if latency is None or requests is None or rate is None:
         return None
@@ -310,7 +310,7 @@ def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
 
 
 def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
-    """How long the job stops while its state is written, at the pace of the storage or of the nodes' ports."""
+    """Time that the job stops for a checkpoint, written at the rate of the storage or of the nodes' ports."""
     system, unit = inputs.system, inputs.system.unit
     names = {inputs.name_of(tenant, "checkpoint"): tenant.checkpoint, "unit.write": unit.write}
     missing = tuple(inputs.lacking(name) for name, value in names.items() if value is None)
@@ -324,7 +324,7 @@ def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
 
 
 def up(count: float) -> int:
-    """The whole number of things that ``count`` of them are."""
+    """``count`` rounded up, with a tolerance."""
     return math.ceil(count * (1 - _ROUNDING))
 
 

@@ -1,4 +1,4 @@
-"""Questions of a capacity plan that no arithmetic answers: which criterion measures them, or that none does."""
+"""Questions of a capacity plan that the model cannot answer, and the criteria that measure them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _LISTED = 6
 
 
 def pointers(architecture: Architecture) -> tuple[Answer, ...]:
-    """Honest pointers instead of numbers."""
+    """Pointers to criteria, one per question."""
     return (_poc(architecture), _containers(architecture), _alone(architecture))
 
 
 def _poc(architecture: Architecture) -> Answer:
     prefixes = ("storage.", "training.", "ingest.", "link.")
     criteria = [c for c in architecture.criteria if c.metric.startswith(prefixes)]
-    says = ["What is expected stands above; what is got has to be measured."]
+    says = ["The expected performance is above; the actual performance must be measured."]
     if criteria:
         says.append(f"rackproof bench measures it, and {architecture.metadata.id} judges it by {_ids(criteria)}.")
     else:
         says.append(f"{architecture.metadata.id} has no criterion for it, so no certificate would notice a shortfall.")
-    return Answer("poc", "What performance is expected of a proof of concept, and what is got?", tuple(says))
+    return Answer("poc", "What performance does a proof of concept expect, and what does it get?", tuple(says))
 
 
 def _containers(architecture: Architecture) -> Answer:
     criteria = [c for c in architecture.criteria if "container" in f"{c.id} {c.title} {' '.join(c.where)}".lower()]
-    says = ["The model knows no containers: whether one costs throughput is a matter of measuring the same read twice."]
+    says = ["The model has no containers: measure the same read with and without one to get its cost."]
     if criteria:
         says.append(f"{architecture.metadata.id} has {_ids(criteria)} for that.")
     else:
@@ -45,7 +45,7 @@ def _alone(architecture: Architecture) -> Answer:
     proposed = sum(1 for s in architecture.metadata.sources.values() if s.status.value in ("proposed", "unverified"))
     whole = len(architecture.metadata.sources)
     says = (
-        "That is no arithmetic either. What can be said: "
+        "The model cannot answer this. What is known: "
         f"{proposed} of the {words.count(whole, 'source')} behind this file are proposals or unverified.",
     )
     return Answer("alone", "How comfortable is it to do this alone?", says)

@@ -9,7 +9,7 @@ from rackproof.core.sizing.planning import NETWORKS, smallest, up
 from rackproof.core.sizing.view import View, title_of
 
 NAMED_NETWORKS = (10, 25, 100)
-"""Those that people ask for; the page has all."""
+"""The common ones; the page has all."""
 
 
 def bottleneck(view: View) -> Answer:
@@ -37,7 +37,7 @@ def bottleneck(view: View) -> Answer:
 
 
 def headroom(phase: Phase) -> float | None:
-    """How many times the throughput the next stage, the first below its ceiling, would carry; None without one."""
+    """Throughput of the next stage, the first below its ceiling, as a multiple of the current one; None without one."""
     rest = [s.pressure for s in phase.by_pressure if s not in phase.binding]
     return 1 / rest[0] if rest and rest[0] else None
 
@@ -222,7 +222,7 @@ def units(view: View) -> Answer:
 
 
 def _by(view: View) -> str:
-    """Which figure of a unit that follows from, where there are two."""
+    """The figure of a unit behind an answer, where there are two."""
     measured = view.inputs.system.unit.read_measured
     return "" if measured is None else f", by the measured {words.bandwidth(measured)} of a unit"
 

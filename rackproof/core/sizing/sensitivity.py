@@ -1,6 +1,6 @@
-"""What an answer depends on: every answer is computed again with each input changed a little and a lot.
+"""Dependences of answers: every answer is computed again with each input changed a little and a lot.
 
-There is no list of dependences to maintain, so none can be forgotten or outlive its equation.
+There is no list of dependences to maintain, so none can be forgotten or outdated.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rackproof.errors import SizingError
 Ask = Callable[[View], Answer]
 
 FACTORS = (4.0, 0.25, 1.25, 0.8, 2.0, 0.5)
-"""The ends first: what they do not move is not looked at more closely."""
+"""Factors of the search, the ends first: an input that does not matter there is not searched further."""
 _SHOWN = (1.25, 0.8, 2.0, 0.5, 4.0, 0.25)
-"""The first of them that the input can be times tells how much it moves the answer."""
+"""The first factor that is valid for the input gives its effect on the answer."""
 _NOTICED = 0.005
 """Relative change of a quantity below which an input does not matter for it."""
 _STEPS = 8

@@ -1,4 +1,4 @@
-"""How training and inference share one storage."""
+"""Mixes of training and inference on one storage."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Of how many nodes inference may be made, the rest being training, so that every stage stays at its ceiling."""
+    """Range of nodes for inference, the others for training, in which every stage stays below its ceiling."""
 
     least: int | None
     most: int | None
     """None with ``least``: no split fits."""
     limit: StageName | None
-    """The storage stage that ends the range; None where all nodes may be either."""
+    """The storage stage that limits the range; None without a limit."""
     quiet_least: int | None
-    """The same with a read that takes less than twice its unloaded time."""
+    """The range in which a read takes less than twice its unloaded time."""
     quiet_most: int | None
 
 
 def served(phase: Phase) -> float | None:
-    """What share of its own pace every tenant gets: 1 where the mix fits; None where it is unknown."""
+    """Share of its own rate that every tenant gets; 1 where the mix fits; None where it is unknown."""
     own: dict[str | None, float] = {}
     for stage in phase.stages:
         if stage.name not in SHARED and stage.planned is not None:

@@ -17,9 +17,9 @@ class Spec:
     """How an input is measured."""
 
     unit: str
-    """The SI unit that the model computes in."""
+    """The model's SI unit."""
     shown: str
-    """The unit that people use for it."""
+    """The usual unit."""
     whole: bool = False
     """Counts: no halves."""
     share: bool = False
@@ -103,7 +103,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Utilisation that each stage may be planned for."""
+    """Maximum utilisation of each stage for planning."""
 
     gpu: float
     cpu: float
@@ -113,7 +113,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """What the workloads run on."""
+    """The system for the workloads."""
 
     nodes: float
     gpus_per_node: float
@@ -173,18 +173,18 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an input's number comes from."""
+    """Origin of an input's number."""
 
     source: str
     """A key of the architecture's sources, ``--set``, or ``default``."""
     unit: str
-    """As its author wrote it."""
+    """The text in the file."""
     status: SourceStatus | None = None
     note: str | None = None
     key: str = ""
     """Its path in the file: ``sizing.unit.read``."""
     absent: bool = False
-    """The file has no such key, as opposed to a figure that is unpublished."""
+    """The file lacks the key; an unpublished figure is a key with null."""
 
 
 DEFAULT = "default"

@@ -1,4 +1,4 @@
-"""One look at one set of inputs: everything that answers are made of, computed when it is asked for."""
+"""The model's results for one set of inputs, computed on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackproof.core.sizing.planning import Cache, Checkpoint, Demand, Edge, Job,
 
 
 class View:
-    """``rackproof size`` as an object: phases, plans, and what is missing for them."""
+    """Phases and plans for one set of inputs, and the missing inputs."""
 
     def __init__(self, inputs: Inputs, timed: bool = True) -> None:
         """``timed`` False leaves out how long the job takes with other networks, for a quick look."""
@@ -68,7 +68,7 @@ class View:
         return tuple(planning.checkpoint(self.inputs, t) for t in self.inputs.tenants)
 
     def lacking(self, *names: str) -> tuple[str, ...]:
-        """Why there is no number for those of the inputs that have none."""
+        """Reasons for the inputs without a number."""
         return tuple(self.inputs.lacking(n) for n in names if self.inputs.value(n) is None)
 
     def tenants_lacking(self, *keys: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Quantities of the sizing model in words: three significant digits, the prefix that keeps them short."""
+"""Format quantities of the sizing model: three significant digits, with the prefix that is shortest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
 
 
 def in_unit(value: float, unit: str, shown: str, exact: bool = False) -> str:
-    """An input as its author would write it; ``exact`` with all the digits that an author writes."""
+    """An input in its usual unit; ``exact`` keeps up to seven digits."""
     converted, mark = convert(value, unit, shown), sign(shown)
     text = f"{converted:,.7g}" if exact else number(converted)
     return f"{text}{mark}" if mark.startswith("/") else f"{text} {mark}".rstrip()

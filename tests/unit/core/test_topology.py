@@ -130,7 +130,7 @@ def test_same_links_in_another_shape_are_told() -> None:
         rows[i][j] = rows[j][i] = links
     mismatch = same_topology(rows, "dgx1-v100")
     assert mismatch is not None
-    assert mismatch.actual == "as many, but joined otherwise"
+    assert mismatch.actual == "as many, but connected differently"
 
 
 def test_a_gpu_without_links_is_named_first() -> None:
@@ -164,8 +164,8 @@ def test_another_number_of_gpus_is_no_match() -> None:
         ([[]], "row 0 of the matrix has 0 cells for 1 GPUs"),
         ([[0, 18], [18]], "row 1 of the matrix has 1 cells for 2 GPUs"),
         ([[0, 18]], "row 0 of the matrix has 2 cells for 1 GPUs"),
-        ([[0, -1], [-1, 0]], "no count of links"),
-        ([[18]], "no count of links"),
+        ([[0, -1], [-1, 0]], "not a list of link counts"),
+        ([[18]], "not a list of link counts"),
     ],
 )
 def test_what_is_no_matrix_neither_matches_nor_fails(rows: Matrix, reason: str) -> None:
@@ -195,7 +195,7 @@ def test_paths_become_numbers_of_links() -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        (None, "does not say how GPU0 reaches GPU1"),
+        (None, "has no path from GPU0 to GPU1"),
         ("N/A", "says N/A from GPU0 to GPU1"),
         ("X", "says X from GPU0 to GPU1"),
         ("NV", "says NV from"),

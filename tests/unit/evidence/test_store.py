@@ -47,8 +47,8 @@ def test_a_line_that_a_killed_run_left_half_is_dropped_and_the_rest_kept(tmp_pat
     ("change", "reason"),
     [
         (lambda lines: [lines[0].replace("note 0", "note X"), *lines[1:]], "was changed after it was written"),
-        (lambda lines: [lines[0], lines[2]], "stands where record 1 should be"),
-        (lambda lines: [lines[1], lines[0], lines[2]], "stands where record 0 should be"),
+        (lambda lines: [lines[0], lines[2]], "expected record 1, actual record 2"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "expected record 0, actual record 1"),
         (lambda lines: [lines[0], "{rubbish", *lines[1:]], ": line 2 is damaged"),
     ],
 )

@@ -76,11 +76,11 @@ def test_a_setting_changes_one_input(setting: str, name: str, value: float | Non
         ("nodes=-3", "expected more than 0"),
         ("nodes=1e999", "nodes is too large"),
         ("nodes=unknown", "cannot be unknown"),
-        ("port_rate=100", "100 of what?"),
+        ("port_rate=100", "100 has no unit"),
         ("port_rate=100GB", "cannot be converted"),
         ("port_rate=100gb/s", "did you mean"),
         ("ceilings.storage=1.2", "at most 1"),
-        ("share=0.5", "say the share with the workload"),
+        ("share=0.5", "give the share with the workload"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_in_one_line(setting: str, message: str) -> None:
@@ -134,7 +134,7 @@ def test_an_input_of_one_workload_is_set_by_its_name_and_of_all_without() -> Non
     [
         (("resnet50:7", "inception4-large:4"), "ask for 11 nodes and there are 9; take less or --set nodes=11"),
         (("resnet50:9", "inception4-large"), "no nodes are left"),
-        (("resnet50", "resnet50"), "named twice"),
+        (("resnet50", "resnet50"), "given twice"),
         (("resnet50:0", "inception4-large"), "more than 0"),
         (("resnet50:few",), "expected NAME, NAME:NODES or NAME:SHARE%"),
         (("resnet50:1.2.3",), "expected NAME, NAME:NODES or NAME:SHARE%"),
