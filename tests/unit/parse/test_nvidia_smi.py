@@ -95,7 +95,11 @@ BAD: list[tuple[str, str, str]] = [
     ("the same GPU twice", HOPPER.replace("2A:00.0", "18:00.0"), "a GPU twice"),
     ("no name", HOPPER.replace("NVIDIA H200", ""), "no name"),
     ("memory in another unit", HOPPER.replace("143771 MiB", "140 GiB"), "fb_memory_usage/total is not an integer"),
-    ("temperature is text", HOPPER.replace(" 31 C ", "warm"), "temperature/gpu_temp is not a number of C"),
+    (
+        "temperature is text",
+        HOPPER.replace("56 C</gpu_temp_tlimit>", "warm</gpu_temp_tlimit>"),
+        "gpu_temp_tlimit is not a number of C",
+    ),
     ("odd yes", HOPPER.replace("Yes", "Maybe"), "neither Yes nor No"),
     (
         "entities",
