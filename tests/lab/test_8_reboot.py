@@ -74,8 +74,9 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
     assert "gpu-[01-02] reboot required: kernel arguments" in unwanted.stdout
     names = [node.name for node in converged.nodes]
     with Fleet(converged) as fleet:
-        boots = {n: a.text for n, a in fleet.run(dict.fromkeys(names, BOOT_ID), 30).items()}
-        fleet.run(dict.fromkeys(names, "systemctl --no-block reboot"), 30)
+        boots = {name: ask(fleet[name], BOOT_ID).text for name in names}
+        for name in names:
+            assert ask(fleet[name], "systemctl --no-block reboot").ok
     waiting, deadline = set(names), time.monotonic() + REBOOT_S
     mounts = " && ".join(f"mountpoint -q {m}" for m in CLIENT_MOUNTS)
     while waiting and time.monotonic() < deadline:
