@@ -37,9 +37,9 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchitecture:
-    """A valid architecture and the text that says all of it.
+    """A valid architecture and its text.
 
-    ``text`` is the file's own, or, where it extends others, all of them merged; ``sha256`` is of ``text``.
+    ``text`` is the file's, or, where it extends others, all of them merged; ``sha256`` is of ``text``.
     """
 
     model: Architecture
@@ -59,19 +59,19 @@ class AvailableArchitecture:
 
 
 def default_search() -> tuple[Path, ...]:
-    """Folders that are looked through for an id, nearest first."""
+    """Folders to search for an id, nearest first."""
     return (Path("architectures"), kit.folder("architectures"))
 
 
 def available(search: Sequence[Path] | None = None) -> list[AvailableArchitecture]:
-    """Every architecture that can be named by id, sorted; of two with one id the nearer one."""
-    found = []
+    """Every architecture that can be named by id, sorted. Of files with the same id the nearest counts."""
+    architectures = []
     for id_, path in sorted(_index(search).items()):
         try:
-            found.append(AvailableArchitecture(id_, path, load(path).model.metadata.title, None))
+            architectures.append(AvailableArchitecture(id_, path, load(path).model.metadata.title, None))
         except ArchitectureError as error:
-            found.append(AvailableArchitecture(id_, path, "", str(error)))
-    return found
+            architectures.append(AvailableArchitecture(id_, path, "", str(error)))
+    return architectures
 
 
 def load(
@@ -81,7 +81,7 @@ def load(
 
     ``checks`` are the ids of the checks that validators give; with them a severity of any other check is refused.
 
-    Raises ArchitectureError, one line, for everything that is wrong with it.
+    Raises ArchitectureError, one line.
     """
     if isinstance(ref, Path) or "/" in ref or ref.endswith(_SUFFIXES):
         return _read(Path(ref), search, checks)
@@ -97,13 +97,13 @@ def load(
 
 
 def parse(text: str, name: str) -> Architecture:
-    """The architecture in ``text``, which extends no other; ``name`` stands for the file in errors.
+    """The architecture in ``text``, which extends no other; ``name`` is the file in errors.
 
     Raises ArchitectureError.
     """
     document = Document(text, name)
     if parent_of(document) is not None:
-        raise ArchitectureError(f"{name}: extends another file; load it from where it stands")
+        raise ArchitectureError(f"{name}: extends another file; load it by its path")
     return _checked(document)
 
 
@@ -133,7 +133,7 @@ def _checked(document: Document | Merged) -> Architecture:
         raise ArchitectureError(document.sentence(wrong))
     changed = overridden(model)
     if changed is not model and (wrong := list(problems(changed))):
-        # the file's own thresholds were fine, so it is the new ones that are not
+        # the file's own thresholds are valid, so an override is not
         first = wrong[0]
         raise ArchitectureError(f"{document.name}: overrides: {dotted(first.path, document.data)}: {first.message}")
     return changed
@@ -297,7 +297,7 @@ def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:
 def _exists(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or has a null byte: reading it says so
+    except (OSError, ValueError):  # the name is too long or has a null byte; reading the file reports it
         return False
 
 
@@ -316,6 +316,6 @@ def _text(path: Path) -> str:
 
 
 def _shown(path: str | Path) -> str:
-    """A path in one line that can be read."""
+    """A path as one printable line of at most 200 characters."""
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(path))
     return text if len(text) <= 200 else f"{text[:199]}…"
