@@ -1,4 +1,4 @@
-"""Does KVM really boot a guest here? A device node that opens proves nothing, so a kernel is tried."""
+"""Tests whether KVM boots a guest here: that /dev/kvm can be opened proves nothing, so a kernel is booted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def choose(wanted: str, image: Image, say: Callable[[str], None]) -> Accel:
 
 
 def kvm_boots(image: Image, say: Callable[[str], None]) -> bool:
-    """Boot the image's kernel under KVM until its first console line; the answer is kept until the next reboot."""
+    """Boot the image's kernel under KVM until its first console line; the result is cached until the next reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     memory = cache_folder() / "kvm-probe.json"

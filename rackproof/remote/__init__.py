@@ -1,1 +1,1 @@
-"""The edge that touches machines: connections, commands with deadlines, recordings."""
+"""Access to nodes: connections, commands with deadlines, recordings."""

@@ -1,13 +1,13 @@
-"""Reading nodes through recordings: ask once, in one round trip a node, all nodes at the same time.
+"""Reads nodes through recordings: all commands of a node in one round trip, all nodes in parallel.
 
-What has to be asked is found out by trying: every question is put to the recording, and one that lacks an answer
-says which command it needs and is put off. All missing commands of a node then travel together, and the questions
-are put again, until none lacks anything. That takes as many round trips as the longest chain of commands that
-depend on each other, two or three, however many questions there are.
+The needed commands are found by trial: every question (a check) runs against the recording, and one that lacks an
+answer reports the command and is postponed. All missing commands of a node are then read together, and the questions
+run again, until no answer is missing. That takes as many round trips as the longest chain of commands that depend on
+each other, two or three, however many questions there are.
 
-A trial costs the controller as much as the questions themselves, so one node of each role is tried and its commands
+A trial costs the controller as much as the questions themselves. So one node of each role is tried and its commands
 are sent to all nodes of the role; commands cached from an earlier run replace the trial. Both are guesses: a node that
-lacks an answer later is tried itself, and from the second such node on all of them are.
+lacks an answer later gets a trial of its own, and after the second such node all nodes do.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from rackproof.remote.ssh import Fleet
 
 COMMAND_TIMEOUT_S = 20.0
 TRIP_GRACE_S = 60.0
-"""How much longer than its commands a round trip may take: an emulated node needs seconds to start a shell."""
+"""Seconds that a round trip may take longer than its commands: an emulated node needs seconds to start a shell."""
 PATIENCE = 3
-"""Commands read one by one, or round trips with such commands, that may fail to end before a node is given up."""
+"""Commands or round trips that may fail to end before a node gets no more commands."""
 ROUNDS = 12
 
 Question = Callable[[], object]
-"""Something that reads a node; may raise whatever it likes."""
+"""Reads a node through a reader; may raise any exception."""
 
 
 class Live(Protocol):
-    """What a reader falls back to: ``rackproof.remote.ssh.Connection``."""
+    """Runs commands that are not recorded: ``rackproof.remote.ssh.Connection``."""
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult: ...
 
 
 class QuestionsNeeded(BaseException):
-    """Ends a question whose answers are not recorded yet. Not an Exception: a question must not swallow it."""
+    """Ends a question whose answers are not recorded yet. Not an Exception, so that a question cannot catch it."""
 
     def __init__(self, commands: Sequence[str]) -> None:
         super().__init__(*commands)
@@ -48,12 +48,12 @@ class QuestionsNeeded(BaseException):
 
 
 class RecordingReader:
-    """Answers for one node from what is recorded, and asks the node itself for the rest.
+    """Answers for one node from its recording, and runs other commands on the node.
 
-    What the node says is redacted as it comes in, so that a check sees the text that is kept.
+    Output is redacted when it arrives, so that checks see the stored text.
 
-    ``on_result`` is given every result the first time that it is used, and every attempt that failed. Without
-    ``live`` a command that is not recorded has an error for a result.
+    ``on_result`` gets every result at its first use, and every failed attempt. Without ``live`` the result of a command
+    that is not recorded is an error.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class RecordingReader:
         self._trying = False
         self._unfinished = 0
         self.refill: Callable[[], object] | None = None
-        """Called once when something is missing, before it is read one by one: brings what else is missing, too."""
+        """Called once before missing commands are run one by one, to read all missing ones together."""
 
     @property
     def used(self) -> Mapping[str, CommandResult]:
-        """Everything that was read, in that order."""
+        """Results that were used, in the order of their first use."""
         return self._used
 
     def has(self, command: str) -> bool:
         return command in self._known
 
     def known(self) -> tuple[CommandResult, ...]:
-        """Everything that is recorded, read or not."""
+        """All recorded results, used or not."""
         return tuple(self._known.values())
 
     def read(self, command: str) -> CommandResult:
@@ -112,7 +112,7 @@ class RecordingReader:
         return result
 
     def add(self, results: Iterable[CommandResult]) -> None:
-        """Take over what a round trip brought."""
+        """Store the results of a round trip."""
         new = list(results)
         for result in new:
             self._known.setdefault(result.command, redacted(result))
@@ -139,7 +139,7 @@ class RecordingReader:
         return result
 
     def _count(self, results: Sequence[CommandResult]) -> None:
-        """Give up on a node on which time and again something does not end."""
+        """Stop sending commands to a node on which commands repeatedly fail to end."""
         error = next((result.error for result in results if result.error is not None), None)
         if error is not None:
             self._unfinished += 1
@@ -147,19 +147,19 @@ class RecordingReader:
                 self.lost = self.lost or f"given up after {PATIENCE} commands that did not end ({error})"
 
     def attempt(self, result: CommandResult) -> None:
-        """Record an attempt to read that failed as a whole."""
+        """Record a failed round trip."""
         self._on_result(result)
         self.lost = self.lost or result.error
 
     def announce(self, commands: Sequence[str]) -> None:
-        """Say which commands will be read, where one does not depend on another's answer; saves round trips."""
+        """Announce independent commands that will be read; saves round trips."""
         if self._trying and self.lost is None:
             missing = [command for command in commands if command not in self._known]
             if missing:
                 raise QuestionsNeeded(missing)
 
     def missing(self, question: Question) -> tuple[str, ...]:
-        """The commands that a question needs next and that are not recorded; none when it has all it needs."""
+        """Commands that a question needs next and that are not recorded; empty when none is missing."""
         self._trying = True
         try:
             question()
@@ -173,7 +173,7 @@ class RecordingReader:
 
     @contextmanager
     def tracing(self) -> Iterator[list[CommandResult]]:
-        """The results that are read inside the block, in order and repetitions included."""
+        """The results that are read inside the block, in order, with repetitions."""
         seen: list[CommandResult] = []
         outer, self._trace = self._trace, seen
         try:
@@ -188,7 +188,7 @@ class RecordingReader:
 
 
 class Gathering:
-    """Reads what questions need, by node, and keeps count of the round trips."""
+    """Reads what questions need, by node, and counts round trips."""
 
     def __init__(
         self,
@@ -202,9 +202,9 @@ class Gathering:
         self._refilled = False
 
     def run(self, kinds: Mapping[str, str], remembered: Mapping[str, Sequence[str]]) -> None:
-        """``kinds`` says which nodes are alike, ``remembered`` what a node was asked last time; both may lack nodes.
+        """``kinds``: kind by node, ``remembered``: commands of the last run by node; both may lack nodes.
 
-        What is still missing afterwards is read when it is asked for.
+        Commands that are still missing afterwards are run when they are needed.
         """
         alike: dict[str, list[str]] = {}
         for node in self._questions:
@@ -216,7 +216,7 @@ class Gathering:
             self._readers[node].refill = partial(self._refill, node)
 
     def _learn(self, groups: list[list[str]], known: dict[str, tuple[str, ...]]) -> set[str]:
-        """Let the first node of each group try for all of it. Returns the nodes that answered."""
+        """Try the questions on the first node of each group. Returns the nodes that answered."""
         open_ = {group[0]: list(self._questions[group[0]]) for group in groups}
         answered: set[str] = set()
         for _ in range(self._rounds):
@@ -241,7 +241,7 @@ class Gathering:
         return answered
 
     def _refill(self, node: str) -> None:
-        """Somebody lacks an answer: let it try for itself, and let everybody else do so when it is not the only one."""
+        """A node lacks an answer: try its questions, and those of all nodes if it is not the first such node."""
         nodes = [name for name in self._questions if self._readers[name].refill] if self._refilled else []
         for name in nodes:
             self._readers[name].refill = None
@@ -272,14 +272,14 @@ def gather(
     kinds: Mapping[str, str] | None = None,
     remembered: Mapping[str, Sequence[str]] | None = None,
 ) -> Gathering:
-    """Record what the questions need; see Gathering.run."""
+    """Record the commands that questions need; see Gathering.run."""
     gathering = Gathering(fleet, readers, questions, rounds)
     gathering.run(kinds or {}, remembered or {})
     return gathering
 
 
 def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[str, Sequence[str]]) -> set[str]:
-    """Read commands in one round trip a node, all nodes at once. Returns the nodes that answered to any of them."""
+    """Read commands in one round trip per node, all nodes in parallel. Returns the nodes that answered any of them."""
 
     def ask(connection: Live, node: str) -> tuple[list[CommandResult], CommandResult | None]:
         limit = readers[node].timeout_s

@@ -1,4 +1,4 @@
-"""What a command on a node gives back, and how commands are wrapped. Pure."""
+"""Results of commands on nodes, and wrappers for commands. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 KILL_AFTER_S = 5
 GRACE_S = 15.0
-"""How much longer the controller waits than the node's own ``timeout``: the way back may be slow."""
+"""Seconds that the controller waits longer than the node's own ``timeout``: the connection may be slow."""
 OUTPUT_LIMIT = 16 * 1024 * 1024
-"""Bytes kept of one stream; a tool that prints more is cut and said to be."""
+"""Maximum bytes of one stream; more output is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """``rc`` is None when the command did not end, and ``error`` then says why in one line."""
+    """Result of a command. ``rc`` is None when it did not end; ``error`` then has the reason in one line."""
 
     node: str
     command: str
@@ -36,7 +36,7 @@ class CommandResult:
 
     @property
     def why(self) -> str:
-        """One line for a person: why this did not succeed."""
+        """Why the command failed, in one line."""
         if self.error:
             return self.error
         last = self.stderr.decode(errors="replace").strip().splitlines()[-1:] or [""]
@@ -46,7 +46,7 @@ class CommandResult:
 
 
 def portable(script: str) -> str:
-    """A POSIX script as one word that every login shell passes on as it is; csh and fish have quoting of their own."""
+    """A POSIX script as one word that every login shell passes on unchanged; csh and fish quote differently."""
     if "\n" in script or "\0" in script:
         script = f'eval "$(echo {base64.b64encode(script.encode()).decode()} | base64 -d)"'
     words = re.findall(r"[^'!\\]+|['!\\]", script)
@@ -59,16 +59,15 @@ _PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
 def bounded(command: str, timeout_s: float, sudo: str = "") -> str:
     """The command under the node's own ``timeout``, in a fixed locale, as one shell string.
 
-    An ssh connection that goes away does not end what it started, so the limit has to stand on the node. ``sudo`` is
-    put in front of all of it.
+    The limit is on the node because a lost ssh connection does not end its commands. ``sudo`` is a prefix of it all.
     """
     return f"{sudo}env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {portable(command)}"
 
 
 def tied(command: str, timeout_s: float, sudo: str = "") -> str:
-    """A server that lives no longer than its connection: when its input ends, it is ended, by its process id.
+    """A server that ends with its connection: the end of its input kills it, by its process id.
 
-    So a controller that is killed leaves nothing behind that holds a port or a file.
+    So a killed controller leaves no process that occupies a port or a file.
     """
     script = (
         f"exec 3<&0; {bounded(command, timeout_s)} 3<&- & p=$!; "
@@ -79,5 +78,5 @@ def tied(command: str, timeout_s: float, sudo: str = "") -> str:
 
 
 def timed_out(rc: int | None) -> bool:
-    """``timeout`` answers 124, or 137 when the command had to be killed."""
+    """Exit statuses of ``timeout``: 124, or 137 when the command had to be killed."""
     return rc in (124, 137)

@@ -1,14 +1,14 @@
-"""What nodes were asked last time, so that they can be asked everything in one round trip the next time.
+"""Cache of the commands that the last run read from nodes, so that the next run reads them in one round trip.
 
-One file of JSON for each set of questions (validators, architecture and version of the kit), in the user's cache::
+One JSON file for each subject (validators, architecture and version of the kit), in the user's cache folder::
 
     {"schema": "rackproof.commands/v1", "kinds": {"gpu": ["uname -r", …]}, "nodes": {"gpu-07": ["ls /sys/…", …]}}
 
-``kinds`` has what most nodes with the same groups were asked, ``nodes`` what only some were: the name of a disk, an
-address. A list that is out of date costs time and nothing else: what it has too much is read and not looked at, what it
-lacks is read when it is asked for. The files can be deleted at any time.
+``kinds`` has the commands of most nodes with the same groups, ``nodes`` those of single nodes, e.g. with the name of a
+disk. An outdated list only costs time: superfluous commands are run for nothing, missing ones when they are needed.
+The files can be deleted at any time.
 
-These commands are going to be run on nodes, so a file that somebody else could have written is not used.
+The commands are run on nodes, so a file that other users may write to is not used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rackproof.core.rack import Node
 
 SCHEMA = "rackproof.commands/v1"
 KEPT = 50
-"""Files; the oldest go."""
+"""Maximum number of files; older ones are deleted."""
 _FOREIGN = 0o022
 
 
@@ -40,12 +40,12 @@ def folder() -> Path:
 
 
 def kind_of(node: Node) -> str:
-    """Nodes of one kind are asked the same, by and large."""
+    """Kind of a node; nodes of one kind get mostly the same commands."""
     return ",".join(node.groups)
 
 
 def subject_of(questions: Iterable[tuple[str, Callable[..., Any]]], *context: str) -> str:
-    """A digest of what decides what is asked: ids of checks, their files, the kit, ``context``."""
+    """Digest of everything that the commands depend on: ids of checks, their files, the kit, ``context``."""
     ids: set[str] = set()
     files: set[str] = set()
     for id_, function in questions:
@@ -62,7 +62,7 @@ def subject_of(questions: Iterable[tuple[str, Callable[..., Any]]], *context: st
 
 @dataclass
 class CommandCache:
-    """Commands by kind of node, and by node. ``note`` says why a file that is there is not used, in one line."""
+    """Commands by kind of node, and by node. ``note``: why an existing file is not used, in one line."""
 
     path: Path
     kinds: dict[str, list[str]] = field(default_factory=dict)
@@ -70,12 +70,12 @@ class CommandCache:
     note: str = ""
 
     def commands(self, node: Node) -> tuple[str, ...]:
-        """What to ask a node; nothing when no node of its kind has been asked yet."""
+        """Commands of a node; empty when its kind is unknown."""
         common = self.kinds.get(kind_of(node))
         return () if common is None else tuple(dict.fromkeys((*common, *self.nodes.get(node.name, ()))))
 
     def remember(self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]]) -> None:
-        """Take over what nodes were asked; those that were asked nothing keep what is known of them."""
+        """Store the commands that nodes used; nodes without any keep their list."""
         alike: dict[str, list[str]] = {}
         for node in nodes:
             if used.get(node.name):
@@ -91,18 +91,18 @@ class CommandCache:
                     self.nodes[name] = own
 
     def save(self) -> None:
-        """Write the file as a whole or not at all. A cache that cannot be written is none, and says so in ``note``."""
+        """Write the file atomically. A failure is not an error; ``note`` has the reason."""
         document = {"schema": SCHEMA, "kinds": self.kinds, "nodes": self.nodes}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self.path, json.dumps(document, indent=1, ensure_ascii=False), mode=0o600)
             _prune(self.path.parent)
         except (OSError, UnicodeEncodeError) as error:
-            self.note = f"the list of commands cannot be kept for the next time: {error}"
+            self.note = f"the cache of commands cannot be written: {error}"
 
 
 def load(subject: str) -> CommandCache:
-    """What is known about a subject; nothing, with a note, where the file cannot be used."""
+    """The cache of a subject; empty, with a note, when its file cannot be used."""
     cache = CommandCache(folder() / f"{subject[:40]}.json")
     try:
         with cache.path.open(encoding="utf-8") as file:

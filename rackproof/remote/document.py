@@ -1,4 +1,4 @@
-"""YAML files of the self-test: read, checked, and complained about in one line."""
+"""Reads and validates YAML files of the self-test; errors are one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DocumentModel = TypeVar("DocumentModel", bound=BaseModel)
 
 
 class Strict(BaseModel):
-    """Base of documents that refuse unknown keys."""
+    """Base class of documents that reject unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -32,7 +32,7 @@ def load_yaml(path: Path) -> Any:
 
 
 def as_model(model: type[DocumentModel], plain: Any, where: str) -> DocumentModel:
-    """A checked document. Raises SelfTestError that names ``where``, the key and what is wrong with it."""
+    """A validated document. Raises SelfTestError with ``where``, the key and the error."""
     try:
         return model.model_validate(plain)
     except ValidationError as error:

@@ -1,8 +1,8 @@
-"""Nodes that drifted away from their peers: what is named, counted and said in one line each. Pure.
+"""Drift: nodes that deviate from their peers, one line for each deviation. Pure.
 
-``facts_of`` names what nodes of one kind must have in common and recordings hold: kernel, command line, BIOS, MTU,
-firmware, sysctl, packages, GPU driver. The value that most peers have is the rule; who has another one deviates.
-Everything else that differs is found by ``difference``, line by line.
+``facts_of`` extracts facts that nodes of one kind should share from recordings: kernel, command line, BIOS, MTU,
+firmware, sysctl, packages, GPU driver. A node whose value is not that of most peers deviates. ``difference`` compares
+everything else, line by line.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ PACKAGES: Final = (
     "else rpm -qa --qf 'package %{NAME} installed %{VERSION}-%{RELEASE}\\n' | sort; fi"
 )
 SYSCTL: Final = "sysctl -a 2>/dev/null | grep -E '^(kernel|net|vm|fs|sunrpc)[.]' | grep -vE '{}'".format(
-    # What counts, or is chosen anew at every boot or by every machine.
+    # Counters, and values that differ at every boot or on every machine.
     "random|aio-nr|[.](inode|dentry|file)-(nr|state)|hostname|domainname|pty[.]nr|ns_last_pid|nf_conntrack_count|boot_id|uuid"
     "|entropy_avail|stat_refresh|netdev_rss_key|tcp_fastopen_key|perf_event_max_sample_rate|user[.]max_|quota"
     "|nr_hugepages_mempolicy|overflow[gu]id|tainted|threads-max|file-max|tcp_mem|udp_mem|min_free_kbytes"
 )
 QUESTIONS: Final = ("uname -r", "cat /proc/cmdline", "ip -j addr show", DMI, PACKAGES, SYSCTL)
-"""What ``rackproof record --drift`` asks beyond what the checks of an architecture do."""
+"""Commands that ``rackproof record --drift`` records in addition to those of the architecture's checks."""
 SHOWN: Final = 8
-"""Facts that are named in one line."""
+"""Maximum number of facts in one line."""
 ABSENT: Final = "absent"
 
 
@@ -45,7 +45,7 @@ class Deviation:
     nodes: tuple[str, ...]
     peers: tuple[str, ...]
     facts: tuple[tuple[str, str, str], ...]
-    """What, the nodes' value, the others'."""
+    """Name, value of these nodes, value of the others."""
 
     @property
     def line(self) -> str:
@@ -55,7 +55,7 @@ class Deviation:
 
 
 def deviations(recordings: Sequence[Recording]) -> list[Deviation]:
-    """Of every group of nodes with the same roles; what was not asked of a node says nothing about it."""
+    """Deviations within every group of nodes with the same roles. Facts that were not recorded are ignored."""
     groups: dict[tuple[str, ...], dict[str, Mapping[str, Mapping[str, str]]]] = {}
     for recording in recordings:
         groups.setdefault(recording.node.groups, {})[recording.node.name] = facts_of(recording)
@@ -83,7 +83,7 @@ def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterato
 
 
 def facts_of(recording: Recording) -> dict[str, dict[str, str]]:
-    """By kind of question: what is named, and its value. A kind that was not asked, or failed, is not in it."""
+    """Facts by kind and name. Kinds whose command was not recorded, or failed, are left out."""
     found: dict[str, dict[str, str]] = {}
     for command, result in recording.results.items():
         if result.rc is None:

@@ -1,4 +1,4 @@
-"""The machine that this runs on, asked as a node is asked, without a connection."""
+"""Runs commands on the local machine with the interface of a connection to a node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NO_LIMIT_S = 10 * 365 * 86400.0
 
 
 class LocalConnection(Connection):
-    """Commands run here, in a fixed locale and under a limit of their own, like on a node.
+    """Runs commands locally, in a fixed locale and with a time limit each, as on a node.
 
-    ``deadline`` (``time.monotonic``) is for all of them together: what it leaves no time for is not started.
+    ``deadline`` (``time.monotonic``) is for all commands together; after it none is started.
     """
 
     def __init__(self, node: Node, deadline: float | None = None, limit_s: float = NO_LIMIT_S) -> None:
@@ -65,11 +65,11 @@ class LocalConnection(Connection):
         return result(process.returncode, None, out, err)
 
     def forget(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 class Elsewhere(LocalConnection):
-    """Another node of the rack: it is known, and not asked."""
+    """Another node of the rack, on which no commands are run."""
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         why = "another node: it is not asked from here"
@@ -77,7 +77,7 @@ class Elsewhere(LocalConnection):
 
 
 class LocalFleet(Fleet):
-    """The nodes of a rack, seen from one of them. ``limit_s`` is for everything that is asked, from now on."""
+    """The nodes of a rack, as seen from one of them. ``limit_s``: seconds from now for all commands together."""
 
     def __init__(self, rack: Rack, here: str, limit_s: float | None = None) -> None:
         super().__init__(rack, parallel=1)
@@ -87,7 +87,7 @@ class LocalFleet(Fleet):
 
 
 def _ended(process: subprocess.Popen[bytes], stdin: bytes | None, limit_s: float) -> bool:
-    """Feed and wait; end its whole session when even its own ``timeout`` does not come back."""
+    """Write the input and wait; kill the whole session when even its ``timeout`` does not end."""
     try:
         if stdin is not None:
             process.communicate(stdin, timeout=limit_s)

@@ -1,8 +1,9 @@
-"""What changes by itself between two readings of a healthy machine, or of one machine and its twin. Pure.
+"""Removes differences that do not matter from output: between two readings of a machine, or between two equal machines.
+Pure.
 
-``quiet(command, text)`` takes it out by a table of rules, so that what is left can be compared. Measured values become
-``‹varies›``. A counter that is not zero becomes ``‹n›``: that it left zero is news, how far it got is not.
-``anonymous`` also takes out what is different on every machine by birth: hardware addresses, serial numbers, UUIDs.
+``quiet(command, text)`` applies a table of rules, so that the rest can be compared. Measured values become
+``‹varies›``. Counters other than zero become ``‹n›``: only the change from zero matters. ``anonymous`` removes what
+is unique to a machine: hardware addresses, serial numbers, UUIDs.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ _V, _N = VARIES, COUNT
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Of the commands that ``command`` is found in; of the text, everything that a pattern finds is replaced.
+    """Replacements for the output of commands that ``command`` matches.
 
-    ``order`` finds the first line of a block: where it is given, blocks are sorted, because their order is chance.
+    ``order`` matches the first line of a block; if given, blocks are sorted, because their order is arbitrary.
     """
 
     command: re.Pattern[str]
@@ -114,7 +115,7 @@ RULES: Final = (
         (r"(?m)^\[ *\d+\.\d+\] ", ""),
         (rf"(?m)^{_MONTH} [ \d]\d {_CLOCK} ", ""),
         (r"(?m)(\b[\w.@/-]+)\[\d+\](?=:)", rf"\1[{_V}]"),
-        order=r"",  # drivers start side by side
+        order=r"",  # drivers start concurrently
     ),
     _rule(
         r"counters|statistics|ethtool -S",
@@ -192,7 +193,7 @@ _BIRTH = tuple(
 
 
 def quiet(command: str, text: str) -> str:
-    """The text of a command's output without what changes by itself."""
+    """A command's output without values that vary."""
     for rule in RULES:
         if rule.command.search(command):
             text = rule.apply(text)
@@ -200,7 +201,7 @@ def quiet(command: str, text: str) -> str:
 
 
 def anonymous(text: str) -> str:
-    """Without what no two machines have in common."""
+    """The text without identifiers that are unique to a machine."""
     for pattern, replacement in _BIRTH:
         text = pattern.sub(replacement, text)
     return text

@@ -1,11 +1,11 @@
-"""Secrets leave what nodes say before it reaches a disk: recordings and evidence alike. Pure.
+"""Removes secrets from the output of nodes before it is written to disk, in recordings and in evidence. Pure.
 
-Each rule names the part that is secret; that part becomes ``‹redacted›``, and nothing else changes: no line is added
-or lost, doing it twice does nothing more, and the same secret always gives the same text. Rules work on bytes, since
-output need not be text.
+Each rule matches a secret and replaces it with ``‹redacted›``. Nothing else changes: the number of lines stays, and
+redaction is idempotent. Rules work on bytes, because output need not be text.
 
-What is only shaped like noise stays: hardware addresses, sha256, PCI addresses, serial numbers, UUIDs. A secret is
-known by its name (``password=``), by a shape that nothing else has (a key of Ceph), or by the command that reads it.
+Random-looking values that are no secrets stay: hardware addresses, sha256, PCI addresses, serial numbers, UUIDs. A
+secret is recognised by its name (``password=``), by an unambiguous format (a key of Ceph), or by the command that
+reads it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _NAMES = (
     rb"|(?:storage|jobcomp|user|root|admin|db|bind)_?pass"
     rb"|(?:secret|api|access|private|pre-?shared|auth|account)[ _-]?key(?:[_-]?id)?)"
 )
-"""How the name of a secret ends."""
+"""Suffix of a secret's name."""
 _NAMED = re.compile(_NAMES)
 """For text in lower case."""
 _WORDS = (b"pass", b"secret", b"token", b"psk", b"credential", b"pwd", b"key")
-"""One of them is in every such name."""
+"""Every such name contains one of them."""
 _NAME = rb"(?<![\w./$-])[\w.-]{0,80}?" + _NAMES
 _NOTHING = (
     rb"(?:"
     + re.escape(_MARK)
     + rb"|<?hidden>?|\(hidden\)|\(null\)|\*+|null|none|true|false|yes|no|n/a)(?![^\s\"',;<)\]}])"
 )
-"""What stands in the place of a secret and is none."""
+"""Values that are no secrets although their name is that of one."""
 
 _PEM = re.compile(
     rb"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)"
@@ -59,7 +59,7 @@ _NAMED_RULES = (
     _rule(rb"(?i)(?<=,)([\w.-]{0,80}?" + _NAMES + rb"=)(?!" + _NOTHING + rb")[^\s,\"')]+"),
     _rule(rb"(?i)(" + _NAME + rb"=)(?!" + _NOTHING + rb")[^\s\"'&|)]+"),
     _rule(rb"(?i)(" + _NAME + rb"[ \t]{1,40}=[ \t]{0,40})(?!" + _NOTHING + rb")[^\s\"'][^\r\n]*"),
-    # a line of a document: password: …; not that of nsswitch.conf
+    # a line of a document: password: …; except in nsswitch.conf
     _rule(
         rb"(?i)^([ \t]*(?:- )?[\w -]{0,80}?" + _NAMES + rb"[ \t]{0,40}:[ \t]{1,40})(?!" + _NOTHING
         + rb"|(?:files|compat|systemd|sss|ldap|db|cache|winbind|nis)\b)[^\s\"'{\[|>][^\r\n]*"
@@ -67,7 +67,7 @@ _NAMED_RULES = (
     # --password …
     _rule(rb"(?i)((?<![\w-])--?[\w-]{0,60}?" + _NAMES + rb"[ \t]+)(?!-|" + _NOTHING + rb")[^\s\"';|&]+"),
 )  # fmt: skip
-"""Within one line, and tried only where it holds the name of a secret."""
+"""Rules for single lines that contain the name of a secret."""
 
 _OTHER_RULES = (
     # Authorization: Bearer …; the scheme stays
@@ -84,7 +84,7 @@ _OTHER_RULES = (
     ((b"community",), *_rule(rb"(?i)(SNMP Community String[ \t]*:[ \t]*)(?!MARK)[^\s][^\r\n]*")),
     ((b"sshpass",), *_rule(rb"(\bsshpass[ \t]+-p[ \t]*)(?!MARK)[^\s;|&]+")),
     ((b"ipmitool",), *_rule(rb"(\bipmitool\b[^\r\n;|&]{0,200}?[ \t]-P[ \t]*)(?!MARK)[^\s;|&]+")),
-    # shapes that nothing else has
+    # unambiguous formats
     ((b"aq",), *_rule(rb"(?<![A-Za-z0-9+/])AQ[A-Za-z0-9+/]{36}==", rb"MARK")),  # cephx
     ((b"munge:",), *_rule(rb"MUNGE:[A-Za-z0-9+/=]+:", rb"MUNGE:MARK:")),
     ((b"dhhc-1:",), *_rule(rb"\bDHHC-1:[0-9A-Fa-f]{2}:[A-Za-z0-9+/=]+:", rb"MARK")),  # NVMe over fabrics
@@ -107,7 +107,7 @@ _OTHER_RULES = (
         ),
     ),
 )
-"""Each with what has to be in the output, in lower case, for it to be tried: most outputs hold none of it."""
+"""Each rule with strings of which the output, in lower case, must contain one: most outputs contain none."""
 
 _SECRET_FILE = re.compile(
     r"\b(?:cat|base64|xxd|od|hexdump|head|tail|strings|dd)\b[^|;&\n]*"
@@ -135,7 +135,7 @@ def redact_bytes(data: bytes) -> bytes:
             data = pattern.sub(replacement, data)
         if named:
             data = b"\n".join(_redact_line(line) for line in data.split(b"\n"))
-        if data == before:  # what one rule leaves may be another's
+        if data == before:  # rules may match the output of others
             return data
     return data
 
@@ -148,7 +148,7 @@ def _redact_line(line: bytes) -> bytes:
 
 
 def redacted(result: CommandResult) -> CommandResult:
-    """The result without its secrets; the same object where it holds none."""
+    """The result without its secrets; the same object when it contains none."""
     stdout, stderr = redact_bytes(result.stdout), redact_bytes(result.stderr)
     if _SECRET_FILE.search(result.command):
         stdout = _blank(stdout)
@@ -158,7 +158,7 @@ def redacted(result: CommandResult) -> CommandResult:
 
 
 def redact_data(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Inventory data, JSON values only, without the secrets in its text."""
+    """Inventory data (JSON values) without secrets in its strings."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, str):
@@ -171,5 +171,5 @@ def redact_data(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blank(data: bytes) -> bytes:
-    """Every line is the mark."""
+    """Replace every line with the mark."""
     return re.sub(rb"[^\r\n]+", _MARK, data)

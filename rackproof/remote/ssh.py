@@ -1,4 +1,4 @@
-"""One ssh connection a node for a whole run; every command has a deadline, every host key is checked."""
+"""One ssh connection per node for a whole run; every command has a deadline, every host key is checked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Reject(paramiko.MissingHostKeyPolicy):
 
 
 class Connection:
-    """An ssh connection to one node. A node that could not be reached is not tried again within the run."""
+    """An ssh connection to one node. After a failed attempt the node is not tried again in this run."""
 
     def __init__(self, node: Node, connect_timeout: float = CONNECT_TIMEOUT_S) -> None:
         self.node = node
@@ -47,10 +47,10 @@ class Connection:
         self._sudo = sudo_of(node)
         self._proven = False
         self._noisy = False
-        """Its login shell prints something of its own before every command."""
+        """The login shell prints output of its own before every command."""
 
     def open(self) -> paramiko.Transport:
-        """Connect on first use. Raises NodeUnreachable or HostKeyRefused, the same one on every later call."""
+        """Connect on first use. Raises NodeUnreachable or HostKeyRefused; later calls raise the same error."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -106,9 +106,9 @@ class Connection:
         return connection
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
-        """Run one command to its end. Never raises for what happens on the node: see CommandResult.error."""
+        """Run one command to its end. Failures on the node do not raise: see CommandResult.error."""
         if stdin is not None and batch.MAGIC in stdin[: 2 * len(batch.MAGIC)]:
-            return self._run(command, timeout_s, stdin)  # its answer proves by itself that it has run
+            return self._run(command, timeout_s, stdin)  # a batch's answer proves that it has run
         began = time.monotonic()
         try:
             self._prove()
@@ -125,9 +125,9 @@ class Connection:
         return replace(result, command=command, rc=rc, stdout=out[2], stderr=err[2], error=why)
 
     def _prove(self) -> None:
-        """Make sure, once, that commands run at all: a login shell can refuse, and so can sudo. Raises RemoteError.
+        """Check once that commands run at all: login shell and sudo may refuse them. Raises RemoteError.
 
-        The exit status of a refusal looks like that of a command that said no.
+        The exit status of a refusal cannot be distinguished from that of a failed command.
         """
         if self._proven or self._failure is not None:
             self.open()
@@ -169,7 +169,7 @@ class Connection:
                 except OSError:
                     if not channel.get_transport().is_active():
                         raise
-                    # It has ended without reading its input.
+                    # The command has ended without reading its input.
                 full = partial(_full, out, err)
                 finished = _drain(channel, out, err, began + timeout_s + GRACE_S, full)
             except (paramiko.SSHException, OSError, EOFError) as error:
@@ -187,7 +187,7 @@ class Connection:
 
     @contextlib.contextmanager
     def serving(self, command: str, timeout_s: float) -> Iterator[Server]:
-        """Run a server for the length of the block. It ends with the block, and with this connection."""
+        """Run a server during the block. It ends with the block, or with this connection."""
         channel = self.open().open_session(timeout=self._timeout)
         server = Server(self, channel, command, timeout_s)
         try:
@@ -218,7 +218,7 @@ class Connection:
 
     @property
     def sudo(self) -> str:
-        """What commands are started with where the inventory says so; empty, or ending in a space."""
+        """Prefix of commands when the inventory sets sudo: empty, or ending in a space."""
         return self._sudo
 
     def forget(self) -> None:
@@ -230,7 +230,7 @@ class Connection:
 
 
 class Server:
-    """A process on a node that is needed for a while. ``result`` is what it left behind, after ``stop``."""
+    """A server process on a node; ``stop`` ends it and returns its result."""
 
     def __init__(self, connection: Connection, channel: paramiko.Channel, command: str, timeout_s: float) -> None:
         self._connection, self._channel = connection, channel
@@ -243,7 +243,7 @@ class Server:
         self._channel.exec_command(tied(self.command, self.timeout_s, self._connection.sudo))
 
     def poll(self) -> bool:
-        """True while it runs; collects its output."""
+        """Collect its output; returns True while it runs."""
         _drain(self._channel, self._out, self._err, time.monotonic() + 0.01)
         return not self._channel.exit_status_ready()
 
@@ -252,7 +252,7 @@ class Server:
         return bytes(self._out)
 
     def stop(self) -> CommandResult:
-        """End it if it still runs, and return its output; the same result on every later call."""
+        """End it if it still runs, and return its result; later calls return the same one."""
         if self._result is not None:
             return self._result
         if not self._channel.closed and self.poll():
@@ -270,7 +270,7 @@ class Server:
 
 
 def _full(*streams: bytearray) -> bool:
-    """More is not kept. Whoever goes on printing then finds its channel closed."""
+    """Whether an output has reached its limit; the channel is then closed."""
     return any(len(stream) >= OUTPUT_LIMIT for stream in streams)
 
 
@@ -281,7 +281,7 @@ def _drain(
     deadline: float,
     until: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Collect output until the command has ended (True), ``until`` holds, or the deadline passes (False)."""
+    """Collect output until the command has ended (True), ``until`` returns True, or the deadline passes (False)."""
     channel.settimeout(0.1)
     while time.monotonic() < deadline and not until():
         moved = False
@@ -335,11 +335,11 @@ class Fleet:
             return dict(zip(names, pool.map(lambda name: action(self[name]), names), strict=True))
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """One command for each node, all at once."""
+        """Run one command per node, all nodes in parallel."""
         return self.each(commands, lambda connection: connection.run(commands[connection.node.name], timeout_s))
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
-        """None for a node that answers, else the reason why it does not."""
+        """By node: None if it answers, else the reason why not."""
 
         def ask(connection: Connection) -> str | None:
             answer = connection.run("true", 15)
@@ -349,7 +349,7 @@ class Fleet:
 
 
 def _keys_of(file: str | None, name: str) -> list[tuple[str, paramiko.PKey]]:
-    """Host keys that a known_hosts file (None: the user's, if there is one) has for a host. Raises OSError."""
+    """Host keys of a host in a known_hosts file (None: the user's, if it exists). Raises OSError."""
     path = Path(file) if file is not None else Path.home() / ".ssh" / "known_hosts"
     try:
         facts = path.stat()
@@ -362,7 +362,7 @@ def _keys_of(file: str | None, name: str) -> list[tuple[str, paramiko.PKey]]:
 
 @lru_cache(maxsize=8)
 def _known_hosts(path: str, changed_ns: int, size: int) -> paramiko.HostKeys:
-    """Read once for all nodes: the file has a line for each of them."""
+    """The file, parsed once for all nodes."""
     return paramiko.HostKeys(path)
 
 
@@ -375,7 +375,7 @@ def sudo_of(node: Node) -> str:
 
 
 def _marked(command: str) -> str:
-    """A command that says in both streams where its own output begins."""
+    """The command, preceded by a mark in both streams where its own output begins."""
     mark = _MARK.decode().strip()
     return f"echo {mark}; echo {mark} >&2; exec sh -c {shlex.quote(command)}"
 

@@ -1,7 +1,7 @@
-"""What systemd answers on a machine that is written down, whatever units it is asked for.
+"""systemd's answers of a written node, for any units.
 
-A question about units names them, and its answer names them again; which ones are asked is the deploys' business, so
-no fixed text can answer. The table says what each unit is; of a unit that is not in it there is no file.
+A fact about units names them, and its answer repeats their names; deploys decide which. So a fixed text cannot answer
+it. A table has the state of each unit; a unit that is not in it does not exist.
 """
 
 from __future__ import annotations
