@@ -1,6 +1,6 @@
-"""How a node becomes what its reference architecture says: one file a concern, ``cluster.py`` for a whole rack.
+"""Deploys that configure nodes as their architecture declares: one file per concern, ``cluster.py`` for a whole rack.
 
-Every file runs alone, too: ``pyinfra INVENTORY deploys/storage_client.py``. The calls at its end are what it brings
-then: preflight and the packages of ``base`` before it, at the end what waits for a reboot. What files declare is
-planned in ``rackproof.configure``, in the package of the concern.
+Every file also runs alone: ``pyinfra INVENTORY deploys/storage_client.py``. The calls at its end are for that case:
+preflight and the packages of ``base`` before it, and the report of pending reboots after it. The packages of
+``rackproof.configure`` plan files and units of each concern.
 """

@@ -1,8 +1,7 @@
-"""What every node needs: packages, time, limits, kernel settings, no updates by themselves.
+"""Base of every node: packages, time, limits, kernel settings, no unattended upgrades.
 
-Takes effect at once; limits in logins and services that start afterwards. The same values are in files that apply at
-boot. Updates by themselves are stopped before anything is installed: they would hold the package manager's lock, or
-change what was just installed.
+Takes effect at once; limits in logins and services that start afterwards. Files set the same values at boot.
+Unattended upgrades are disabled first: they would lock the package manager, or change what was just installed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def base() -> None:
 
 @deploy("Clock source")
 def clock_source() -> None:
-    """Late: it may need a kernel argument or a kernel of this run, and then follows in the run after the reboot."""
+    """Late in a deploy: it may need a kernel argument or a kernel of this run, and then follows after the reboot."""
     if source := here().architecture.system.clock_source:
         operations.kernel_values(
             name="In force", sysctl={}, patterns={CLOCK_SOURCE: source}, _if=nothing_waits_for_a_reboot

@@ -1,7 +1,7 @@
 """A Ceph cluster on one node, for the virtual rack: a real parallel file system with a real kernel client.
 
-Without containers and without cephadm: four daemons, one drive, one file system. It exists so that everything above
-it can be tried; a production cluster is set up by its own tools, and the kit sets up its clients only.
+Without containers and without cephadm: four daemons, one drive, one file system. It is for tests of everything that
+uses it; production clusters are set up with their own tools, and the kit configures only their clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A whole rack: ``pyinfra inventories/lab.py deploys/cluster.py``.
 
-Servers come before clients. Look at the plan first (``--dry --diff``): it also finds what cannot work before any
-node is touched. A deploy that does not apply to a node adds no operations to it.
+Servers come before clients. Review the plan first (``--dry --diff``): it also shows problems before any change. A
+deploy that does not apply to a node adds no operations to it.
 """
 
 from deploys.base import base, clock_source

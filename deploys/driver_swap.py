@@ -1,7 +1,7 @@
-"""Before driver or network stack is exchanged: the node leaves Slurm, so that no job meets two versions of them.
+"""Drains a node in Slurm before its driver or network stack is replaced, so that no job meets two versions.
 
-It comes back at the end of the run in which nothing waits for a reboot any more (``deploys/reboot.py``). Nodes without
-GPUs, and those whose Slurm has its controller elsewhere, are left to their operators; preflight looks at the latter.
+The node is resumed at the end of the run after which no reboot is needed (``deploys/reboot.py``). Nodes without GPUs,
+and those whose Slurm controller is outside the rack, are left to their operators; preflight checks the latter.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def port_settings() -> None:
 
 @deploy("Fabric needed")
 def fabric_needed() -> None:
-    """For deploys that run alone: stop at a node whose rails lack their addresses."""
+    """For deploys that run alone: refuse a node whose rails lack their addresses."""
     if ports := here().ports:
         operations.addressed(name="Addresses of the rails", wanted=ports)
 

@@ -1,9 +1,9 @@
 """GPUs: the stack of real ones (driver, fabric manager, settings, DCGM, CUDA, GPUDirect Storage), or a replay of
 ``nvidia-smi`` on nodes that say that they simulate theirs.
 
-Which driver a node gets follows from the generation of its GPUs (PCI device ids), the operating system and the
-inputs ``gpu_stack``; versions come from the version set where there is one. What the running kernel still holds against
-it (nouveau, an older driver, options of a module) needs a reboot: it is marked, and everything else is prepared for it.
+The driver of a node depends on the generation of its GPUs (PCI device ids), the operating system and the inputs
+``gpu_stack``; versions come from the version set if there is one. What the running kernel still has loaded (nouveau, an
+older driver, other module options) needs a reboot: a mark is left, and everything else is prepared.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gpu_driver() -> None:
     plan.warn(planned)
     family, hold, entries = machine.family, planned.stack.hold, plan.files(site, planned)
     driver = plan.wanted(planned, entries)
-    # Before the repository that names it: one that cannot be verified stops every other installation, too.
+    # Before the repository file that names it: a repository that cannot be verified stops every installation.
     if source := planned.repository:
         operations.signing_key(
             name="Repository key",
@@ -86,8 +86,8 @@ def gpu_driver() -> None:
 
 @deploy("GPUDirect Storage")
 def gpudirect_storage() -> None:
-    """Prove that every promised file system is reached directly: after their clients, which are built against the
-    driver's and nvidia-fs's sources."""
+    """Verify GPUDirect Storage on every declared file system, after the clients, which are built against the sources of
+    driver and nvidia-fs."""
     site, machine = here(), machine_here()
     if machine is None or not plan.proves_storage(site):
         return

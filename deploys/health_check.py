@@ -1,8 +1,8 @@
-"""Health check: the kit on the node, and the program that Slurm calls.
+"""Health check: installs the kit on the node, and the program that Slurm runs.
 
-What it costs: all checks of an idle GPU node take about 10 s of one core at lowest priority, once in the interval
-(``slurm.health_check_interval_s``, 300 s: 3 %). On an emulated node they take a minute or two, and installing takes
-several: there ``install`` is off unless the inventory turns it on.
+Cost: all checks of an idle GPU node take about 10 s of one core at lowest priority, once per interval
+(``slurm.health_check_interval_s``, 300 s: 3 %). On an emulated node they take a minute or two, and the installation
+several: there ``install`` is off unless the inventory enables it.
 """
 
 from __future__ import annotations

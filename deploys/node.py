@@ -1,7 +1,7 @@
 """A node's own settings: kernel command line, idle states, interrupts, limits, modules, scratch array, accounts.
 
-What is promised is the architecture's ``system``; how it is done is the inventory's mapping ``node``. What needs a
-reboot leaves a mark, which ``deploys/reboot.py`` collects.
+The architecture's ``system`` declares the settings, the inventory's mapping ``node`` how they are made. Changes that
+need a reboot leave a mark, which ``deploys/reboot.py`` collects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rackproof.configure.node import plan
 from rackproof.configure.site import here
 
 SETTINGS_TIMEOUT_S = 1800
-"""An initial file system for every kernel, swap that is read back, and tuned."""
+"""Seconds; for the initramfs images of all kernels, emptying swap, and tuned."""
 
 
 @deploy("Node")

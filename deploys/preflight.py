@@ -1,8 +1,8 @@
-"""Before anything changes: can this rack, and this node, become what is declared?
+"""Checks before any change whether rack and nodes can be brought to their declared state.
 
-Contradictions of the inventory, mappings that cannot be read, and what two vendors want and no node can give both,
-stop the whole run while it is planned. What is wrong with one node stops that node before its first change, or
-everything (``preflight: {stop: rack}``); ``preflight: {accept: {ID: reason}}`` goes on.
+Contradictions in the inventory, invalid mappings, and conflicting requirements of vendors stop the whole run while it
+is planned. A problem of one node stops that node before its first change, or the whole run (``preflight: {stop:
+rack}``); ``preflight: {accept: {ID: reason}}`` accepts it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rackproof.configure.site import here
 
 @deploy("Preflight")
 def preflight() -> None:
-    """Raises DeployError for what concerns the whole rack: nothing has been touched then."""
+    """Raises DeployError for problems of the whole rack; nothing has been changed then."""
     site = here()
     operations.read_all_inputs(site)
     inputs = operations.preflight_inputs(site)

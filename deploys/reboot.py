@@ -1,11 +1,11 @@
-"""What waits for a reboot: said, or done where it is allowed (``reboot.allowed``, ``rackproof deploy --reboot``).
+"""Reports pending reboots, or reboots nodes where allowed (``reboot.allowed``, ``rackproof deploy --reboot``).
 
-The last thing of a deploy, so that everything that needs a reboot shares one. What had to wait for it (clients built
-for another kernel, GPUs whose driver was not in force) comes with the run after it: ``rackproof deploy --reboot`` makes
-both, and gives nodes back to Slurm at the end of the second.
+It is the last part of a deploy, so that all changes share one reboot. What must follow the reboot (clients built for
+another kernel, GPUs whose driver was not loaded) is done by a second run: ``rackproof deploy --reboot`` makes both, and
+resumes nodes in Slurm at the end of the second.
 
-Servers and Slurm's controller go before all others, one at a time, never in a batch with those that wait for them: what
-clients write meanwhile waits in their hard mounts, and a node is drained and given back by a controller that is up.
+Servers and Slurm's controller reboot before all other nodes, one at a time, never in a batch with nodes that depend on
+them: writes of clients wait in their hard mounts, and the controller is up to drain and resume nodes.
 """
 
 from __future__ import annotations

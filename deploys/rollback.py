@@ -1,17 +1,17 @@
-"""Undo the last run: ``pyinfra inventories/lab.py deploys/rollback.py`` (look at it first: ``--dry --diff``).
+"""Undo the last run: ``pyinfra inventories/lab.py deploys/rollback.py`` (review it first: ``--dry --diff``).
 
-Files, states of units, values of the running kernel, held packages and the kernel's arguments come back as they were
-before the last run that changed any of the selected nodes. ``--data run=ID`` undoes an older run and all that came
-after it, never one from the middle. A file that was changed since is refused; ``--data force=/etc/x``
-names those that may be lost. A rollback is a run itself: a second one undoes the first.
+Restores files, states of units, values of the running kernel, held packages and kernel arguments to their state before
+the last run that changed any of the selected nodes. ``--data run=ID`` undoes an older run and all later ones, never one
+from the middle. A file that was changed since is refused; ``--data force=/etc/x`` names files whose changes
+may be lost. A rollback is itself a run: a second one undoes the first.
 
-What stays as it is, because taking it back would destroy something or is no file of the kit's:
+What is not restored, because that would destroy data or is not a file of the kit:
 
 * packages and what they build or install themselves (modules, agents, the health check's kit), downloads, keys that
   rpm has imported, lists of the package manager;
 * accounts with their groups, shells and passwords; root's own ssh key; file systems, arrays and what is on them;
-* what devices keep: firmware and its settings, ECC, MIG; addresses and names of ports until the reboot that is asked
-  for; a cluster that the node has joined; the time zone.
+* state of devices: firmware and its settings, ECC, MIG; addresses and names of ports until the reboot that the
+  rollback requests; a cluster that the node has joined; the time zone.
 
 The munge key of a node is restored with the rest, from the copy that only root can read. A node that is rolled back
 alone (``--limit``) has the key, and the slurm.conf, that it had before: it leaves a cluster that was joined in that

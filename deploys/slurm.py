@@ -1,8 +1,8 @@
 """Slurm: one controller, slurmd on the architecture's roles, one key and one configuration for all.
 
-Takes effect at once. A changed configuration is read again where that is enough and daemons start anew where it is
-not; jobs outlive both. A new rack comes up idle. A node that Slurm itself put down because of what was changed here
-is taken back; one that an operator drained stays drained. slurmdbd is not set up, only named (``accounting_host``).
+Takes effect at once. Daemons reload a changed configuration, or restart where a reload is not enough; jobs survive
+both. Nodes of a new rack are idle. A node that Slurm itself set down because of this change is resumed; a node that an
+operator drained stays drained. slurmdbd is not installed, only named (``accounting_host``).
 """
 
 from __future__ import annotations

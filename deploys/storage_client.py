@@ -1,11 +1,11 @@
-"""Storage as a client mounts it: the local drive, NFS, and the parallel file systems with their own clients.
+"""Storage clients: the local drive, NFS, and parallel file systems with their own clients.
 
-Network mounts are systemd units that no boot waits for. At boot ``rackproof-mounts.service`` starts them and tries
-again until all are mounted: a mount unit by itself is tried once, an automount would show up as mounted before its
-server exists, and in a rack that is switched on as a whole clients are up before their servers.
+Network mounts are systemd units that do not delay the boot. At boot ``rackproof-mounts.service`` starts them and
+retries until all are mounted: systemd starts a mount unit only once, an automount would appear as mounted before its
+server exists, and after a power-on of the rack clients are up before their servers.
 
-How vendors' clients are installed is an input of the inventory: ``storage_clients``, described in
-``rackproof.configure.storage.inputs``. A storage that has left the architecture is unmounted, and its unit removed.
+The inventory's ``storage_clients`` (``rackproof.configure.storage.inputs``) configures vendors' clients. Storage that
+is no longer in the architecture is unmounted, and its unit removed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def storage_client() -> None:
 
 
 def _mount(site: Site, client: Client, condition: Callable[[], bool] | None) -> None:
-    """``condition`` is asked during the run, before each operation."""
+    """``condition`` is evaluated during the run, before each operation."""
     if client.install:
         storage_operations.ensured(
             name="Client software", steps=client.install, _timeout=INSTALL_TIMEOUT_S, _if=condition

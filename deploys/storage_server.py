@@ -1,7 +1,7 @@
-"""NFS over TCP and RDMA from a drive of its own; version 3 where a storage declares it.
+"""NFS server over TCP and RDMA with a drive of its own; version 3 if a storage declares it.
 
-The exports are offered to the fabric's networks only. At boot the server starts when its drive is mounted and the
-network, with its RDMA devices, is online; until then clients try again. Where clients mount from several addresses
+Only the fabric's networks may mount its exports. At boot the server starts when its drive is mounted and the network,
+with its RDMA devices, is online; until then clients retry. Where clients mount from several addresses
 (``mounts_per_client``), every node of the role serves, and on its second addresses as well.
 """
 

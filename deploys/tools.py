@@ -1,4 +1,4 @@
-"""Benchmark programs. Their packages are installed with all others; here they have to answer to their names."""
+"""Benchmark programs: checks that they are on PATH. Their packages are installed with all others."""
 
 from __future__ import annotations
 

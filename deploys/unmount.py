@@ -1,8 +1,8 @@
-"""Unmount storage: ``pyinfra INVENTORY deploys/unmount.py`` or, with more, ``--data unmount=nfs-tcp,scratch``.
+"""Unmount storage: ``pyinfra INVENTORY deploys/unmount.py``, optionally with ``--data unmount=nfs-tcp,scratch``.
 
-Without ``unmount``: what the architecture does not have (any more). With names: those of the architecture too; with
-``all``: every network mount of the kit's, as before another NFS client is installed. A mount that is in use stays, the
-process is named, and the run fails on that node. What is in the architecture is mounted again by the next deploy.
+Without ``unmount``: mounts that are no longer in the architecture. With names: also these; with ``all``: every network
+mount of the kit, e.g. before another NFS client is installed. A mount that is in use stays, the process is named, and
+the run fails on that node. The next deploy mounts declared storage again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rackproof.configure.site import here
 from rackproof.configure.storage import plan
 
 DEFAULTS = {
-    # Names of storage to unmount, divided by commas, or all.
+    # Names of storage to unmount, separated by commas, or all.
     "unmount": "",
 }
 

@@ -1,7 +1,7 @@
-"""The version set: repositories and their keys, the exact packages of each stage, holds, and reading it all back.
+"""The version set: repositories and their keys, exact packages of each stage, holds, and their verification.
 
-Other deploys install the stages that are theirs (``rackproof.configure.versions.stages``); run alone, this file
-installs all of them. Without ``versions_lock`` in the inventory it holds what the architecture names, and nothing else.
+Other deploys install their own stages (``rackproof.configure.versions.stages``); run alone, this file installs all of
+them. Without ``versions_lock`` in the inventory it only holds the packages that the architecture names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rackproof.configure.versions.stages import INSTALL_TIMEOUT_S, stage
 
 @deploy("Versions: freeze and repositories")
 def repositories() -> None:
-    """Before the first installation: nothing upgrades by itself, and packages come from where the set says."""
+    """Before the first installation: disable unattended upgrades, and add the set's repositories."""
     lock = plan.lock_here()
     if lock is None:
         return
@@ -41,7 +41,7 @@ def repositories() -> None:
 
 @deploy("Versions: kernel")
 def kernel() -> None:
-    """Kernel and headers of exactly the locked release, chosen in the boot loader; a reboot is asked for."""
+    """Kernel and headers of exactly the locked release, set as the boot loader's default; leaves a reboot mark."""
     lock = plan.lock_here()
     if lock and (release := lock[0].components.kernel):
         stage("kernel", "Kernel and headers")
@@ -56,7 +56,7 @@ def network_stack() -> None:
 
 @deploy("Versions: the rest")
 def rest() -> None:
-    """Whatever of the set no other deploy has installed by now."""
+    """Packages of the set that no other deploy has installed."""
     stage("network", "Network stack")
     stage("driver", "GPU driver")
     stage("gpu", "GPU tools")
@@ -72,7 +72,7 @@ def rest() -> None:
 
 @deploy("Versions: hold and read back")
 def hold_and_read_back() -> None:
-    """Last of all: hold everything, then prove that every version is the locked one."""
+    """Last: hold all packages, then verify that every version is the locked one."""
     site, lock = here(), plan.lock_here()
     if lock is None:
         return
@@ -98,7 +98,7 @@ def hold_and_read_back() -> None:
 
 @deploy("Holds")
 def holds() -> None:
-    """What the architecture wants held, with or without a version set: once everything is installed."""
+    """Hold the packages that the architecture names, with or without a version set, after all installations."""
     if names := here().architecture.system.holds:
         operations.promised_held(name="Promised holds", names=names, family=family_here())
 
