@@ -33,8 +33,8 @@ storage_server()
 ceph()
 operations.meet(name="Servers before clients")
 
-# The GPU driver links to the drivers of the adapters, file-system clients to both; GPUDirect Storage can be proven
-# only once the clients are there.
+# The GPU driver links to the adapters' drivers, file-system clients to both; GPUDirect Storage can be verified only
+# after the clients are installed.
 gpu()
 storage_client()
 gpudirect_storage()

@@ -89,7 +89,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(tmp_path: Path, monkeypatch: p
     cached = command_cache.load("e" * 64)
     cached.remember(NODES, {"gpu-01": ["id"]})
     cached.save()
-    assert "cannot be kept" in cached.note
+    assert "cannot be written" in cached.note
 
 
 def test_old_lists_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
