@@ -85,7 +85,8 @@ def unknown_ends(folder: Path, records: Sequence[Record]) -> tuple[Attested, ...
     try:
         evidence = json.loads((folder / CERTIFICATE).read_bytes())["evidence"]
         seen = [Attested.model_validate(end) for end in evidence.get("attested", ())]
-        seen.append(Attested(records=evidence["records"], chain_head=evidence["chain_head"]))
+        if not seen:  # a certificate that missed an end attests that one, not what it found instead
+            seen = [Attested(records=evidence["records"], chain_head=evidence["chain_head"])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()  # none yet, or none that can be read
     return tuple(

@@ -108,7 +108,7 @@ def build_certificate(
         finished=finished,
         outcome=judgement.outcome,
         exit_status=judgement.outcome.exit_status,
-        headline=headline(judgement.outcome, architecture.metadata),
+        headline=f"{judgement.outcome}: {broken}" if broken else headline(judgement.outcome, architecture.metadata),
         statement=statement,
         caveats=caveats(run, verdicts),
         part=part,

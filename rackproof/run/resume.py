@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, Kind, Record
-from rackproof.core.history import EXCHANGED, VALIDATE, History, history_of, participants, servers_of
+from rackproof.core.history import EXCHANGED, VALIDATE, History, Pass, history_of, participants, servers_of
 from rackproof.evidence.folder import info_of
 
 
@@ -41,9 +41,7 @@ def finished(records: Sequence[Record], architecture: Architecture, steps: Seque
     )
     whole = {
         "deploy": _deployed(records, history),
-        VALIDATE: any(one.whole for one in history.passes)
-        and not history.unvalidated()
-        and not _gaps(records, history),
+        VALIDATE: bool(history.passes) and _is_complete(history.passes[-1], records) and not history.unvalidated(),
         "bench": all(step.id in done for step in steps),
     }
     return Finished(frozenset(name for name, is_whole in whole.items() if is_whole), done)
@@ -60,13 +58,11 @@ def _deployed(records: Sequence[Record], history: History) -> bool:
     return bool(ends) and bool(ends[-1].body.get("ok", True)) and ends[-1].seq > exchanged
 
 
-def _gaps(records: Sequence[Record], history: History) -> bool:
-    """Whether a check of the last validation has no answer."""
-    begin = max((one.begin for one in history.passes), default=-1)
-    end = next((one.end for one in history.passes if one.begin == begin), None)
-    return any(
+def _is_complete(last: Pass, records: Sequence[Record]) -> bool:
+    """Whether the validation ended as a whole, with an answer to every check."""
+    return last.whole and not any(
         record.kind is Kind.CHECK
-        and begin < record.seq < (end or record.seq + 1)
+        and last.begin < record.seq < (last.end or 0)
         and record.body["outcome"] == CheckOutcome.UNMEASURED.value
         for record in records
     )

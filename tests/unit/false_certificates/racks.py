@@ -1,0 +1,208 @@
+"""Racks in memory, certified by the real command; their machines can be exchanged, restarted and lost."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from rackproof.bench.readers import READERS
+from rackproof.bench.step import BenchContext, Step, expected, reading_of
+from rackproof.cli import runs
+from rackproof.cli.main import cli
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckResult, DeployRecord, Measurement, NodeChanges, Record, Scope
+from rackproof.core.fiojob import render
+from rackproof.core.rack import Node, Rack
+from rackproof.evidence.session import Session
+from rackproof.evidence.store import read_records
+from rackproof.parse.identity import IDENTITY_COMMAND
+from rackproof.remote.command import CommandResult
+from rackproof.run import stages
+from rackproof.run.converge import Converged
+from rackproof.validation.selection import Selection
+from tests.unit.fakes import FakeFleet, said
+from tests.unit.judging import GPU, NODES, check, criterion, document
+from tests.unit.recorded_reads import JOB, fio_json
+
+STORAGES = ("nfs", "local")
+CHECKS = ("base.kernel", "gpu.xid")
+
+
+@dataclass
+class World:
+    """What the nodes are and do. ``hooks`` run when a step begins, by its id; ``later`` when it has ended."""
+
+    folder: Path
+    machines: dict[str, int] = field(default_factory=lambda: {name: number for number, name in enumerate(NODES)})
+    boots: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NODES, 1))
+    failing: set[tuple[str, str]] = field(default_factory=set)
+    """(check, node)"""
+    silent: set[tuple[str, str]] = field(default_factory=set)
+    """(check, node) without an answer."""
+    rate: float = 60.0
+    hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    """By inventory."""
+    dead: set[str] = field(default_factory=set)
+    steps: list[str] = field(default_factory=list)
+    """That were executed."""
+    deploys: list[tuple[str, ...]] = field(default_factory=list)
+    """Nodes that the next deploys change."""
+    validations: int = 0
+    before_validation: Callable[[], object] = lambda: None
+
+    def rack(self, inventory: str) -> Rack:
+        address = self.addresses.get(inventory, "10.0.0.")
+        return Rack(
+            inventory,
+            tuple(
+                Node(name, ("gpu",) if name in GPU else ("storage",), {"ssh_hostname": f"{address}{number}"})
+                for number, name in enumerate(NODES)
+            ),
+        )
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        if node in self.dead:
+            return said(node, command, rc=None, error="connection lost")
+        if command == IDENTITY_COMMAND:
+            machine, boot = self.machines[node], self.boots[node]
+            text = (
+                f"/etc/machine-id:{machine:032x}\n/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}\n"
+                f"/sys/class/dmi/id/product_serial:SN{machine}\n"
+            )
+            return said(node, command, text)
+        return None
+
+    def validate(
+        self, session: Session, on_check: Callable[[CheckResult], object], *, selection: Selection
+    ) -> list[CheckResult]:
+        self.before_validation()
+        self.validations += 1
+        results = []
+        for node in NODES:
+            if not selection.has_node(node):
+                continue
+            answered = session.run_on(node, "uname -r", 5).rc is not None
+            for name in CHECKS:
+                if not selection.has_name(name, node):
+                    continue
+                bad = "failed" if (name, node) in self.failing else "passed"
+                outcome = bad if answered and (name, node) not in self.silent else "unmeasured"
+                results.append(check(node, name, outcome))
+                on_check(results[-1])
+        return results
+
+    def converge(self, rack: Rack, *, dry: bool = False, **_: Any) -> Converged:
+        changing = self.deploys[0] if self.deploys else ()
+        if not dry and self.deploys:
+            self.deploys.pop(0)
+        nodes = tuple(
+            NodeChanges(node=name, reached=True, changed=("file",) if name in changing else ()) for name in NODES
+        )
+        record = DeployRecord(
+            inventory=rack.source, deploy="cluster", dry=dry, exit_status=0, ok=True, nodes=nodes, elapsed_s=1.0
+        )
+        return Converged(record, b"", b"")
+
+    def plan(self, architecture: Architecture, profile: str, rack: Rack) -> list[Step]:
+        return [self._step(architecture, profile, storage) for storage in STORAGES]
+
+    def _step(self, architecture: Architecture, profile: str, storage: str) -> Step:
+        labels = {"storage": storage, "block_bytes": str(JOB.block_bytes)}
+        id_ = f"storage/{storage}/read"
+        places = tuple(expected("storage.read_bandwidth", Scope.NODE, [node], labels, id_) for node in GPU)
+
+        def execute(context: BenchContext) -> Iterator[Measurement]:
+            self.steps.append(id_)
+            self.hooks.pop(id_, lambda: None)()
+            alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
+            if alive:
+                answer = context.session.record(_fio(storage, dict.fromkeys(alive, self.rate)))
+                read = READERS["fio"]([answer], architecture)
+                yield from (reading_of(place, read, "fio") for place in places if place.members[0] in alive)
+
+        return Step(id_, id_, 1.0, places, execute, digest=f"{profile}-{id_}")
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--output", str(self.folder / "reports")])
+
+    def certify(self, *more: str, inventory: str = "a.py") -> Result:
+        result = self.run("certify", inventory, "--quiet", *more)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    @property
+    def runs(self) -> list[Path]:
+        return sorted((self.folder / "reports").iterdir())
+
+    @property
+    def records(self) -> list[Record]:
+        return read_records(self.runs[-1])
+
+    def certificate(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.runs[-1] / "certificate.json").read_text())
+        return document
+
+    def page(self) -> str:
+        return (self.runs[-1] / "certificate.html").read_text()
+
+    def verdicts(self, id_: str) -> dict[str, dict[str, Any]]:
+        """By subject."""
+        return {v["subject"]: v for v in self.certificate()["verdicts"] if v["id"] == id_}
+
+
+def _fio(storage: str, rates: dict[str, float]) -> CommandResult:
+    addresses = {f"10.0.0.{number}": node for number, node in enumerate(rates, 1)}
+    parts, arguments, options = [], [], {}
+    for address, node in addresses.items():
+        text = render(f"{storage}-read", JOB, f"/mnt/{storage}/rackproof-bench/{node}")
+        options = dict(line.split("=", 1) for line in text.splitlines()[1:])
+        parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
+        arguments.append(f'--client={address},8765 "$d/{node}.fio"')
+    output = fio_json({address: rates[node] for address, node in addresses.items()}, options)
+    command = f"d=$(mktemp -d) && {' && '.join(parts)} && fio --output-format=json {' '.join(arguments)}"
+    return CommandResult(next(iter(rates)), command, 0, output.encode(), b"", 6.0, 60.0)
+
+
+def text(storages: Iterable[str] = STORAGES) -> str:
+    criteria = [criterion(id=f"{name}.read", where={"storage": name}) for name in storages]
+    made = document(*criteria, profiles={"lab": {}, "full": {}})
+    return yaml.safe_dump(made, sort_keys=False)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A healthy rack of three nodes, with the inventories ``a.py`` and ``b.py``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "architectures").mkdir()
+    (tmp_path / "architectures/small.yaml").write_text(text())
+    made = World(tmp_path)
+
+    class Fleet(FakeFleet):
+        def __init__(self, rack: Rack) -> None:
+            super().__init__(rack, made.answer)
+
+        def __enter__(self) -> Fleet:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
+            return {name: "connection lost" if name in made.dead else None for name in nodes}
+
+    monkeypatch.setattr(stages, "Fleet", Fleet)
+    monkeypatch.setattr(stages, "run_validators", made.validate)
+    monkeypatch.setattr(stages, "converge", made.converge)
+    monkeypatch.setattr(stages, "plan_steps", made.plan)
+    monkeypatch.setattr(runs, "load_rack", made.rack)
+    monkeypatch.setattr(runs, "_architecture", lambda rack, wanted: runs.architectures.load(wanted or "small"))
+    return made

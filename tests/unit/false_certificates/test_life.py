@@ -1,0 +1,335 @@
+"""Runs that are not the one that is claimed: other racks, machines, profiles; parts, losses, gaps."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackproof.core.evidence import Kind
+from tests.unit.false_certificates.racks import World, world
+
+__all__ = ["world"]
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def stopped(world: World, step: str = "storage/local/read") -> None:
+    """A run that is interrupted in its second step."""
+    world.hooks[step] = interrupt
+    result = world.run("certify", "a.py", "--quiet")
+    assert result.exit_code != 0
+    world.steps.clear()
+
+
+def refused(world: World, *more: str, inventory: str = "a.py") -> str:
+    """One line why a run is not continued; it is not touched."""
+    before = world.records
+    result = world.run("certify", inventory, "--quiet", *more)
+    assert result.exit_code != 0
+    assert world.records == before
+    assert world.steps == []
+    return str(result.exception)
+
+
+def test_a_healthy_rack_is_certified(world: World) -> None:
+    result = world.certify()
+    assert result.exit_code == 0, result.output
+    assert "CERTIFIED" in result.output
+    assert world.certificate()["caveats"] == []
+    assert {v["status"] for v in world.verdicts("run.identity").values()} == {"PASS"}
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+
+
+def test_an_interrupted_run_is_continued_and_certified(world: World) -> None:
+    stopped(world)
+    assert world.run("judge", world.runs[0].name).exit_code == 2
+    (interrupted,) = world.verdicts("run.interrupted").values()
+    assert interrupted["message"] == "the run was interrupted in bench"
+    result = world.certify("--resume", "latest")
+    assert result.exit_code == 0, result.output
+    assert world.steps == ["storage/local/read"]
+    assert world.validations == 1
+    assert len(world.runs) == 1
+
+
+# two racks mixed
+
+
+def test_a_run_is_not_continued_on_another_inventory_of_equal_names(world: World) -> None:
+    stopped(world)
+    name = world.runs[0].name
+    assert refused(world, "--resume", name, inventory="b.py").endswith(
+        "it is a run of a.py, not of b.py; start a new run"
+    )
+    assert "no run of b.py yet" in refused(world, "--resume", "latest", inventory="b.py")
+
+
+def test_a_run_is_not_continued_where_the_inventory_names_other_nodes_by_the_same_names(world: World) -> None:
+    stopped(world)
+    world.addresses["a.py"] = "10.9.9."
+    for run in (world.runs[0].name, "latest"):
+        assert "a.py says something else of gpu-01 than when it began; start a new run" in refused(
+            world, "--resume", run
+        )
+
+
+def test_latest_is_the_latest_run_of_this_inventory(world: World) -> None:
+    stopped(world)
+    world.certify(inventory="b.py")
+    world.steps.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/local/read"]
+    assert len(world.runs) == 2
+
+
+# changed profile, kit and architecture
+
+
+def test_a_run_is_not_continued_with_another_profile(world: World) -> None:
+    world.hooks["storage/local/read"] = interrupt
+    world.run("certify", "a.py", "--quiet", "--profile", "full")
+    world.steps.clear()
+    for run in (world.runs[0].name, "latest"):
+        assert "it began with profile full, not lab; start a new run" in refused(
+            world, "--resume", run, "--profile", "lab"
+        )
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.certificate()["profile"] == "full"
+
+
+def test_a_step_with_other_parameters_is_measured_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit's own plan has changed, although its version has not."""
+    stopped(world)
+    plan = world.plan
+    monkeypatch.setattr("rackproof.run.stages.plan_steps", lambda a, profile, r: plan(a, "bigger", r))
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+
+
+def test_a_run_is_not_continued_by_another_version_of_the_kit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped(world)
+    monkeypatch.setattr("rackproof.evidence.folder.__version__", "9.9")
+    assert "recorded by another version of rackproof (0.1.0; this is 9.9)" in refused(world, "--resume", "latest")
+
+
+def test_a_run_is_not_continued_against_another_text_of_the_architecture(world: World) -> None:
+    stopped(world)
+    path = world.folder / "architectures/small.yaml"
+    path.write_text(path.read_text().replace("Small rack", "Smaller rack"))
+    assert "has changed since it began" in refused(world, "--resume", "latest")
+
+
+# replaced node
+
+
+def test_a_replaced_node_begins_anew(world: World) -> None:
+    stopped(world)
+    world.machines["gpu-02"] = 77
+    world.boots["gpu-02"] = 9
+    result = world.certify("--resume", "latest")
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]  # the first was done on the other machine
+    assert world.validations == 2
+    assert [r.body["stage"] for r in world.records if r.kind is Kind.STAGE and r.body["event"] == "begin"].count(
+        "deploy"
+    ) == 2
+    assert result.exit_code == 0, result.output
+    verdict = world.verdicts("run.exchanged")["gpu-02"]
+    assert verdict["status"] == "WARN"
+    assert "product serial number SN1 → SN77" in verdict["message"]
+    assert any("it is another machine than when the run began" in line for line in world.certificate()["caveats"])
+    assert "another machine than when the run began" in world.page()
+
+
+def test_numbers_and_checks_of_the_machine_before_do_not_count(world: World) -> None:
+    """The node is exchanged, and the run is interrupted again before anything is done anew."""
+    stopped(world)
+    world.machines["gpu-02"] = 77
+    world.before_validation = interrupt
+    world.run("certify", "a.py", "--quiet", "--resume", "latest")
+    assert world.run("judge", world.runs[0].name).exit_code == 2
+    assert world.verdicts("run.exchanged")["gpu-02"]["status"] == "UNMEASURED"
+    assert world.verdicts("nfs.read")["gpu-02"]["status"] == "UNMEASURED"
+    assert world.verdicts("nfs.read")["gpu-01"]["status"] == "PASS"
+
+
+def test_a_replaced_server_is_measured_again_by_its_clients(world: World) -> None:
+    stopped(world)
+    world.machines["sto-01"] = 77
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+    assert world.verdicts("run.exchanged")["sto-01"]["status"] == "WARN"
+
+
+def test_one_machine_under_two_names_is_not_certified(world: World) -> None:
+    world.machines["gpu-02"] = world.machines["gpu-01"]
+    assert world.certify().exit_code == 1
+    (verdict,) = world.verdicts("run.machines").values()
+    assert verdict["message"].startswith("expected 2 machines, actual one")
+
+
+def test_a_node_without_an_identity_is_not_certified(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackproof.run.identity.IDENTITY_COMMAND", "something else")
+    assert world.certify().exit_code == 2
+    assert {v["status"] for v in world.verdicts("run.identity").values()} == {"UNMEASURED"}
+
+
+# reboots
+
+
+def test_a_reboot_between_two_parts_is_named_and_the_node_validated_again(world: World) -> None:
+    stopped(world)
+    world.boots["gpu-01"] = 2
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.validations == 2
+    verdict = world.verdicts("run.rebooted")["gpu-01"]
+    assert (verdict["status"], "validated again" in verdict["message"]) == ("WARN", True)
+    assert any("rebooted during the run" in line for line in world.certificate()["caveats"])
+
+
+def test_a_reboot_between_two_steps_is_not_certified_until_the_node_is_validated_again(world: World) -> None:
+    world.hooks["storage/local/read"] = lambda: world.boots.update({"gpu-01": 2})
+    assert world.certify().exit_code == 2
+    verdict = world.verdicts("run.rebooted")["gpu-01"]
+    assert (verdict["status"], "not validated since" in verdict["message"]) == ("UNMEASURED", True)
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.verdicts("run.rebooted")["gpu-01"]["status"] == "WARN"
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]  # nothing was measured again
+
+
+# narrowed validation
+
+
+def test_a_narrowed_validation_that_is_continued_validates_everything(world: World) -> None:
+    world.failing.add(("gpu.xid", "gpu-01"))
+    assert world.run("validate", "a.py", "--quiet", "-k", "not xid").exit_code == 0
+    assert world.run("judge", "latest").exit_code == 2
+    assert world.certificate()["caveats"] == ["Validation limited to -k 'not xid'."]
+    assert "Validation limited to -k" in world.page()
+    assert world.certify("--resume", "latest").exit_code == 1
+    assert world.verdicts("gpu.xid")["gpu-01"]["status"] == "FAIL"
+    assert len(world.runs) == 1
+
+
+def test_a_failed_result_is_replaced_by_a_whole_validation_only_and_the_page_says_so(world: World) -> None:
+    world.failing.add(("gpu.xid", "gpu-01"))
+    world.silent.add(("base.kernel", "gpu-02"))
+    assert world.certify().exit_code == 1
+    world.failing.clear()
+    original = world.validate
+
+    def half(session, on_check, *, selection):  # type: ignore[no-untyped-def]
+        def once(result) -> None:  # type: ignore[no-untyped-def]
+            on_check(result)
+            if result.check == "gpu.xid":
+                raise KeyboardInterrupt
+
+        return original(session, once, selection=selection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rackproof.run.stages.run_validators", half)
+        world.run("certify", "a.py", "--quiet", "--resume", "latest")
+    world.run("judge", "latest")
+    assert world.verdicts("gpu.xid")["gpu-01"]["status"] == "FAIL"
+    world.silent.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    (verdict,) = world.verdicts("run.replaced").values()
+    assert verdict["status"] == "WARN"
+    assert "gpu.xid on gpu-01 (gpu.xid is not so)" in verdict["message"]
+    assert "gpu.xid on gpu-01" in world.page()
+
+
+# lost node
+
+
+def test_a_node_lost_under_load_stays_in_the_verdict(world: World) -> None:
+    world.hooks["storage/nfs/read"] = lambda: world.dead.add("gpu-02")
+    world.hooks["storage/local/read"] = interrupt
+    world.run("certify", "a.py", "--quiet")
+    world.run("judge", "latest")
+    lost = world.verdicts("run.lost")["gpu-02"]
+    assert lost["status"] == "UNMEASURED"
+    assert "gpu-02 was lost during storage/nfs/read" in lost["message"]
+    assert "never answered again" in lost["message"]
+    world.dead.clear()
+    world.steps.clear()
+    result = world.certify("--resume", "latest")
+    assert result.exit_code == 0, result.output
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+    assert world.validations == 2
+    lost = world.verdicts("run.lost")["gpu-02"]
+    assert lost["status"] == "WARN"
+    assert "answered again afterwards; validated again" in lost["message"]
+    assert "was lost during storage/nfs/read" in world.page()
+    assert "was lost during" in result.output
+
+
+def test_a_node_lost_after_its_last_number_is_not_certified(world: World) -> None:
+    world.hooks["storage/local/read"] = lambda: world.dead.add("sto-01")
+    assert world.certify().exit_code == 2
+    assert world.verdicts("run.lost")["sto-01"]["status"] == "UNMEASURED"
+
+
+# gaps
+
+
+def test_a_resume_tries_unmeasured_checks_again(world: World) -> None:
+    world.silent.add(("gpu.xid", "gpu-01"))
+    assert world.certify().exit_code == 2
+    world.silent.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.validations == 2
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+
+
+def test_a_resume_tries_steps_again_that_lack_numbers(world: World) -> None:
+    world.hooks["storage/nfs/read"] = lambda: world.dead.add("gpu-02")
+    world.hooks["storage/local/read"] = lambda: world.dead.discard("gpu-02")
+    assert world.certify().exit_code == 2
+    world.steps.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/nfs/read"]
+    (verdict,) = world.verdicts("run.replaced").values()
+    assert "step storage/nfs/read (1 numbers)" in verdict["message"]
+
+
+def test_a_deploy_that_changes_a_node_later_makes_its_numbers_void(world: World) -> None:
+    stopped(world)
+    world.machines["gpu-01"] = 50  # the deploy runs again, since the machine is another one
+    world.deploys.append(("gpu-01", "gpu-02"))
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+
+
+# parts are not certified
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("validate", "All 11 checks passed. Without the benchmarks nothing is certified."),
+        ("bench", "All 4 criteria met. Without the checks nothing is certified."),
+    ],
+)
+def test_a_part_prints_no_box_and_certifies_nothing(world: World, command: str, sentence: str) -> None:
+    result = world.run(command, "a.py", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert sentence in result.output
+    assert "CERTIFIED" not in result.output
+    assert "╭" not in result.output
+    for name in ("verdicts.json", "junit.xml"):
+        assert "CERTIFIED" not in (world.runs[0] / name).read_text()
+    assert not (world.runs[0] / "certificate.json").exists()
+    as_json = world.run(command, "a.py", "--json")
+    assert "CERTIFIED" not in as_json.stdout
+    assert world.run("judge", "latest").exit_code == 2
+    assert world.certificate()["outcome"] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize("command", ["validate", "bench"])
+def test_a_part_that_fails_says_what(world: World, command: str) -> None:
+    world.failing.add(("gpu.xid", "gpu-01"))
+    world.rate = 1.0
+    result = world.run(command, "a.py", "--quiet")
+    assert result.exit_code == 1
+    assert ("1 of 11 checks failed, on gpu-01." if command == "validate" else "4 of 4 criteria failed") in result.output
