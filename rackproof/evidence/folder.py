@@ -160,7 +160,7 @@ def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture,
 
 
 _LOGIN = ("ssh_user", "ssh_key", "ssh_key_password", "ssh_password", "ssh_known_hosts_file")
-"""Data of a node that say how somebody logs in, not which node it is."""
+"""Keys of a node's data for access, which do not identify the node."""
 
 
 def node_data(rack: Rack) -> dict[str, str]:

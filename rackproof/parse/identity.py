@@ -22,7 +22,7 @@ _PLACEHOLDER: Final = re.compile(
     r"(?i)(|[0.\-xf ]+|none|n/?a|not (specified|available|applicable)|default string|to be filled by o\.?e\.?m\.?"
     r"|(system|chassis|base ?board|board|product)[ -]?serial[ -]?(number|#)?|empty|unknown|123456789|0123456789)"
 )
-"""What firmware prints where nobody has set a serial number."""
+"""Placeholders that firmware prints when no serial number is set."""
 
 
 def parse_identity(output: str | bytes) -> tuple[str, str, str]:
